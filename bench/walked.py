@@ -84,7 +84,7 @@ class Recorder:
 
 def worker(connection: Connection) -> None:
     """What the fork server runs instead of the worker's own beginning."""
-    from codebutler_worker.bootstrap import main as begin
+    from codebutler_worker.worker.bootstrap import main as begin
 
     recorder = Recorder()
     recorder.install()

@@ -60,12 +60,11 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.bootstrap import serve
-from codebutler_worker.conversation.turn.undo_agent import UndoBackend
+from codebutler_worker.conversation.turn.undo import UndoBackend
 from codebutler_worker.desk.desk import Agents
-from codebutler_worker.tree.git import Git
-from codebutler_worker.tree.tree import Tree
+from codebutler_worker.tree.tree import Git, Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing
+from codebutler_worker.worker.bootstrap import serve
 from tests.events import posted
 from tests.shown import text_of
 from tests.walls import as_it_is

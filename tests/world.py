@@ -30,7 +30,7 @@ from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent, 
 from codebutler.supervisor.lifecycle import Policy
 from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
-from codebutler_worker.bootstrap import serve
+from codebutler_worker.worker.bootstrap import serve
 from tests.worker_kit import CHANNEL, USER, OneAgent, Run, ScriptedBackend
 
 # As in a test of minutes, not of hours: nobody is quarantined, and a dead worker is back after a second.

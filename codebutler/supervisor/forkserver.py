@@ -116,7 +116,7 @@ def _started(pid: int) -> str:
     return found.started if found else ""
 
 
-WORKER_TARGET = "codebutler_worker.bootstrap:main"
+WORKER_TARGET = "codebutler_worker.worker.bootstrap:main"
 WORKER_PRELOAD = ("codebutler_worker.preload",)
 
 UNKNOWN_CODE = 255

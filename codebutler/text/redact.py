@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from codebutler.text import escapes
 from codebutler.text.begun import Begun
-from codebutler.text.escapes import Escapes
-from codebutler.text.gaps import Gaps, first_match, merged
+from codebutler.text.disguised import ESCAPE_SIGNS, Escapes, Gaps, first_match, merged
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
@@ -164,7 +162,7 @@ class Redactor:
             import re2  # a few MB, which who sees only short texts does not need
 
             exact = sorted(map(re2.escape, self._spellings))
-            self._signs = re2.compile("|".join([SIGNS, escapes.SIGNS, *exact]).encode())
+            self._signs = re2.compile("|".join([SIGNS, ESCAPE_SIGNS, *exact]).encode())
         return self._signs
 
     def _redact_closely(self, text: str) -> str:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 ROOTS = (
     "codebutler/bootstrap.py",
     "codebutler/parent/parts.py",
-    "workers/codebutler_worker/bootstrap.py",
+    "workers/codebutler_worker/worker/bootstrap.py",
 )
 
 

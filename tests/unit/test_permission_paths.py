@@ -23,9 +23,9 @@ ASKED = {
     "workers/codebutler_worker/conversation/asking/deciding.py": {"decide"},
     "workers/codebutler_worker/conversation/asking/polls.py": {"answer"},
     "workers/codebutler_worker/conversation/clicks.py": {"continue", "undo"},
-    "workers/codebutler_worker/conversation/line/edits.py": {"ask"},
-    "workers/codebutler_worker/conversation/line/typing.py": {"type"},
-    "workers/codebutler_worker/inbox.py": {"amend"},
+    "workers/codebutler_worker/conversation/edits.py": {"ask"},
+    "workers/codebutler_worker/conversation/typing.py": {"type"},
+    "workers/codebutler_worker/worker/inbox.py": {"amend"},
     "workers/codebutler_worker/memory/keeping.py": {"remember"},
 }
 """File to the actions it asks about."""

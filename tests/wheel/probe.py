@@ -17,7 +17,7 @@ MODULES = [
     "codebutler.bootstrap",
     "codebutler.dashboard.site",
     "codebutler.workspace.app",
-    "codebutler_worker.bootstrap",
+    "codebutler_worker.worker.bootstrap",
     "codebutler_migrations",
 ]
 FILES = [

@@ -30,7 +30,6 @@ from codebutler_worker.agents.survey import Survey
 from codebutler_worker.desk.naming import agent_name
 from codebutler_worker.egress.outlet import for_agents, summary, try_way_out
 from codebutler_worker.memory.endpoint import memory_finding
-from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.limits import Limiter, Limits
@@ -41,6 +40,7 @@ from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.sandbox.served import served_findings
 from codebutler_worker.store.migrate import migrate_store
 from codebutler_worker.store.state_dir import STATE_DIR, prepare_state_dir
+from codebutler_worker.worker.roster import Roster
 
 LIVE_S = 120.0
 PROMPT = "Answer with the one word READY and nothing else. Use no tool."

@@ -43,9 +43,9 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
 )
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.bootstrap import serve
 from codebutler_worker.commands.table import load
 from codebutler_worker.tree.tree import Tree
+from codebutler_worker.worker.bootstrap import serve
 
 CHANNEL = "C000"
 LIMIT_S = 10.0

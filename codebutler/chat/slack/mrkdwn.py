@@ -15,7 +15,7 @@ from markdown_it.token import Token
 
 from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE
 from codebutler.chat.slack.inline import inline, plain, safe
-from codebutler.text.parser import parser
+from codebutler.text.markdown import parser
 
 BULLETS = "•◦▪"
 RULE = "─" * 20

@@ -34,6 +34,7 @@ def test_a_record_that_is_none_is_not_read(tmp_path: Path) -> None:
 
 def test_a_worker_loads_the_protocol_for_a_turn_only() -> None:
     """Its library takes 20 MB, twice what a worker may."""
-    look = "import sys, codebutler_worker.bootstrap, codebutler_worker.agents.acp.factory; print('acp' in sys.modules)"
+    modules = "codebutler_worker.worker.bootstrap, codebutler_worker.agents.acp.factory"
+    look = f"import sys, {modules}; print('acp' in sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", look], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"

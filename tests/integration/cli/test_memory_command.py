@@ -11,8 +11,8 @@ import pytest
 
 from codebutler.clock import SystemClock
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow, MemoryLineRow
 from codebutler_worker.store.open import open_store
+from codebutler_worker.store.rows import REPO_SCOPE, FactRow, MemoryLineRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.integration.cli.conftest import Cli
 

@@ -10,7 +10,7 @@ from codebutler_worker.agents.backend import Answer, Question, ToolUse
 from codebutler_worker.agents.native.backend import Habits
 from codebutler_worker.agents.native.loop import Exit, Limits
 from codebutler_worker.agents.native.model import Reply
-from codebutler_worker.conversation.line.again import LIMITS
+from codebutler_worker.conversation.parked import LIMITS
 from tests.integration.native.conftest import Studio, says
 from tests.turns import end
 

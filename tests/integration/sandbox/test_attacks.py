@@ -26,8 +26,7 @@ from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.tree.git import Git
-from codebutler_worker.tree.tree import Tree
+from codebutler_worker.tree.tree import Git, Tree
 from tests.containers import attack
 from tests.integration.sandbox.attacker import ENV, KEPT, SECRET, Attacker
 from tests.ordinary import give_away

@@ -8,8 +8,7 @@ import stat
 from pathlib import Path
 
 from codebutler_worker.sandbox.docker import DockerSandbox
-from codebutler_worker.tree.git import Git
-from codebutler_worker.tree.tree import Tree
+from codebutler_worker.tree.tree import Git, Tree
 from tests.integration.sandbox.attacker import Attacker
 from tests.ordinary import give_away
 

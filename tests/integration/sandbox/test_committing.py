@@ -12,11 +12,11 @@ from codebutler.clock import SystemClock
 from codebutler.config.committer import committer_env
 from codebutler.config.schema import Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler_worker.agents.backend import Finished, Output, TurnRequest
-from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.sandbox.served import served_findings
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
+from codebutler_worker.worker.roster import Roster
 from tests.ordinary import give_home_away, give_repository_away
 from tests.programs import require
 from tests.walls import walled

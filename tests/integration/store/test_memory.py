@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from codebutler.clock import ManualClock
-from codebutler_worker.store.memory_rows import FactRow, MemoryChangeRow, MemoryLineRow
 from codebutler_worker.store.open import open_store
-from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.rows import FactRow, MemoryChangeRow, MemoryLineRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 CHANGE = MemoryChangeRow(

@@ -18,7 +18,7 @@ from codebutler.errors import StoreError
 from codebutler_worker.desk.states import STATES, UNFINISHED
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import (
-    ErrandRow,
+    DeferredRow,
     TurnState,
 )
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
@@ -104,11 +104,11 @@ async def test_it_knows_whether_an_operation_waits(store: Store) -> None:
     assert not await store.anything_open(UNFINISHED)
 
 
-async def test_it_knows_whether_an_errand_is_left(store: Store) -> None:
-    errand = ErrandRow(id="e1", name="c", conversation="C1:1.0", user_id="U1", created_at="2026")
-    await store.run(lambda uow: uow.errands.add(errand))
+async def test_it_knows_whether_a_deferred_command_is_left(store: Store) -> None:
+    command = DeferredRow(id="e1", name="c", conversation="C1:1.0", user_id="U1", created_at="2026")
+    await store.run(lambda uow: uow.deferred.add(command))
     assert await store.anything_open(UNFINISHED)
-    await store.run(lambda uow: uow.errands.done("e1"))
+    await store.run(lambda uow: uow.deferred.done("e1"))
     assert not await store.anything_open(UNFINISHED)
 
 

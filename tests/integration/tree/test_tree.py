@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.tree.git import Git, GitError
-from codebutler_worker.tree.tree import MAX_FILE_BYTES, Tree
+from codebutler_worker.tree.tree import MAX_FILE_BYTES, Git, GitError, Tree
 from tests.programs import require
 from tests.walls import as_it_is, walled
 

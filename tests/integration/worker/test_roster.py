@@ -10,8 +10,8 @@ import pytest
 from codebutler.clock import ManualClock
 from codebutler.config.schema import CommandRule, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.conversation.turn.memory_file import MAX_BYTES, read_memory
-from codebutler_worker.roster import Roster
+from codebutler_worker.memory.block import MAX_BYTES, read_memory
+from codebutler_worker.worker.roster import Roster
 
 
 def roster(tmp_path: Path, mode: SandboxMode, commands: tuple[CommandRule, ...] = ()) -> Roster:

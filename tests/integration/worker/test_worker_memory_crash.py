@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler_worker.store.memory_rows import ChangeState, MemoryChangeRow
 from codebutler_worker.store.open import open_store
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import ChangeState, DeferredRow, MemoryChangeRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.worker_kit import CHANNEL, USER, settings, worker
 
@@ -35,8 +34,8 @@ async def test_a_change_that_a_crash_cut_short_is_made_once_and_told(
                 user_id=USER,
             )
             uow.memories.add(change)
-            uow.errands.add(
-                ErrandRow(
+            uow.deferred.add(
+                DeferredRow(
                     id="e1",
                     name="memory",
                     conversation=change.conversation,

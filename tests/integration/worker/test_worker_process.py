@@ -34,9 +34,9 @@ from codebutler.protocol.messages import (
     ToParent,
 )
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
-from codebutler_worker.bootstrap import serve
 from codebutler_worker.desk.desk import Agents
 from codebutler_worker.programs.leftovers import MARK
+from codebutler_worker.worker.bootstrap import serve
 from tests.containers import open_directory
 from tests.events import posted
 from tests.ordinary import give_away

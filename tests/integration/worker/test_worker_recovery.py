@@ -17,7 +17,7 @@ from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Configure, Goodbye, Heartbeat, Hello, Log, Send, TurnEnded
 from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage
-from codebutler_worker.bootstrap import serve
+from codebutler_worker.worker.bootstrap import serve
 from tests.events import clicked
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, OneAgent, Parent, ScriptedBackend, settings, worker

@@ -12,15 +12,14 @@ from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.disk.backups import Restored
 from codebutler.model import ButtonClicked, NoRequest
-from codebutler_worker.conversation.line.again import CONTINUED_REASON
-from codebutler_worker.conversation.recovery import recover
-from codebutler_worker.conversation.restored import after_restore
+from codebutler_worker.conversation.parked import CONTINUED_REASON
+from codebutler_worker.conversation.recovery import after_restore, recover
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.states import STATES
-from codebutler_worker.inbox import Inbox
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+from codebutler_worker.worker.inbox import Inbox
 from tests.events import clicked
 
 RETRY, DROP, STOP = "codebutler.retry", "codebutler.drop", "codebutler.stop"

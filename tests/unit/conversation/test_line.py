@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.conversation.line.places import choose, in_line
+from codebutler_worker.conversation.queue import choose, in_line
 from codebutler_worker.desk.draft import iso
 from codebutler_worker.store.rows import TurnRow
 

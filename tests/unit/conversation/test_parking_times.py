@@ -10,7 +10,7 @@ import pytest
 from codebutler.config.schema import AgentSection, CommandRule, Config
 from codebutler_worker.agents.backend import Finished, Reason
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.line.parking import LATEST_S, MOST_PARKINGS, others, resume_at
+from codebutler_worker.conversation.parked import LATEST_S, MOST_PARKINGS, others, resume_at
 
 NOW = datetime(2026, 2, 14, 12, 0, tzinfo=UTC)
 NOW_S = NOW.timestamp()

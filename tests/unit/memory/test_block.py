@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler_worker.memory.block import memory_block
-from codebutler_worker.store.memory_rows import FactRow
+from codebutler_worker.store.rows import FactRow
 
 FACT = FactRow(
     scope="repo", key="deploy", value="to staging", channel_id="C1", thread_ts="1.1", updated_at="2026"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from codebutler.model import Post, Upload
+from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.present.answer import answer, footer
+from codebutler_worker.present.answer import answer as answer_without
+from codebutler_worker.present.answer import footer
 from tests.shown import blocks_of, text_of
 
+answer = partial(answer_without, redact=Redactor().redact)
 FOOT = footer(Usage(1234, 5678, 0.12, 3), 34, "claude-opus-5-5")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.text.envelope import Envelope
-from codebutler_worker.present.envelopes import posts
+from codebutler_worker.present.answer import posts
 from tests.shown import text_of
 
 
@@ -23,9 +23,9 @@ from tests.shown import text_of
     ],
 )
 def test_its_sign_stands_before_it_once(envelope: Envelope, text: str) -> None:
-    (post,) = posts(envelope, "1.0", 3500)
+    (post,) = posts(envelope, "1.0", 3500, str)
     assert text_of(post) == text
 
 
 def test_an_empty_one_is_nothing() -> None:
-    assert posts(Envelope("done", ""), "1.0", 3500) == ()
+    assert posts(Envelope("done", ""), "1.0", 3500, str) == ()

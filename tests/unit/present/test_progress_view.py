@@ -22,8 +22,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.present.lines import money, one_line, ordinal, span
 from codebutler_worker.present.notices import failed, interrupted
-from codebutler_worker.present.progress import collapsed, in_line, running
-from codebutler_worker.present.reducer import View, reduce
+from codebutler_worker.present.progress import View, collapsed, in_line, reduce, running
 from codebutler_worker.tools.plan import PlanStep
 from tests.shown import blocks_of, text_of
 

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import AgentEvent, Limit, Text, Thinking, ToolUse, Writing
-from codebutler_worker.present.progress import running
-from codebutler_worker.present.reducer import View, reduce
-from codebutler_worker.present.writing import MOST_CHARS, MOST_LINES, latest
+from codebutler_worker.present.progress import MOST_CHARS, MOST_LINES, View, latest, reduce, running
 from tests.shown import text_of
 
 

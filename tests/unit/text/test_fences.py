@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from codebutler.text.fences import closed
+from codebutler.text.markdown import closed
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.text.markdown import parser
 from codebutler.text.markup import Span, bare, clip, code, fence, people_in, person, plain, spans, words
-from codebutler.text.parser import parser
 
 FOREIGN = st.text(
     st.sampled_from("ab \n\\`*_[]()<>#+-=.!|~&>1:/@") | st.characters(codec="utf-8"), max_size=60

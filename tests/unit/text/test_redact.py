@@ -12,7 +12,7 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.text.gaps import PIECE_CHARS, first_match
+from codebutler.text.disguised import PIECE_CHARS, first_match
 from codebutler.text.redact import REDACTED, Redactor
 
 SECRET = 'p@ss/w"ord+&1é!'

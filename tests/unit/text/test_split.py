@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from codebutler.text.split import split_markdown
+from codebutler.text.markdown import split_markdown
 
 
 def squeezed(text: str) -> str:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from codebutler.text.split import split_markdown
-from codebutler.text.tables import whole_tables
+from codebutler.text.markdown import split_markdown, whole_tables
 
 HEADER = ["| name | n |", "|------|---|"]
 

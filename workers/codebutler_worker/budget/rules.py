@@ -58,7 +58,7 @@ def day_of(now: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
 
 
 def counts(agent: str, config: Config) -> bool:
-    """Whether a turn of this agent is on any budget: a program and our own errands ask no model."""
+    """Whether a turn of this agent is on any budget: a program and what we do ourselves asks no model."""
     return agent != UNDO and program_of(config, agent) is None
 
 

@@ -36,44 +36,44 @@ KEEP_S = 5.0
 
 
 class Watch:
-    """Of one turn that runs. ``waits`` tells whether it waits for a person: that time is not worked.
+    """Of one turn that runs. ``met`` is the limit that was met, ``until`` when the next day begins."""
 
-    ``met`` is the limit that was met, ``until`` when the next day begins.
-    """
-
-    def __init__(self, desk: Desk, turn: TurnRow, waits: Callable[[], bool]) -> None:
+    def __init__(self, desk: Desk, turn: TurnRow) -> None:
         config = desk.settings.config
         self.met: Line | None = None
         self.is_limited = is_limited(config.budget) and counts(turn.agent, config)
         self.until = desk.clock.now()
         self._desk = desk
         self._turn = turn
-        self._waits = waits
         self._usage = Usage()
         self._others: Sequence[Spent] = ()
         self._worked_s = 0.0
         self._looked_s = desk.clock.monotonic()
-        self._waited = False
+        self._waits = False
         self._over = asyncio.Event()
 
     @property
     def worked_s(self) -> float:
         """How long the agent has worked."""
         now_s = self._desk.clock.monotonic()
-        if not self._waited:
+        if not self._waits:
             self._worked_s += now_s - self._looked_s
-        self._looked_s, self._waited = now_s, self._waits()
+        self._looked_s = now_s
         return self._worked_s
 
+    def waits(self, *, waiting: bool) -> None:
+        """It waits for a person from now on, or does not any more: that time is not worked."""
+        self._worked_s = self.worked_s
+        self._waits = waiting
+
     def heard(self, usage: Usage) -> None:
-        """The turn has used so much; call it whenever it may have begun or ceased to wait, too."""
+        """The turn has used so much."""
         self._usage = usage
-        self._judge()
+        if self.is_limited and self.met is None:
+            self._judge()
 
     async def run(self) -> None:
-        """Until a limit is met; for ever where none is set."""
-        if not self.is_limited:
-            await self._over.wait()
+        """Until a limit is met. For a turn that ``is_limited``."""
         while self.met is None:
             try:
                 self._others = await self._desk.commit(self._keep)
@@ -101,13 +101,10 @@ class Watch:
         return [one for one in others if counts(one.agent, config)]
 
     def _judge(self) -> None:
-        worked_s = self.worked_s
-        if not self.is_limited or self.met is not None:
-            return
         usage = self._usage
         tokens = usage.input_tokens + usage.output_tokens
         account = account_of(self._turn)
-        own = Spent(self._turn.agent, account, Used(usage.cost_usd or 0.0, tokens, 1, worked_s / 60))
+        own = Spent(self._turn.agent, account, Used(usage.cost_usd or 0.0, tokens, 1, self.worked_s / 60))
         found = lines(self._desk.settings.config.budget, [*self._others, own], account)
         # That it is the last one allowed is no reason to end it.
         self.met = used_up([line for line in found if line.unit != "turns"])
@@ -142,11 +139,12 @@ class Reports:
         self._changed.set()
 
     def look(self, load: tuple[int, int, int]) -> None:
-        """There are so many turns running, queued and waiting: look again if these are others than before, or if one
-        that runs writes down what it uses."""
-        if load != self._load or (load[0] and is_limited(self._desk.settings.config.budget)):
-            self._load = load
+        """There are so many turns running, queued and waiting: look again if one has ended, or if one that runs writes
+        down what it uses."""
+        ended = load[0] + load[2] < self._load[0] + self._load[2]
+        if ended or (load[0] and is_limited(self._desk.settings.config.budget)):
             self._changed.set()
+        self._load = load
 
     async def run(self) -> None:
         """Until cancelled."""

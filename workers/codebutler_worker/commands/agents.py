@@ -8,20 +8,20 @@ from codebutler.message import said
 from codebutler.text.markup import plain
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.commands.asked import Asked
+from codebutler_worker.desk.deferred import Reply
 from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.errands import Reply
 from codebutler_worker.desk.naming import agent_name
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import DeferredRow
 
 
 def run(asked: Asked) -> Todo:
     """Their programs have to be asked."""
-    return asked.errand()
+    return asked.defer()
 
 
-async def answer(desk: Desk, _errand: ErrandRow) -> Reply:
+async def answer(desk: Desk, _deferred: DeferredRow) -> Reply:
     """Each agent on a line."""
     config = desk.settings.config
     lines = [_line(one, config.agent.default) for one in await desk.agents.survey()]

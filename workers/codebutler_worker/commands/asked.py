@@ -11,7 +11,7 @@ from codebutler.message import Message
 from codebutler.model import Command
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.store.rows import ErrandRow, TurnRow, TurnState
+from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Asked:
         """The newest turns of the conversation, or of the channel, newest first."""
         return self.draft.uow.turns.newest(limit, self.conversation)
 
-    def errand(self, argument: str = "") -> Todo:
+    def defer(self, argument: str = "") -> Todo:
         """Let the answer be found outside the transaction; it comes even if this process ends meanwhile."""
-        row = ErrandRow(
+        row = DeferredRow(
             id=self.message or uuid.uuid4().hex,
             name=self.command.name,
             argument=argument,
@@ -58,8 +58,8 @@ class Asked:
             only_for=self.place.only_for,
             created_at=self.draft.stamp,
         )
-        self.draft.uow.errands.add(row)
-        return Todo(errands=(row,))
+        self.draft.uow.deferred.add(row)
+        return Todo(deferred=(row,))
 
 
 Handler = Callable[[Asked], Todo]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from codebutler.message import said
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.turn.trees import changed_by
+from codebutler_worker.conversation.turn.undo import changed_by
+from codebutler_worker.desk.deferred import Attachment, Reply
 from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.errands import Attachment, Reply
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import FENCE_CHARS, count, fenced
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import DeferredRow
 from codebutler_worker.tree.tree import Difference
 
 MAX_BYTES = 4 * 2**20
@@ -23,17 +23,17 @@ BY_MESSAGE = "Say `!diff` in the channel to get it as a file."
 def run(asked: Asked) -> Todo:
     """Git has to be asked."""
     if not asked.argument:
-        return asked.errand()
+        return asked.defer()
     turn = changed_by(asked.newest)
     if turn is None:
         return asked.reply(NO_RUN)
-    return asked.errand(f"{turn.tree_before} {turn.tree_after or ''}".strip())
+    return asked.defer(f"{turn.tree_before} {turn.tree_after or ''}".strip())
 
 
-async def answer(desk: Desk, errand: ErrandRow) -> Reply:
+async def answer(desk: Desk, command: DeferredRow) -> Reply:
     """A summary and, if it is short, the difference itself; otherwise it is attached."""
-    before, _, after = errand.argument.partition(" ")
-    tree = await desk.agents.tree(await desk.agents.workdir(errand.conversation))
+    before, _, after = command.argument.partition(" ")
+    tree = await desk.agents.tree(await desk.agents.workdir(command.conversation))
     if before and not after:
         now = await tree.snapshot("now")
         after = now.commit if now else ""
@@ -41,7 +41,7 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
     if not found.stat.strip():
         return Reply((said(RUN_UNCHANGED if before else UNCHANGED),))
     limit = desk.settings.config.output.max_chars_per_message
-    return shown(found, limit, whispered=bool(errand.only_for))
+    return shown(found, limit, whispered=bool(command.only_for))
 
 
 def shown(found: Difference, limit: int, *, whispered: bool) -> Reply:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.line.parking import drop_parked
-from codebutler_worker.conversation.line.unread import forget_unread
+from codebutler_worker.conversation.parked import drop_parked
+from codebutler_worker.conversation.turn.history import forget_unread
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 

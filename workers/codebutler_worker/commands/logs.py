@@ -12,12 +12,12 @@ from codebutler_worker.agents.record import SessionLogs, session_of
 from codebutler_worker.commands import sending
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import words_of
+from codebutler_worker.desk.deferred import Reply
 from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.errands import Reply
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code, one_line, span
 from codebutler_worker.present.terminal import Pages, shown
-from codebutler_worker.store.rows import ErrandRow, TurnRow
+from codebutler_worker.store.rows import DeferredRow, TurnRow
 
 LOOKED_AT = 50
 LISTED = 40
@@ -39,10 +39,10 @@ def run(asked: Asked) -> Todo:
         return asked.reply(_list(asked))
     candidates = [session_of(turn.id) for turn in asked.newest(LOOKED_AT) if turn.started_at is not None]
     if words[:1] == ["tail"]:
-        return asked.errand(" ".join(["tail", *(words[1:] or [TAIL_LINES]), *candidates]))
+        return asked.defer(" ".join(["tail", *(words[1:] or [TAIL_LINES]), *candidates]))
     if len(words) == 2:
-        return asked.errand(f"parts {words[1]} {words[0]}")
-    return asked.errand(" ".join(["send", *(words or candidates)]))
+        return asked.defer(f"parts {words[1]} {words[0]}")
+    return asked.defer(" ".join(["send", *(words or candidates)]))
 
 
 def _list(asked: Asked) -> str:
@@ -69,12 +69,12 @@ def _duration(turn: TurnRow, now: datetime) -> str:
     return span((ended - datetime.fromisoformat(turn.started_at or turn.created_at)).total_seconds())
 
 
-async def answer(desk: Desk, errand: ErrandRow) -> Reply:
+async def answer(desk: Desk, command: DeferredRow) -> Reply:
     """Read the first of the candidates that has left a log; of a long one the next part."""
-    what, *words = errand.argument.split()
+    what, *words = command.argument.split()
     logs = SessionLogs.of(desk.settings)
     if what == sending.STEP:
-        return await sending.go_on(desk, logs, errand)
+        return await sending.go_on(desk, logs, command)
     if what == "tail":
         pages = Pages(desk.settings.config.output.max_chars_per_message, desk.redactor)
         return await asyncio.to_thread(_tail, logs, words[1:], int(words[0]), pages)
@@ -84,7 +84,7 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
         named = f"There is no log of a session {code(words[0], 40)}." if len(words) == 1 else NO_LOG
         return Reply((said(f"{named} `!logs list` names those of today."),))
     try:
-        if errand.only_for:
+        if command.only_for:
             return Reply((said(BY_MESSAGE),))
         return await asyncio.to_thread(sending.begin, logs, session, told, desk.redactor)
     except OSError as error:

@@ -16,7 +16,7 @@ from codebutler_worker.desk.todo import Todo
 from codebutler_worker.memory import keeping
 from codebutler_worker.present.lines import code, span
 from codebutler_worker.present.memory import NOTHING, NOTHING_TO_UNDO, Remembered, listed
-from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow
+from codebutler_worker.store.rows import REPO_SCOPE, FactRow
 
 LOOKED_AT = 50
 answer = keeping.answer
@@ -76,8 +76,8 @@ def _undo(asked: Asked) -> Todo:
 
 
 def _want(asked: Asked, changes: tuple[Change, ...]) -> Todo:
-    errand = keeping.want(asked.draft, asked.place, asked.settings.channel_id, asked.user, changes)
-    return Todo(errands=(errand,))
+    command = keeping.want(asked.draft, asked.place, asked.settings.channel_id, asked.user, changes)
+    return Todo(deferred=(command,))
 
 
 def _kept(asked: Asked) -> list[FactRow]:

@@ -36,7 +36,7 @@ def run(asked: Asked) -> Todo:
     if turn.agent in program_names(asked.settings.config):
         # What a program writes is no Markdown.
         said = fence(said)
-    for operation in answer(said, foot, asked.place.thread_ts, limit):
+    for operation in answer(said, foot, asked.place.thread_ts, limit, redact=asked.draft.redact):
         if not asked.place.only_for:
             asked.draft.add(asked.place, operation)
         elif isinstance(operation, Post):

@@ -8,8 +8,8 @@ from codebutler.permission import admitted, may
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
 from codebutler_worker.conversation.clicks import can_go_on, go_on
-from codebutler_worker.conversation.line.aside import is_crowded
-from codebutler_worker.conversation.line.withdrawing import CROWDED
+from codebutler_worker.conversation.messages import is_crowded
+from codebutler_worker.conversation.queue import CROWDED
 from codebutler_worker.desk.naming import using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo

@@ -1,7 +1,7 @@
 """A session's log on its way into a thread: whole, in numbered parts where it is long, each without secrets.
 
 Sent a part at a time: the next is made when Slack has taken the one before, so that neither memory nor the store ever
-holds two. How far it has come is in its errand's row: a restart goes on there, ``!stop`` takes the row away.
+holds two. How far it has come is in the command's row: a restart goes on there, ``!stop`` takes the row away.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from codebutler.message import Message, said
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.record import SESSIONS, OpenLog, SessionLogs
+from codebutler_worker.desk.deferred import Attachment, Reply, say_line, sent_as, told_over
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.errands import Attachment, Reply, say_line, sent_as, told_over
 from codebutler_worker.media.kinds import size
 from codebutler_worker.present import pieces
 from codebutler_worker.present.lines import code
 from codebutler_worker.present.pieces import Pieces
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import DeferredRow
 
 WHOLE_BYTES = 20_000_000
 """A longer one comes in parts."""
@@ -47,7 +47,7 @@ class Sending:
 
     @property
     def argument(self) -> str:
-        """As it is kept in an errand's row."""
+        """As it is kept in the command's row."""
         return f"{STEP} {self.session} {self.size_bytes} {self.first} {self.last} {self.next}"
 
     @property
@@ -57,7 +57,7 @@ class Sending:
 
 
 def of(argument: str) -> Sending:
-    """The sending that an errand's row keeps."""
+    """The sending that a command's row keeps."""
     _, session, *numbers = argument.split()
     size_bytes, first, last, following = map(int, numbers)
     return Sending(session, size_bytes, first, last, following)
@@ -86,10 +86,10 @@ def begin(logs: SessionLogs, session: str, wanted: str, redactor: Redactor) -> R
         return Reply(line=_going_on(sending), then=sending.argument)
 
 
-async def go_on(desk: Desk, logs: SessionLogs, errand: ErrandRow) -> Reply:
+async def go_on(desk: Desk, logs: SessionLogs, command: DeferredRow) -> Reply:
     """The next part, if the one before was taken."""
-    sending = of(errand.argument)
-    before = sent_as(errand.id, str(sending.next - 1))
+    sending = of(command.argument)
+    before = sent_as(command.id, str(sending.next - 1))
     await desk.outbox.settled(before)
     refused = await desk.commit(lambda draft: _refused(draft, before))
     if refused:
@@ -109,13 +109,13 @@ async def go_on(desk: Desk, logs: SessionLogs, errand: ErrandRow) -> Reply:
 def withdraw(draft: Draft, conversation: str | None = None) -> list[str]:
     """Send no more of the logs that are on their way into a conversation, or anywhere; returns their sessions."""
     sessions = []
-    for errand in draft.uow.errands.all():
-        if conversation in (None, errand.conversation) and errand.argument.startswith(f"{STEP} "):
-            sending = of(errand.argument)
+    for command in draft.uow.deferred.all():
+        if conversation in (None, command.conversation) and command.argument.startswith(f"{STEP} "):
+            sending = of(command.argument)
             sessions.append(sending.session)
-            draft.uow.errands.done(errand.id)
-            say_line(draft, errand, _ended(sending, "🛑 Stopped."))
-            told_over(draft, errand, "stopped")
+            draft.uow.deferred.done(command.id)
+            say_line(draft, command, _ended(sending, "🛑 Stopped."))
+            told_over(draft, command, "stopped")
     return sessions
 
 

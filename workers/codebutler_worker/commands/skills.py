@@ -11,13 +11,13 @@ from codebutler.model import Command, Prompt, Request
 from codebutler.permission import admitted, may
 from codebutler.text.markup import clip, plain
 from codebutler_worker.commands.asked import Asked
+from codebutler_worker.desk.deferred import Reply
 from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.errands import Reply
 from codebutler_worker.desk.naming import agent_name, using
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.skills.library import Library
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import DeferredRow
 
 NAME = "skills"
 RUNS_WITH = "agent"
@@ -47,15 +47,15 @@ def taught(request: Request, user: str, settings: RepoSettings, library: Library
 
 def run(asked: Asked) -> Todo:
     """The list, or why a named one cannot be used: otherwise it is a prompt."""
-    return asked.errand(asked.argument)
+    return asked.defer(asked.argument)
 
 
-async def answer(desk: Desk, errand: ErrandRow) -> Reply:
+async def answer(desk: Desk, command: DeferredRow) -> Reply:
     """What there is, each with what it is for."""
     found = await asyncio.to_thread(desk.skills.found)
     enabled = found.enabled(desk.settings.config.skills.disabled)
-    if errand.argument:
-        return Reply((said(_refusal(errand.argument.split()[0].lower(), tuple(enabled))),))
+    if command.argument:
+        return Reply((said(_refusal(command.argument.split()[0].lower(), tuple(enabled))),))
     lines = [
         f"• {code(name)} {plain(one_line(skill.description, DESCRIPTION_CHARS))}"
         + (" _(runs a program; with `agent:`)_" if skill.kind == "code" else "")

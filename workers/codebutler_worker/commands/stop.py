@@ -7,8 +7,8 @@ from dataclasses import replace
 from codebutler.config.programs import is_session
 from codebutler_worker.commands import sending
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.line.parking import drop_parked
-from codebutler_worker.conversation.line.withdrawing import withdraw_turn
+from codebutler_worker.conversation.parked import drop_parked
+from codebutler_worker.conversation.queue import withdraw_turn
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code, count

@@ -7,7 +7,7 @@ from typing import Any
 
 from codebutler.words import WORDS, Word, misuse, nearest
 from codebutler_worker.commands.asked import Asked, Handler
-from codebutler_worker.desk.errands import Answer
+from codebutler_worker.desk.deferred import Answer
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code, one_line
 
@@ -40,7 +40,7 @@ def handler_of(word: Word) -> Handler | None:
 
 
 def answer_of(name: str) -> Answer:
-    """What finds the answer of a word's errand: it stands beside the handler. Raises KeyError for what is no word."""
+    """What finds a deferred command's answer: it stands beside the handler. Raises KeyError for what is no word."""
     found: Answer = _file(WORDS[name].done_by[0]).answer
     return found
 

@@ -6,14 +6,14 @@ from codebutler.message import said
 from codebutler.text.markup import plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of
-from codebutler_worker.conversation.turn.trees import changed_by, undo_key
+from codebutler_worker.conversation.turn.undo import changed_by, undo_key
+from codebutler_worker.desk.deferred import Reply
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.errands import Reply
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.undo import ALREADY, BUSY, NO_SNAPSHOT, NOTHING_CHANGED, preview
-from codebutler_worker.store.rows import ErrandRow, TurnRow
+from codebutler_worker.store.rows import DeferredRow, TurnRow
 
 WORDS_CHARS = 60
 
@@ -27,12 +27,12 @@ def run(asked: Asked) -> Todo:
         return asked.reply(NO_SNAPSHOT)
     if asked.draft.uow.messages.get(turn.channel_id, undo_key(turn.id)) is not None:
         return asked.reply(ALREADY)
-    return asked.errand(turn.id)
+    return asked.defer(turn.id)
 
 
-async def answer(desk: Desk, errand: ErrandRow) -> Reply:
+async def answer(desk: Desk, command: DeferredRow) -> Reply:
     """A card that says what would be put back, with a button that does it."""
-    turn, words, when = await desk.commit(lambda draft: _described(draft, errand.argument))
+    turn, words, when = await desk.commit(lambda draft: _described(draft, command.argument))
     if turn is None or turn.tree_before is None:
         return Reply((said(NO_SNAPSHOT),))
     tree = await desk.agents.tree(await desk.agents.workdir(turn.conversation))

@@ -10,22 +10,28 @@ from codebutler.model import ButtonClicked
 from codebutler.permission import Action, admitted, may
 from codebutler.text.markup import plain
 from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_click
-from codebutler_worker.conversation.line.again import CONTINUED_REASON, LIMITS, carry_on
-from codebutler_worker.conversation.line.aside import is_crowded
-from codebutler_worker.conversation.line.edits import ask_again
-from codebutler_worker.conversation.line.marks import clear_end, end_turn
-from codebutler_worker.conversation.line.parking import DROPPED_REASON, drop_parked, unpark
-from codebutler_worker.conversation.line.withdrawing import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
-from codebutler_worker.conversation.turn.undoing import undo
+from codebutler_worker.conversation.edits import ask_again
+from codebutler_worker.conversation.marks import clear_end, end_turn
+from codebutler_worker.conversation.messages import is_crowded
+from codebutler_worker.conversation.parked import (
+    CONTINUED_REASON,
+    DROPPED_REASON,
+    LIMITS,
+    carry_on,
+    drop_parked,
+    unpark,
+)
+from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
+from codebutler_worker.conversation.turn.undo import undo
 from codebutler_worker.desk.draft import Draft, Place, place_of
-from codebutler_worker.desk.handover import talks
-from codebutler_worker.desk.lapsed import lapsed, over
-from codebutler_worker.desk.naming import agent_name, using
+from codebutler_worker.desk.naming import agent_name, talks, using
+from codebutler_worker.desk.no_effect import already_decided, no_effect
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.memory import keeping
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import (
+    ANOTHER,
     CONTINUED,
     CROWDED_TEXT,
     DROPPED,
@@ -37,7 +43,6 @@ from codebutler_worker.present.notices import (
     stale_text,
     stopped_text,
 )
-from codebutler_worker.present.parking import ANOTHER
 from codebutler_worker.present.undo import UNDO_ACTION
 from codebutler_worker.store.rows import TurnRow
 
@@ -61,7 +66,7 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     turn_id, _, other = event.value.partition(ANOTHER)
     turn = draft.uow.turns.get(turn_id) if handler else None
     if handler is None or turn is None or turn.channel_id != event.channel:
-        return lapsed(draft, event)
+        return no_effect(draft, event)
     agent = agent_name(config, other) if other else turn.agent
     if other and not talks(config, agent):
         # A shell would take as a command what was asked of an agent.
@@ -91,7 +96,7 @@ def _stop(draft: Draft, _event: ButtonClicked, turn: TurnRow, _agent: str) -> To
 
 def _retry(draft: Draft, event: ButtonClicked, turn: TurnRow, agent: str) -> Todo:
     if not can_go_on(turn):
-        return over(draft, event)
+        return already_decided(draft, event)
     go_on(draft, turn, event.user, event.message_ts, agent)
     return Todo()
 
@@ -139,7 +144,7 @@ def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow, _agent: str) -> Tod
         drop_parked(draft, turn)
         return Todo()
     if turn.state != "interrupted" or turn.reason == CONTINUED_REASON:
-        return over(draft, event)
+        return already_decided(draft, event)
     text = _question(draft, turn)
     close_turn(draft, turn.id, DROPPED_REASON)
     told = draft.edit_ts(place_of(turn), event.message_ts, decided(text, DROPPED))

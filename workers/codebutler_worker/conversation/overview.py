@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from codebutler.actions import RETRY_ACTION
 from codebutler.model import Asked, TurnNote
@@ -85,20 +85,16 @@ def newest(uow: UnitOfWork) -> tuple[TurnNote, ...]:
             shown.append(turn)
         seen.add(turn.conversation)
     polled = {row.turn_id for row in uow.approvals.pending() if row.tool == POLL_TOOL}
-    needy = [turn for turn in shown if turn.state in NEEDING or _is_polling(turn, polled)]
+    # A run that has ended with a question in passing which nobody has answered, here or in words, needs somebody too.
+    polling = {turn.id for turn in shown if turn.id in polled and turn.state in ENDED}
+    needy = [turn for turn in shown if turn.state in NEEDING or turn.id in polling]
     working = [turn for turn in shown if turn.state in ("running", "queued")]
     others = [turn for turn in shown if turn not in needy and turn not in working]
     chosen = [*needy[:NEEDY], *working[:WORKING], *others[:OTHERS]]
-    return tuple(_note(uow, turn, polled) for turn in chosen)
+    return tuple(_note(uow, turn, waits=turn.state == "waiting" or turn.id in polling) for turn in chosen)
 
 
-def _is_polling(turn: TurnRow, polled: Collection[str]) -> bool:
-    """Whether it has ended with a question in passing that nobody has answered, here or in words."""
-    return turn.id in polled and turn.state in ENDED
-
-
-def _note(uow: UnitOfWork, turn: TurnRow, polled: Collection[str]) -> TurnNote:
-    waits = turn.state == "waiting" or _is_polling(turn, polled)
+def _note(uow: UnitOfWork, turn: TurnRow, *, waits: bool) -> TurnNote:
     messages = uow.messages.of_turn(turn.id)
     return TurnNote(
         state="waiting" if waits else turn.state,
@@ -108,7 +104,7 @@ def _note(uow: UnitOfWork, turn: TurnRow, polled: Collection[str]) -> TurnNote:
         at=turn.finished_at or turn.started_at or turn.created_at,
         cost_usd=turn.cost_usd,
         id=turn.id,
-        card_ts=_card_ts(uow, turn),
+        card_ts=_card_ts(uow, turn) if turn.state in ("parked", "interrupted") else "",
         asked=_asked(uow, turn) if waits else (),
         why=one_line(turn.result or "", WHY_CHARS) if turn.state == "parked" else "",
     )
@@ -119,8 +115,6 @@ def _card_ts(uow: UnitOfWork, turn: TurnRow) -> str:
     if turn.state == "parked":
         card = uow.outbox.get(turn.progress_op_id) if turn.progress_op_id else None
         return (card.ts if card else None) or turn.thread_ts
-    if turn.state != "interrupted":
-        return ""
     card = uow.outbox.last_offer(turn.id, RETRY_ACTION)
     return (card.ts if card else None) or ""
 

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 
 from codebutler.config.programs import beside
 from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
-from codebutler_worker.conversation.line.holding import hold
-from codebutler_worker.conversation.line.incoming import key_of
-from codebutler_worker.conversation.line.marks import show_working
-from codebutler_worker.conversation.line.parking import resume_due
-from codebutler_worker.conversation.line.places import Apart, Shown, choose, in_line, tell_waiting
-from codebutler_worker.conversation.line.typing import GONE, Outcome, settle
-from codebutler_worker.conversation.line.withdrawing import STEERED, close_turn
-from codebutler_worker.conversation.turn.beginning import Begun, begin
-from codebutler_worker.conversation.turn.turn import Turn
+from codebutler_worker.budget.rules import is_limited
+from codebutler_worker.conversation.marks import show_working
+from codebutler_worker.conversation.parked import resume_due
+from codebutler_worker.conversation.queue import (
+    STEERED,
+    Apart,
+    Shown,
+    choose,
+    close_turn,
+    hold,
+    left_in_line,
+    tell_waiting,
+)
+from codebutler_worker.conversation.turn.prepare import Begun, begin
+from codebutler_worker.conversation.turn.run import Turn
+from codebutler_worker.conversation.typing import GONE, Outcome, settle
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.todo import Steer, Typed, Verdict
+from codebutler_worker.desk.todo import Steer, Todo, Typed
 
 STORE_RETRY_S = 5.0
 MAX_PROGRAMS = 20
@@ -43,7 +49,7 @@ class Scheduler:
         self._steering: set[str] = set()
         self._typing: deque[Typed] = deque()
         self._keyboard = asyncio.Lock()
-        self._errands: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._shown: Mapping[str, Shown] = {}
         self._queued = 0
         self.parked = 0
@@ -101,35 +107,33 @@ class Scheduler:
         """Wait until nothing runs and (unless paused) nothing is queued."""
         await self._idle.wait()
 
-    def stop(self, turn_ids: Collection[str], by: str = "", *, forced: bool = False) -> None:
+    def carry_out(self, todo: Todo) -> None:
+        """What a transaction leaves to be done with turns that run."""
+        if todo.stop:
+            self.stop(todo.stop, todo.stopped_by, forced=todo.forced)
+        for steer in todo.steer:
+            # Until that is decided the queued turn does not start.
+            self._steering.add(steer.queued_id)
+            self._begin_task(self._steer(steer), f"steer {steer.queued_id}")
+        if todo.typed:
+            self._typing.extend(todo.typed)
+            self._begin_task(self._type(), "type")
+        for verdict in todo.verdicts:
+            # One for a turn that has ended is moot.
+            if found := self._running.get(verdict.turn_id):
+                self._begin_task(found[0].decided(verdict), f"tell {verdict.turn_id}")
+
+    def stop(self, turn_ids: Iterable[str], by: str = "", *, forced: bool = False) -> None:
         """Ask running turns to end, or (``forced``) end them without asking."""
         for turn_id in turn_ids:
             if found := self._running.get(turn_id):
-                self._errand(found[0].stop(by, forced=forced), f"stop {turn_id}")
+                self._begin_task(found[0].stop(by, forced=forced), f"stop {turn_id}")
             else:
                 self._stop_at_start[turn_id] = by
 
-    def steer(self, steers: Collection[Steer]) -> None:
-        """Try to put queued turns into running ones; until that is decided they do not start."""
-        for steer in steers:
-            self._steering.add(steer.queued_id)
-            self._errand(self._steer(steer), f"steer {steer.queued_id}")
-
-    def tell(self, verdicts: Collection[Verdict]) -> None:
-        """Hand decisions to the turns that asked; one for a turn that has ended is moot."""
-        for verdict in verdicts:
-            if found := self._running.get(verdict.turn_id):
-                self._errand(found[0].decided(verdict), f"tell {verdict.turn_id}")
-
-    def type(self, messages: Collection[Typed]) -> None:
-        """Type messages into running sessions, in order."""
-        if messages:
-            self._typing.extend(messages)
-            self._errand(self._type(), "type")
-
     async def close(self) -> None:
         """Cancel what runs; it stays recorded as running, so that the next start finds it interrupted."""
-        tasks = [*(task for _, task in self._running.values()), *self._errands]
+        tasks = [*(task for _, task in self._running.values()), *self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -138,19 +142,24 @@ class Scheduler:
         busy = frozenset(turn.row.conversation for turn, _ in self._running.values())
         apart = beside(self._desk.settings.config)
         programs = sum(turn.row.agent in apart for turn, _ in self._running.values())
+        seen = self._news
+        # Runs on the store's thread: it gets copies of what the loop changes.
         steering = frozenset(self._steering)
-        seen, shown = self._news, self._shown
-        begun, next_due_s, queued, self.parked = await self._desk.commit(
-            lambda draft: self._begin_due(draft, busy, programs, steering, shown)
+        begin_due = partial(
+            self._begin_due, busy=busy, programs=programs, steering=steering, shown=self._shown
         )
-        self._queued, self._shown = len(queued), queued
-        self._seen = seen
+        begun, next_due_s, self._shown, self.parked = await self._desk.commit(begin_due)
+        self._queued, self._seen = len(self._shown), seen
         for one in begun:
             turn = Turn(self._desk, one, self._load_changed)
             task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
             self._running[turn.row.id] = (turn, task)
             task.add_done_callback(self._ended)
-        self._stop_the_late()
+        # A stop may come between a turn's commit and its task; one for a turn that has ended is moot.
+        late, self._stop_at_start = self._stop_at_start, {}
+        for turn_id, by in late.items():
+            if turn_id in self._running:
+                self.stop((turn_id,), by)
         if not self._running and (self._paused or not self.queued):
             self._idle.set()
         self._load_changed()
@@ -159,52 +168,44 @@ class Scheduler:
     def _begin_due(
         self,
         draft: Draft,
+        *,
         busy: frozenset[str],
         programs: int,
         steering: frozenset[str],
         shown: Mapping[str, Shown],
     ) -> tuple[list[Begun], float | None, Mapping[str, Shown], int]:
-        # Runs on the store's thread: it gets copies of what the loop changes.
+        """Returns what has begun, when to look again, what waits and is shown to, and how many are parked."""
         config = self._desk.settings.config
         agent, output = config.agent, config.output
         if self._paused:
             queued = draft.uow.turns.in_states("queued")
             return [], None, dict.fromkeys((turn.id for turn in queued), Shown()), 0
-        look_again_s = resume_due(draft)
+        # What is parked has to be woken by us: a sleeping worker would not.
+        parked = draft.uow.turns.in_states("parked")
+        look_again_s, parked = resume_due(draft, parked) if parked else (None, [])
         queued = draft.uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
-        room = agent.parallel_turns - (len(busy) - programs)
-        apart = Apart(beside(config), MAX_PROGRAMS - programs)
+        room, apart = (
+            agent.parallel_turns - (len(busy) - programs),
+            Apart(beside(config), MAX_PROGRAMS - programs),
+        )
         choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
-        quiet = output.verbosity == "quiet"
-        begun = [begin(draft, turn, config) for turn in choice.start if not hold(draft, turn, config)]
-        held = len(choice.start) - len(begun)
+        held = [turn for turn in choice.start if is_limited(config.budget) and hold(draft, turn, config)]
+        begun = [begin(draft, turn, config) for turn in choice.start if turn not in held]
+        left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), Shown())
+        tell_again_s = None
         if held:
             # Others may have their room.
             look_again_s = 0.0
-        left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), Shown())
-        tell_again_s = None
-        if not held:
-            taken = busy | {turn.conversation for turn in choice.start}
-            rest = [turn for turn in ready if turn not in choice.start]
-            aside = sum(turn.agent in apart.agents for turn in choice.start)
-            left_apart = replace(apart, room=apart.room - aside)
-            line = in_line(rest, taken, draft.now, room=room - len(choice.start) + aside, apart=left_apart)
-            places_after_s = None if quiet else output.progress_after_seconds
+            parked = draft.uow.turns.in_states("parked")
+        elif left:
+            line = left_in_line(ready, choice.start, busy, draft.now, room=room, apart=apart)
+            places_after_s = None if output.verbosity == "quiet" else output.progress_after_seconds
             told, tell_again_s = tell_waiting(draft, line, shown, places_after_s)
             left |= told
-        # What is parked has to be woken by us: a sleeping worker would not.
-        parked = [turn.id for turn in draft.uow.turns.in_states("parked")]
-        left |= dict.fromkeys(parked, Shown())
+        left |= dict.fromkeys((turn.id for turn in parked), Shown())
         due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s, tell_again_s) if wait_s is not None]
         return begun, min(due_s, default=None), left, len(parked)
-
-    def _stop_the_late(self) -> None:
-        """A stop may come between a turn's commit and its task; one for a turn that has ended is moot."""
-        late, self._stop_at_start = self._stop_at_start, {}
-        for turn_id, by in late.items():
-            if found := self._running.get(turn_id):
-                self._errand(found[0].stop(by), f"stop {turn_id}")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         for turn_id, (_, running) in list(self._running.items()):
@@ -214,13 +215,13 @@ class Scheduler:
             self._desk.report.log("ERR", f"{task.get_name()} broke: {error!r}")
         self.wake()
 
-    def _errand(self, work: Coroutine[None, None, None], name: str) -> None:
+    def _begin_task(self, work: Coroutine[None, None, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
-        self._errands.add(task)
-        task.add_done_callback(self._errand_done)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
 
-    def _errand_done(self, task: asyncio.Task[None]) -> None:
-        self._errands.discard(task)
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             self._desk.report.log("ERR", f"{task.get_name()} broke: {error!r}")
 
@@ -260,6 +261,6 @@ def _move_over(draft: Draft, steer: Steer) -> None:
         return
     show_working(draft, queued)
     for message in draft.uow.messages.of_turn(queued.id):
-        draft.uow.messages.attach(message.channel_id, key_of(message), running.id)
+        draft.uow.messages.attach(message.channel_id, message.key, running.id)
     close_turn(draft, queued.id, STEERED)
     draft.uow.messages.acknowledge((row.id, row.content) for row in draft.uow.messages.of_turn(running.id))

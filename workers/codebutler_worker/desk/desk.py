@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import cached_property
+from datetime import datetime
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -29,7 +30,7 @@ from codebutler_worker.media.fetcher import Fetcher
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.skills.library import Library
 from codebutler_worker.store.rows import OutboxRow
-from codebutler_worker.store.unit_of_work import Store
+from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from codebutler_worker.tree.tree import Tree
 
 T = TypeVar("T")
@@ -109,9 +110,6 @@ class Desk:
         """Takes out of what agents and programs say the secrets that this worker was told, and what looks like one."""
         return Redactor(secrets_in(self.settings))
 
-    def _redact(self, text: str) -> str:
-        return self.redactor.redact(text)
-
     async def commit(self, work: Callable[[Draft], T]) -> T:
         """Run ``work`` as one transaction, then send what it drafted.
 
@@ -138,12 +136,11 @@ class Desk:
         await asyncio.gather(*self._commits)
 
     async def _commit(self, work: Callable[[Draft], T], result: asyncio.Future[T]) -> None:
-        now = self.clock.now()
         try:
-            rows, value = await self.store.run(lambda uow: _drafted(Draft(uow, now, self._redact), work))
+            rows, value = await self.store.run(partial(self._draft, work=work, now=self.clock.now()))
             if rows:
                 reached("outbox.after")
-            await self.outbox.publish(rows)
+                await self.outbox.publish(rows)
         except Exception as error:  # noqa: BLE001 - it is the caller's, who waits for it in the future
             if not result.done():
                 result.set_exception(error)
@@ -151,9 +148,9 @@ class Desk:
         if not result.done():
             result.set_result(value)
 
-
-def _drafted(draft: Draft, work: Callable[[Draft], T]) -> tuple[list[OutboxRow], T]:
-    value = work(draft)
-    if draft.rows:
-        reached("outbox.before")
-    return draft.rows, value
+    def _draft(self, uow: UnitOfWork, work: Callable[[Draft], T], now: datetime) -> tuple[list[OutboxRow], T]:
+        draft = Draft(uow, now, self.redactor.redact)
+        value = work(draft)
+        if draft.rows:
+            reached("outbox.before")
+        return draft.rows, value

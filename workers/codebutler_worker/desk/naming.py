@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from codebutler.config.programs import program_of
-from codebutler.config.schema import Config
+from codebutler.config.schema import AgentName, Config
 from codebutler.permission import ANY_AGENT, Prefixes, Where
 from codebutler.protocol.messages import LogTag
 
@@ -30,7 +32,7 @@ OTHER_TAG = "AGT"
 
 def tag_of(config: Config, agent: str) -> LogTag:
     """The tag of an agent's own lines in the log: of one that is configured the first three letters of its prefix. A
-    program or an errand of ours is none."""
+    program or a command of ours is none."""
     if agent in WORDLESS or program_of(config, agent) is not None:
         return "INF"
     letters = "".join(sign for sign in agent.upper() if sign.isascii() and sign.isalpha())[:3]
@@ -61,3 +63,9 @@ def prefixes_of(agent: str) -> Prefixes:
 def using(config: Config, channel: str, agent: str, text: str = "") -> Where:
     """Where somebody is about to use an agent there, perhaps saying ``text`` to it: what ``may`` judges."""
     return Where(config, channel, prefixes_of(agent), text)
+
+
+def talks(config: Config, agent: str) -> bool:
+    """Whether it reads prose: a shell or a picture's description takes no record."""
+    own = {agent_name(config, rule.prefix) for rule in config.commands if rule.mode in ("headless", "acp")}
+    return agent in own | set(get_args(AgentName))

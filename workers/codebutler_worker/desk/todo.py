@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from codebutler.protocol.messages import Audit, LogTag
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import DeferredRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Todo:
     stop: tuple[str, ...] = ()
     forced: bool = False
     stopped_by: str = ""
-    errands: tuple[ErrandRow, ...] = ()
+    deferred: tuple[DeferredRow, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     steer: tuple[Steer, ...] = ()
     typed: tuple[Typed, ...] = ()

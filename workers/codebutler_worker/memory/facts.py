@@ -11,8 +11,7 @@ from codebutler.text.redact import Redactor
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.present.lines import one_line
-from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow
-from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.rows import REPO_SCOPE, FactRow, TurnRow
 from codebutler_worker.tools.port import ToolError
 
 MAX_FACTS = 100

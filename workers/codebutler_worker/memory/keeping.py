@@ -1,7 +1,7 @@
 """The life of a change of the memory: proposed or wanted, then written, or dropped.
 
 It is a row before it is written into the file, and writing it twice changes nothing: a crash in between is made good
-at the next start, by the errand that carries it.
+at the next start, by the deferred command that carries it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from codebutler.message import said
 from codebutler.model import ButtonClicked
 from codebutler.permission import admitted, may
 from codebutler.text.markup import plain
+from codebutler_worker.desk.deferred import Reply
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
-from codebutler_worker.desk.errands import Reply
 from codebutler_worker.desk.naming import using
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.memory import (
@@ -37,15 +37,14 @@ from codebutler_worker.present.memory import (
     logged,
     made_text,
 )
-from codebutler_worker.store.memory_rows import ChangeState, MemoryChangeRow, MemoryLineRow
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import ChangeState, DeferredRow, MemoryChangeRow, MemoryLineRow
 
 ERRAND = "memory"
 LEARNED = "learned"
-"""In an errand: nobody has asked for it, so nobody is answered."""
+"""As the argument of a deferred command: nobody has asked for it, so nobody is answered."""
 ASKED = "asked"
 KEPT = "kept:"
-"""In an errand: before the ts of the card on which somebody decided."""
+"""As the argument of a deferred command: before the ts of the card on which somebody decided."""
 FULL = "the memory is full, or has changed meanwhile. `!memory forget N` makes room."
 DECISIONS = frozenset({KEEP_ACTION, DROP_MEMORY_ACTION})
 
@@ -62,7 +61,7 @@ def changes_of(row: MemoryChangeRow) -> tuple[Change, ...]:
     )
 
 
-def learn(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], *, ask: bool) -> list[ErrandRow]:
+def learn(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], *, ask: bool) -> list[DeferredRow]:
     """Take what a model has learned of ``row``'s conversation; returns what is to be carried out.
 
     With ``ask`` a card in the thread asks first. Whatever reads like an order always has one, and one of its own.
@@ -81,10 +80,10 @@ def learn(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], *, ask:
         return []
     draft.uow.memories.add(replace(row, changes=encoded(fit), state="wanted"))
     _credit(draft, row, fit)
-    return [_errand(draft, place, row, LEARNED)]
+    return [_deferred(draft, place, row, LEARNED)]
 
 
-def want(draft: Draft, place: Place, channel_id: str, user: str, changes: Sequence[Change]) -> ErrandRow:
+def want(draft: Draft, place: Place, channel_id: str, user: str, changes: Sequence[Change]) -> DeferredRow:
     """A person wants these changes; returns what is to be carried out, which tells them."""
     row = MemoryChangeRow(
         id=uuid.uuid4().hex,
@@ -98,7 +97,7 @@ def want(draft: Draft, place: Place, channel_id: str, user: str, changes: Sequen
     )
     draft.uow.memories.add(row)
     _credit(draft, row, changes)
-    return _errand(draft, place, row, ASKED)
+    return _deferred(draft, place, row, ASKED)
 
 
 def decide(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
@@ -117,18 +116,18 @@ def decide(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
         draft.uow.memories.set_state(row.id, "wanted")
         _credit(draft, row, changes_of(row))
         # The card says so when it is written.
-        kept = _errand(draft, place, row, f"{KEPT}{event.message_ts}", event.user_name or event.user)
-        return Todo(errands=(kept,)).logged("MEM", f"{event.user} kept what was learned")
+        kept = _deferred(draft, place, row, f"{KEPT}{event.message_ts}", event.user_name or event.user)
+        return Todo(deferred=(kept,)).logged("MEM", f"{event.user} kept what was learned")
     draft.uow.memories.set_state(row.id, "dropped")
     verdict = f"🗑️ Dropped by {plain(event.user_name or event.user)}."
     draft.edit_ts(place, event.message_ts, decided_card(changes_of(row), verdict))
     return Todo().logged("MEM", f"{event.user} dropped what was learned")
 
 
-async def answer(desk: Desk, errand: ErrandRow) -> Reply:
+async def answer(desk: Desk, command: DeferredRow) -> Reply:
     """Write a wanted change into the file, then mark it as made and tell whoever wanted it. Raises CodeButlerError if
     the file cannot be written."""
-    how, _, change_id = errand.argument.partition(" ")
+    how, _, change_id = command.argument.partition(" ")
     row = await desk.commit(lambda draft: draft.uow.memories.get(change_id))
     if row is None or row.state not in ("wanted", "made"):
         return Reply(())
@@ -142,7 +141,7 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
             await desk.commit(lambda draft: draft.uow.memories.set_state(change_id, state))
             raise
         card_ts = how.removeprefix(KEPT) if how.startswith(KEPT) else ""
-        await desk.commit(partial(_made, row=row, changes=changes, card_ts=card_ts, by=errand.user_id))
+        await desk.commit(partial(_made, row=row, changes=changes, card_ts=card_ts, by=command.user_id))
         if how == ASKED:
             for change in changes:
                 desk.report.log("MEM", logged(row.user_id, change))
@@ -188,8 +187,8 @@ def _holds(change: Change, facts: set[str]) -> bool:
     )
 
 
-def _errand(draft: Draft, place: Place, row: MemoryChangeRow, how: str, user: str = "") -> ErrandRow:
-    errand = ErrandRow(
+def _deferred(draft: Draft, place: Place, row: MemoryChangeRow, how: str, user: str = "") -> DeferredRow:
+    command = DeferredRow(
         id=uuid.uuid4().hex,
         name=ERRAND,
         argument=f"{how} {row.id}",
@@ -199,5 +198,5 @@ def _errand(draft: Draft, place: Place, row: MemoryChangeRow, how: str, user: st
         only_for=place.only_for,
         created_at=draft.stamp,
     )
-    draft.uow.errands.add(errand)
-    return errand
+    draft.uow.deferred.add(command)
+    return command

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from codebutler.errors import StoreError
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
-from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow, MemoryLineRow
+from codebutler_worker.store.rows import REPO_SCOPE, FactRow, MemoryLineRow
 from codebutler_worker.store.state_dir import STATE_DIR
 
 STORE = "store.db"

@@ -28,8 +28,7 @@ from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.memory.keeping import encoded, learn
 from codebutler_worker.memory.spending import Purse
 from codebutler_worker.present.memory import logged
-from codebutler_worker.store.memory_rows import MemoryChangeRow
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import DeferredRow, MemoryChangeRow
 
 if TYPE_CHECKING:
     from codebutler_worker.agents.native.model import Model
@@ -51,7 +50,7 @@ SELECT EXISTS (
 """
 """Asked of SQLite itself at the start: see ``Store.exists``."""
 
-Start = Callable[[Iterable[ErrandRow]], None]
+Start = Callable[[Iterable[DeferredRow]], None]
 Asks = Callable[[str, str], Awaitable[str]]
 """Orders and a question to the model's answer."""
 
@@ -145,11 +144,11 @@ class Reviews:
             self._desk.report.log("MEM", logged(model.name, change) + waits)
         if said and not changes:
             self._desk.report.log("MEM", f"{model.name}: nothing new")
-        errands = await self._desk.commit(
+        wanted = await self._desk.commit(
             partial(_learned, conversation=conversation, ended=ended, changes=changes, ask=asks)
         )
         self._attempts.pop(conversation, None)
-        self._start(errands)
+        self._start(wanted)
 
     def _put_off(self, conversation: str, key: str, until: datetime) -> float:
         """A budget leaves no room today; told once. Returns the seconds to wait."""
@@ -227,7 +226,7 @@ def _said(settings: RepoSettings, conversation: str, draft: Draft) -> tuple[Spok
 
 def _learned(
     draft: Draft, conversation: str, ended: str, changes: list[Change], *, ask: bool
-) -> list[ErrandRow]:
+) -> list[DeferredRow]:
     draft.uow.memories.review(conversation, ended)
     newest = draft.uow.turns.newest(1, conversation)
     if not changes or not newest:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codebutler.config.schema import Config
-from codebutler_worker.desk.handover import talks
-from codebutler_worker.desk.naming import WORDLESS
+from codebutler_worker.desk.naming import WORDLESS, talks
 from codebutler_worker.memory.asking import Spoken
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork

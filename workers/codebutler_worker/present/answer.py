@@ -1,18 +1,17 @@
-"""An agent's final text as operations: split, footed, as a file when very long. Pure."""
+"""What an agent says as operations: its answer split, footed, as a file when very long; and what it enclosed. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from codebutler.message import Message
 from codebutler.model import Operation, Post, Upload
-from codebutler.text.fences import closed
-from codebutler.text.parser import beginning
-from codebutler.text.redact import Redactor
-from codebutler.text.split import split_markdown
-from codebutler.text.tables import whole_tables
+from codebutler.text.envelope import Envelope
+from codebutler.text.markdown import beginning, closed, split_markdown, whole_tables
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.present.lines import count, money, span
 
@@ -22,7 +21,12 @@ MAX_ANSWER_CHARS = 2_000_000
 NO_TEXT = "(no text)"
 IN_FILE = "_Full answer attached._"
 MODEL_CHARS = 60
+Redact = Callable[[str], str]
 _NOT_OF_A_NAME = re.compile(r"[^\w.:/@+-]", re.ASCII)
+SIGNS: Mapping[str, str] = MappingProxyType(
+    {"progress": "🔄", "question": "🤔", "warning": "⚠️", "done": "✅", "error": "❌"}
+)
+INCOMPLETE = "⚠️ (incomplete)"
 
 
 def footer(usage: Usage, elapsed_s: float, model: str = "") -> str:
@@ -43,7 +47,7 @@ def footer(usage: Usage, elapsed_s: float, model: str = "") -> str:
 
 
 def answer(
-    markdown: str, foot: str, thread_ts: str | None, limit: int, mention: str = ""
+    markdown: str, foot: str, thread_ts: str | None, limit: int, mention: str = "", *, redact: Redact
 ) -> tuple[Operation, ...]:
     """The posts (each of ``limit`` characters at most, the last one footed), and a very long text's file.
 
@@ -51,26 +55,42 @@ def answer(
     has to call somebody: an edit calls nobody.
     """
     # Before it is cut: the second half of a key does not look like one any more.
-    text = Redactor().redact(markdown[:MAX_ANSWER_CHARS]).strip() or NO_TEXT
+    text = redact(markdown[:MAX_ANSWER_CHARS]).strip() or NO_TEXT
     if len(text) <= FILE_OVER_CHARS:
         text = closed(text)
-    parts = split_markdown(whole_tables(text[: FILE_OVER_CHARS + 1], limit), limit)
+    parts = [text]
+    if len(text) > limit:
+        parts = split_markdown(whole_tables(text[: FILE_OVER_CHARS + 1], limit), limit)
     if len(text) > FILE_OVER_CHARS or len(parts) > FILE_OVER_PARTS:
         head = split_markdown(beginning(text), limit - len(IN_FILE) - len(foot) - 4)[0]
         file = Upload(
             filename="answer.md", title="Answer", content=text.encode("utf-8", "replace"), thread_ts=thread_ts
         )
-        return (_in_place(_post(f"{head}\n\n{IN_FILE}\n\n{foot}", thread_ts, mention)), file)
-    if len(parts[-1]) + len(foot) + 2 > limit:
-        parts[-1:] = split_markdown(parts[-1], limit - len(foot) - 2)
-    last = f"{parts.pop()}\n\n{foot}"
-    first, *others = (*(_post(part, thread_ts) for part in parts), _post(last, thread_ts, mention))
-    return (_in_place(first), *others)
-
-
-def _in_place(post: Post) -> Post:
-    return post if post.mention else replace(post, in_place=True)
+        said: list[Operation] = [_post(f"{head}\n\n{IN_FILE}\n\n{foot}", thread_ts, mention), file]
+    else:
+        if len(parts[-1]) + len(foot) + 2 > limit:
+            parts[-1:] = split_markdown(parts[-1], limit - len(foot) - 2)
+        last = f"{parts.pop()}\n\n{foot}"
+        said = [*(_post(part, thread_ts) for part in parts), _post(last, thread_ts, mention)]
+    first = said[0]
+    return (
+        replace(first, in_place=True) if isinstance(first, Post) and not first.mention else first,
+        *said[1:],
+    )
 
 
 def _post(part: str, thread_ts: str | None, mention: str = "") -> Post:
     return Post(message=Message(markdown=part, is_foreign=True), thread_ts=thread_ts, mention=mention)
+
+
+def posts(envelope: Envelope, thread_ts: str | None, limit: int, redact: Redact) -> tuple[Post, ...]:
+    """The envelope's text behind its sign, in posts of ``limit`` characters at most; none for an empty one."""
+    if not envelope.body:
+        return ()
+    said = envelope.body if envelope.complete else f"{INCOMPLETE} {envelope.body}"
+    sign = SIGNS.get(envelope.type, "")
+    # Models like to write the sign themselves, too.
+    text = said if not sign or said.startswith(sign) else f"{sign} {said}"
+    # Before it is cut: the second half of a key does not look like one any more.
+    parts = split_markdown(redact(text), limit)
+    return tuple(Post(message=Message(markdown=part, is_foreign=True), thread_ts=thread_ts) for part in parts)

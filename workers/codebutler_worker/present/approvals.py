@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from codebutler.text.markdown import split_markdown
 from codebutler.text.markup import clip, plain
-from codebutler.text.split import split_markdown
 from codebutler_worker.present.lines import code, fenced_parts, one_line, span, visible
 
 REASON_CHARS = 500

@@ -1,11 +1,16 @@
-"""What is said about a turn besides its answer: interrupted, failed, and what became of it. Pure."""
+"""What is said about a turn besides its answer: interrupted, failed, parked, stopped, edited. Pure."""
 
 from __future__ import annotations
 
-from codebutler.actions import DROP_ACTION, RETRY_ACTION
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from codebutler.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION
 from codebutler.message import Button, Message, said
 from codebutler.text.markup import plain
-from codebutler_worker.present.lines import code, one_line
+from codebutler_worker.present.lines import code, count, one_line, person, span
+from codebutler_worker.present.progress import View
+from codebutler_worker.store.rows import TurnState
 
 CONTINUED = "▶ Continued."
 DROPPED = "🛑 Dropped."
@@ -17,6 +22,19 @@ LATE = "🕰️ You wrote this while I was offline. Working on it now."
 CROWDED_TEXT = "📚 Too many of your messages are already waiting here, so this one is on hold."
 STILL_CROWDED = "📚 There is still no room for it: your other messages come first."
 LATE_COMMAND = "🕰️ I was offline when you wrote that. Send it again if you still need it."
+RESUMED = "▶ Resumed."
+ANOTHER = ":"
+"""Between the turn and the agent in the value of a button that goes on with another agent."""
+MOST_FILES = 5
+TEXT_CHARS = 300
+AGAIN = "✏️ Asked again with the edited text."
+COMMAND = (
+    "✏️ This message has been handled already, so editing it into a command runs nothing. Send the command as a new "
+    "message."
+)
+_ANSWERED = "✏️ You edited a message that is already answered. The answer stands; it is for the original text."
+_LIVE = "✏️ You edited a message I am working on. This run continues with the original text."
+_ENDED = "✏️ You edited a message after its run had started. That run used the original text."
 
 
 def stale_text(request: str) -> str:
@@ -103,3 +121,62 @@ def failed(turn_id: str, line: str, *, resumable: bool) -> Message:
 def decided(text: str, verdict: str) -> Message:
     """The question again, without its buttons and with what was decided."""
     return said(f"{text}\n{verdict}")
+
+
+def parked_text(line: str, at: datetime) -> str:
+    """What happened, and when it goes on by itself."""
+    when = at.astimezone(UTC)
+    return f"⏸️ {plain(one_line(line, 500))}\nResumes automatically at {when:%H:%M} UTC on {when:%d %B}."
+
+
+def parked(turn_id: str, line: str, at: datetime, now: datetime, others: Sequence[str]) -> Message:
+    """The same with the choice to go on sooner, with one of ``others``, or not at all."""
+    text = f"{parked_text(line, at)} That is in {span((at - now).total_seconds())}."
+    on_another = (Button(f"Continue on {name}", RETRY_ACTION, f"{turn_id}{ANOTHER}{name}") for name in others)
+    return said(
+        text, Button("Try now", RETRY_ACTION, turn_id), Button("Drop", DROP_ACTION, turn_id), *on_another
+    )
+
+
+def stopped(view: View, changed: Sequence[str], by: str = "") -> str:
+    """``changed``: the files that are different now; ``by``: who stopped it from elsewhere."""
+    who = f" by {person(by)}" if by else ""
+    done = [part for part in (_tools(view), _files(changed)) if part]
+    text = one_line(view.writing or view.said, TEXT_CHARS)
+    if not done and not text:
+        return f"🛑 Stopped{who} before anything was done."
+    told = f"🛑 Stopped{who}. {' '.join(done)}" if done else f"🛑 Stopped{who} before any tool ran."
+    return f"{told}\n> {plain(text)}" if text else told
+
+
+def _tools(view: View) -> str:
+    if not view.tools:
+        return ""
+    failed = f", {view.failed_tools} failed" if view.failed_tools else ""
+    return f"{count(view.tools, 'tool call')}{failed}, the last one {code(view.last_tool)}."
+
+
+def _files(changed: Sequence[str]) -> str:
+    if not changed:
+        return ""
+    names = ", ".join(code(name, 60) for name in changed[:MOST_FILES])
+    more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
+    ways = "(`!diff run` shows the changes, `!undo` reverts them)"
+    return f"{count(len(changed), 'file')} changed: {names}{more} {ways}."
+
+
+def edited(state: TurnState, value: str) -> Message:
+    """The offer to start a new run; ``state`` is that of the turn the message is in."""
+    stands = _ANSWERED if state == "done" else _LIVE if state in ("running", "waiting") else _ENDED
+    return said(
+        f"{stands}\nAsk again to start a new run with the edited text.",
+        Button("Ask again", ASK_AGAIN_ACTION, value),
+    )
+
+
+def own_worktree(branch: str) -> str:
+    """Once, when something was changed in it."""
+    return (
+        f"🌿 The changes of this conversation are in a worktree of its own, on the branch `{branch}`. `!diff` and "
+        "`run: …` in this thread use that worktree."
+    )

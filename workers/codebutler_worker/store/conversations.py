@@ -1,4 +1,4 @@
-"""Repositories of what was said and asked: inbox, messages, turns. Each method runs inside a transaction."""
+"""Repositories of what was said and asked: inbox, messages, files, turns. Each method runs inside a transaction."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Repository, add, by, change, every, given, matching, one
-from codebutler_worker.store.rows import Account, MessageRow, Spent, TurnRow, TurnState, message_id
+from codebutler_worker.store.mapping import Repository, add, by, change, every, given, matching, one, values
+from codebutler_worker.store.rows import (
+    Account,
+    AttachmentRow,
+    MessageRow,
+    Spent,
+    TurnRow,
+    TurnState,
+    message_id,
+)
 from codebutler_worker.store.spending import spent_between
 
 
@@ -180,3 +188,38 @@ def _newest(*names: str) -> Select[Any]:
 
 def _newest_first(*names: str) -> Select[Any]:
     return matching(tables.turns, *names).order_by(tables.turns.c.seq.desc())
+
+
+class Attachments(Repository):
+    """A message's files, in the order they were attached."""
+
+    def add(self, row: AttachmentRow) -> None:
+        """Keep an attachment; one that is known stays as it is."""
+        self._connection.execute(_add_file(), values(row))
+
+    def of_turn(self, turn_id: str) -> list[AttachmentRow]:
+        """What came with the messages a turn answers."""
+        found = every(self._connection, _files_of_turn(), AttachmentRow, turn_id=turn_id)
+        # SQLite has no booleans.
+        return [replace(row, is_voice=bool(row.is_voice)) for row in found]
+
+    def put(self, row: AttachmentRow) -> None:
+        """Replace what is known of an attachment."""
+        where = {"message_id": row.message_id, "file_id": row.file_id}
+        change(self._connection, tables.attachments, values(row), **where)
+
+
+@cache
+def _add_file() -> Insert:
+    return insert(tables.attachments).on_conflict_do_nothing()
+
+
+@cache
+def _files_of_turn() -> Select[Any]:
+    files, messages = tables.attachments, tables.messages
+    return (
+        select(files)
+        .join(messages, messages.c.id == files.c.message_id)
+        .where(messages.c.turn_id == given("turn_id"))
+        .order_by(messages.c.order, messages.c.id, files.c.position)
+    )

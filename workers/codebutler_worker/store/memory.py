@@ -11,7 +11,7 @@ from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import Repository, add, by, change, every, given, one, remove, values
-from codebutler_worker.store.memory_rows import ChangeState, FactRow, MemoryChangeRow, MemoryLineRow
+from codebutler_worker.store.rows import ChangeState, FactRow, MemoryChangeRow, MemoryLineRow
 
 
 class Memories(Repository):

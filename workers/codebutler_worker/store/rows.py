@@ -14,6 +14,10 @@ OperationKind = Literal["post", "update", "react", "upload", "ended"]
 OperationState = Literal["pending", "posted", "failed"]
 AttachmentState = Literal["wanted", "stored", "transcribed", "failed"]
 ApprovalState = Literal["pending", "allowed", "denied", "expired"]
+ChangeState = Literal["proposed", "wanted", "made", "dropped"]
+"""Shown to a person; to be written into ``memory.md``; written; refused."""
+REPO_SCOPE = "repo"
+"""The scope of a fact that everybody's agents are told; any other scope is a user's ID."""
 
 
 def message_id(channel_id: str, ts: str) -> str:
@@ -40,6 +44,11 @@ class MessageRow:
     turn_id: str | None = None
     agent: str | None = None
     late: bool = False
+
+    @property
+    def key(self) -> str:
+        """What names it within its channel: its ts, or a slash command's conversation."""
+        return self.id.partition(":")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +161,7 @@ class ApprovalRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrandRow:
+class DeferredRow:
     """A command whose answer takes a moment and changes nothing, so that it may be begun again.
 
     ``id``: that of the message that asked; a slash command's is its own. ``only_for``: the one user who is to see the
@@ -218,3 +227,43 @@ class Spent:
     agent: str
     account: Account
     used: Used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryChangeRow:
+    """Changes of the memory that belong together. ``changes`` is JSON: pairs of the old fact and the new one.
+
+    ``user_id`` is who made it, "" where a model did. ``message_op_id`` is the card that asks for a decision.
+    """
+
+    id: str
+    conversation: str
+    channel_id: str
+    thread_ts: str
+    changes: str
+    created_at: str
+    state: ChangeState = "proposed"
+    user_id: str = ""
+    message_op_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLineRow:
+    """Where a fact of the memory comes from; facts that people wrote into the file have no such row."""
+
+    line: str
+    channel_id: str
+    thread_ts: str
+    added_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactRow:
+    """Something an agent was told to keep under a name."""
+
+    scope: str
+    key: str
+    value: str
+    channel_id: str
+    thread_ts: str
+    updated_at: str

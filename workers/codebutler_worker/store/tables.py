@@ -169,6 +169,7 @@ approvals = Table(
     Index("ix_approvals_turn_id", "turn_id"),
 )
 
+# Deferred commands.
 errands = Table(
     "errands",
     metadata,

@@ -22,9 +22,8 @@ from codebutler.disk import sqlitefile
 from codebutler.disk.backups import Restored
 from codebutler.disk.filelock import FileLock
 from codebutler.errors import StoreError
-from codebutler_worker.store.attachments import Attachments
-from codebutler_worker.store.conversations import Inbox, Messages, Turns
-from codebutler_worker.store.errands import Errands
+from codebutler_worker.store.conversations import Attachments, Inbox, Messages, Turns
+from codebutler_worker.store.deferred import Deferred
 from codebutler_worker.store.memory import Facts, Memories
 from codebutler_worker.store.outbox import Approvals, Outbox
 from codebutler_worker.store.pruning import forget_some
@@ -52,7 +51,7 @@ class UnitOfWork:
         self.sessions = Sessions(connection)
         self.outbox = Outbox(connection)
         self.approvals = Approvals(connection, clock)
-        self.errands = Errands(connection)
+        self.deferred = Deferred(connection)
         self.memories = Memories(connection)
         self.facts = Facts(connection)
         self.expenses = Expenses(connection)
@@ -94,7 +93,7 @@ class Store:
         return await self._on_thread(partial(self._transact, work))
 
     async def anything_open(self, unfinished: Collection[TurnState]) -> bool:
-        """Whether an operation or an errand is left, or a turn in one of these states. Raises StoreError.
+        """Whether an operation or a deferred command is left, or a turn in one of these states. Raises StoreError.
 
         Asked of SQLite itself: at most starts nothing is, and SQLAlchemy, whose first use costs a worker
         megabytes of memory that it shared until then, waits for the first event.

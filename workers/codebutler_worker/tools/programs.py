@@ -14,7 +14,7 @@ from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from codebutler_worker.tools.port import Programs, Ran, ToolError
-from codebutler_worker.tree.git import environment
+from codebutler_worker.tree.tree import environment
 
 TIMED_OUT = 124
 """As timeout(1) says it."""

@@ -7,6 +7,7 @@ one are written here, as gitrepository-layout(5) has them, and git fills it insi
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 import shutil
@@ -15,12 +16,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from codebutler.text.letters import unaccented
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.destinations import open_beneath, status_beneath
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.state_dir import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
-from codebutler_worker.tree.branches import BRANCHES, names_of
-from codebutler_worker.tree.git import NOT_GIT, Git, GitError
+from codebutler_worker.tree.tree import NOT_GIT, Git, GitError
 
 WORKTREES = "worktrees"
 READY = "ready"
@@ -48,6 +49,15 @@ exit 0
 no other commit was ever checked out in it, and no file is changed, new or ignored."""
 FORGET = 'git update-ref -d "refs/heads/$1" "$2"'
 """Fails where the branch is not at that commit any more."""
+Release = Callable[[str], Awaitable[None]]
+BRANCHES = "codebutler/"
+SLUG_CHARS = 32
+DIGITS = (4, 8, 16)
+"""Of the conversation's digest: more where a name is taken."""
+_FILLERS = re.compile(
+    r"an?|and|are|at|be|can|could|do|for|from|hello|hey|hi|i|in|is|it|let|lets|like|me|my|need|of|on|or|our|please|"
+    r"should|so|some|that|the|then|there|these|this|to|us|want|was|we|will|with|would|you|your"
+)
 
 
 def name_of(conversation: str) -> str:
@@ -61,9 +71,6 @@ class Begun:
 
     branch: str
     commit: str
-
-
-Release = Callable[[str], Awaitable[None]]
 
 
 class Worktrees:
@@ -241,3 +248,21 @@ def _write(directory: Path, name: str, text: str) -> None:
             os.fchown(stream.fileno(), owner.st_uid, owner.st_gid)
     finally:
         os.close(at)
+
+
+def names_of(conversation: str, task: str) -> tuple[str, ...]:
+    """Names for its branch, shortest first: ``codebutler/fix-login-bug-3f2a``. Safe for git and any file system."""
+    digest = hashlib.sha256(conversation.encode()).hexdigest()
+    return tuple(f"{BRANCHES}{slug(task)}-{digest[:digits]}" for digits in DIGITS)
+
+
+def slug(task: str) -> str:
+    """The first words of the task that say something: lower-case ASCII letters and digits, joined by ``-``."""
+    words = re.findall(r"[a-z0-9]+", unaccented(task[:500]).lower().replace("'", ""))
+    shown = ""
+    for word in [word for word in words if not _FILLERS.fullmatch(word)] or words:
+        longer = f"{shown}-{word}" if shown else word[:SLUG_CHARS]
+        if len(longer) > SLUG_CHARS:
+            break
+        shown = longer
+    return shown or "task"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE
 from codebutler.chat.slack.mrkdwn import clip_mrkdwn, to_mrkdwn
-from codebutler.text.parser import beginning
+from codebutler.text.markdown import beginning
 
 
 @pytest.mark.parametrize(

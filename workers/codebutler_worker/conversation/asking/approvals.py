@@ -26,7 +26,7 @@ from codebutler_worker.conversation.asking.calls import (
 )
 from codebutler_worker.conversation.asking.cards import card_of, chars_of, too_long
 from codebutler_worker.conversation.asking.quorum import approvals_needed
-from codebutler_worker.conversation.line.marks import show_waiting
+from codebutler_worker.conversation.marks import show_waiting
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.states import move
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow

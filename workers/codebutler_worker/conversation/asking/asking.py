@@ -45,24 +45,22 @@ class Pending:
 
 
 class Asking:
-    """The open questions of one running turn, each with its own time limit. ``card_op_id`` is the card opened last."""
+    """The open questions of one running turn, each with its own time limit. ``changed`` hears whenever it may wait for
+    something else what a person owes, an "approval" or an "answer" ("" for nothing), and which card was opened last."""
 
-    def __init__(self, desk: Desk, turn: TurnRow, load_changed: Callable[[], None]) -> None:
-        self.card_op_id: str | None = None
+    def __init__(self, desk: Desk, turn: TurnRow, changed: Callable[[str, str | None], None]) -> None:
         self._desk = desk
         self._turn = turn
-        self._load_changed = load_changed
+        self._changed = changed
+        self._card_op_id: str | None = None
         self._pending: dict[str, Pending] = {}
         self._limits: dict[str, asyncio.Task[None]] = {}
         self._gathered: list[Question] = []
 
-    @property
-    def waits_for(self) -> str:
-        """What a person owes: an "approval" or an "answer"; "" if nothing is undecided."""
+    def _tell_changed(self) -> None:
         asked = [pending.asked for pending in self._pending.values()]
-        if any(isinstance(each, Approval) for each in asked):
-            return "approval"
-        return "answer" if asked else ""
+        approval = any(isinstance(each, Approval) for each in asked)
+        self._changed("approval" if approval else "answer" if asked else "", self._card_op_id)
 
     async def heard(self, backend: AgentBackend, asked: Approval | Question, session_id: str) -> None:
         """Ask in the thread, unless it was allowed for this session before; the questions of one call together."""
@@ -87,7 +85,7 @@ class Asking:
         if waiting and self._desk.settings.config.approvals.expiry_minutes:
             limit = asyncio.create_task(self._expire(tuple(named)), name=f"limit of {waiting[0]}")
             self._limits.update(dict.fromkeys(waiting, limit))
-        self._load_changed()
+        self._tell_changed()
 
     async def withdrawn(self, event: Withdrawn) -> None:
         """The agent does not wait for the answer any more: its card says so."""
@@ -102,7 +100,7 @@ class Asking:
         except StoreError as error:
             # The card stays open until the turn ends; a click on it finds nobody who waits, and says so.
             self._desk.report.log("ERR", f"a card could not be closed: {error}")
-        self._load_changed()
+        self._tell_changed()
 
     async def decided(self, verdict: Verdict) -> None:
         """Tell the agent what the committed decision is; a call that is not the one decided about is refused."""
@@ -146,13 +144,13 @@ class Asking:
         questions = {row_id: each for row_id, each in named.items() if isinstance(each, Question)}
         if questions:
             rows = open_questions(draft, self._turn.id, questions, self._desk.settings)
-            self.card_op_id = rows[0].message_op_id
+            self._card_op_id = rows[0].message_op_id
         for row_id, asked in named.items():
             if isinstance(asked, Approval):
                 if is_granted(draft, self._turn, session_id, asked, self._desk.settings):
                     return True
                 row = open_card(draft, self._turn.id, row_id, asked, self._desk.settings)
-                self.card_op_id = row.message_op_id
+                self._card_op_id = row.message_op_id
         return False
 
     def _siblings(self, asked: Approval | Question) -> list[str]:
@@ -182,7 +180,7 @@ class Asking:
         pending = self._pending.pop(approval_id, None)
         if pending is None:
             return
-        self._load_changed()
+        self._tell_changed()
         if not await pending.backend.answer(self._turn.id, pending.asked.id, answer):
             self._desk.report.log("WRN", "the agent no longer waited for what was decided")
             await self._desk.commit(lambda draft: draft.post(place_of(self._turn), TOO_LATE, value="notice"))

@@ -41,10 +41,10 @@ from codebutler_worker.conversation.asking.calls import (
 )
 from codebutler_worker.conversation.asking.polls import answer_poll, close_polls
 from codebutler_worker.conversation.asking.quorum import Objection, is_met, objection_to
-from codebutler_worker.conversation.line.marks import end_message
+from codebutler_worker.conversation.marks import end_message
 from codebutler_worker.desk.draft import Draft, place_of
-from codebutler_worker.desk.lapsed import lapsed
 from codebutler_worker.desk.naming import conversation_id, using
+from codebutler_worker.desk.no_effect import no_effect
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo, Verdict
 from codebutler_worker.present.lines import person
@@ -94,7 +94,7 @@ def decide_click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
         rows = [row for row in rows if row.state == "pending"] or rows[:1]
     done = [_click_one(draft, config, event, row, choice) for row in rows]
     if not done:
-        return lapsed(draft, event)
+        return no_effect(draft, event)
     return Todo(
         verdicts=tuple(verdict for todo in done for verdict in todo.verdicts),
         log=tuple(line for todo in done for line in todo.log),
@@ -105,7 +105,7 @@ def _click_one(draft: Draft, config: Config, event: ButtonClicked, row: Approval
     turn = draft.uow.turns.get(row.turn_id)
     is_answer = event.action_id == ANSWER_ACTION
     if turn is None or turn.channel_id != event.channel:
-        return lapsed(draft, event)
+        return no_effect(draft, event)
     if is_answer and row.tool == POLL_TOOL and row.state == "pending":
         return answer_poll(draft, config, event, row, turn)
     if is_answer != (row.tool in QUESTIONS):

@@ -17,11 +17,9 @@ from codebutler.permission import admitted, may
 from codebutler_worker.conversation.asking.approvals import settle
 from codebutler_worker.conversation.asking.calls import POLL_TOOL, canonical, digest_of, options_of, with_vote
 from codebutler_worker.conversation.asking.cards import card_of
-from codebutler_worker.conversation.line.incoming import Incoming
-from codebutler_worker.conversation.line.queueing import enqueue
+from codebutler_worker.conversation.messages import Incoming, enqueue
 from codebutler_worker.desk.draft import Draft, place_of
-from codebutler_worker.desk.handover import talks
-from codebutler_worker.desk.naming import conversation_id, using
+from codebutler_worker.desk.naming import conversation_id, talks, using
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.questions import options_in
 from codebutler_worker.store.rows import ApprovalRow, TurnRow

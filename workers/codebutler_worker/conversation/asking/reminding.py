@@ -17,8 +17,8 @@ from codebutler.process.waiting import wait_for
 from codebutler.text.links import message_link
 from codebutler_worker.conversation.asking.approvals import waited_for
 from codebutler_worker.conversation.asking.calls import QUESTIONS
-from codebutler_worker.conversation.line.again import CONTINUED_REASON
-from codebutler_worker.conversation.line.withdrawing import ASIDE
+from codebutler_worker.conversation.parked import CONTINUED_REASON
+from codebutler_worker.conversation.queue import ASIDE
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.store.rows import TurnRow
@@ -56,10 +56,11 @@ class Reminders:
         self._changed = asyncio.Event()
 
     def look(self, load: tuple[int, int, int]) -> None:
-        """There are so many turns running, queued and waiting: look again if these are others than before."""
-        if load != self._load:
-            self._load = load
+        """There are so many turns running, queued and waiting: look again if others wait than before, or if one of
+        those that are to be reminded of may have gone on."""
+        if load != self._load and (load[2] or self._load[2] or self.interrupted):
             self._changed.set()
+        self._load = load
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -73,16 +73,14 @@ def user_prompt(
 ) -> str:
     """The messages in order as one prompt. ``continued``: why it goes on, "interrupted", "limit", "stopped" or "";
     then ``answered`` are the questions of the last run, each with what a person answered."""
-    fresh = [_marked(said) for said in messages if not said.known]
+    fresh = []
+    for said in messages:
+        marks = [_UNREAD] if said.unread else [_LATE] if said.late else []
+        fresh += [] if said.known else [" ".join([*marks, said.text.strip()])]
     opening = {"interrupted": _RESUMED, "limit": _CUT_SHORT, "stopped": _STOPPED}.get(continued)
     answers = [f"{one_line(question, 300)} -> {answer}" for question, answer in answered]
     told = ["\n".join([_ANSWERED, *answers])] if opening and answers else []
     return "\n\n".join([*([opening] if opening else []), *told, *fresh])
-
-
-def _marked(said: Said) -> str:
-    marks = [_UNREAD] if said.unread else [_LATE] if said.late else []
-    return " ".join([*marks, said.text])
 
 
 def attached(messages: Sequence[Said], files: Sequence[AttachmentRow], repo_path: str) -> list[Said]:

@@ -1,0 +1,192 @@
+"""Values that are shown otherwise than they are. Pure.
+
+With something in between: wrapped over lines, as `base64` and `xxd -p` write them, with spaces between the bytes, or
+with what nobody sees. With every character escaped, as programs write what they will not show. As the bytes of a dump,
+as `hexdump -C` and `xxd` print a file.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+LEAST_CHARS = 12
+"""Shorter ones turn up by chance where every gap is closed."""
+# White space, control characters (NUL is UTF-16's), quotes, and what Markdown marks words with.
+_SIGNS = bytes((*range(1, 33), 127)) + b"\"'`*~>|\\"
+# Characters without a width, and other spaces: Unicode's format characters, fillers and selectors of variants.
+_UNSEEN = (
+    *range(0x80, 0xA1), 0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810),
+    *range(0x2000, 0x2010), *range(0x2028, 0x2030), *range(0x205F, 0x2070), 0x2800, 0x3000, 0x3164,
+    *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0, *range(0xFFF0, 0xFFFC),
+)  # fmt: skip
+_TAGS = range(0xE0000, 0xE1000)
+_GAPS = frozenset((*_SIGNS, *_UNSEEN, *_TAGS))
+_UNSEEN_BYTES = re.compile(
+    b"|".join((rb"\xf3\xa0[\x80-\xbf]{2}", *(re.escape(chr(code).encode()) for code in _UNSEEN)))
+)
+
+
+_NARROW_GAPS = _SIGNS + bytes(code for code in _UNSEEN if code < 256)
+PIECE_CHARS = 65_536
+"""Of a long text so much is looked at in one go: each step of ``re``, or RE2, keeps every other thread waiting."""
+
+
+def first_match(pattern: Any, data: bytes, at: int, overlap: int) -> Any:
+    """What RE2 finds first from ``at`` on, None if nothing: looked for piece by piece. ``overlap``: no match that
+    counts is longer."""
+    while True:
+        end = at + PIECE_CHARS + overlap
+        found = pattern.search(data, at, end)
+        if found is not None or end >= len(data):
+            return found
+        at = end - overlap
+
+
+def _closed(text: str) -> bytes:
+    """``text`` without gaps, as UTF-8."""
+    return b"".join(_piece_closed(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS))
+
+
+def _piece_closed(text: str) -> bytes:
+    try:
+        # What any file's bytes are read as: hundreds of times faster than the pattern.
+        return text.encode("latin-1").translate(None, _NARROW_GAPS).decode("latin-1").encode()
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "surrogatepass").translate(None, _SIGNS)
+        return _UNSEEN_BYTES.sub(b"", data)
+
+
+class Gaps:
+    """``spellings`` are exact values; from ``long_chars`` on RE2 looks for them, which is larger and faster."""
+
+    def __init__(self, spellings: Iterable[str] = (), long_chars: int = 32_768) -> None:
+        closed = {_closed(spelling) for spelling in spellings}
+        self._values = sorted(value for value in closed if len(value) >= LEAST_CHARS)
+        self._long_chars = long_chars
+        self._long: Any = None
+
+    def hide(self, text: str, mark: str) -> str:
+        """``text`` with ``mark`` in the place of each value that it shows with gaps, or without."""
+        if not self._values or not self._shows(_closed(text)):
+            return text
+        # An array: of a large file a list would take hundreds of megabytes.
+        kept = array("I", (place for place, sign in enumerate(text) if ord(sign) not in _GAPS))
+        parts = (kept[at : at + PIECE_CHARS] for at in range(0, len(kept), PIECE_CHARS))
+        closed = "".join(["".join([text[place] for place in part]) for part in parts])
+        pieces, done = [], 0
+        for start, end in self._found(closed):
+            pieces += [text[done : kept[start]], mark]
+            done = kept[end - 1] + 1
+        return "".join([*pieces, text[done:]])
+
+    def _shows(self, closed: bytes) -> bool:
+        if len(closed) < self._long_chars:
+            return any(value in closed for value in self._values)
+        if self._long is None:
+            import re2  # a few MB, which who sees only short texts does not need
+
+            self._long = re2.compile(b"|".join(map(re2.escape, self._values)))
+        return first_match(self._long, closed, 0, max(map(len, self._values))) is not None
+
+    def _found(self, closed: str) -> list[tuple[int, int]]:
+        """(start, end) of every value, merged and in order."""
+        found = (re.finditer(re.escape(value.decode()), closed) for value in self._values)
+        return merged(sorted(match.span() for match in chain.from_iterable(found)))
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in order of their starts, without overlaps."""
+    found: list[tuple[int, int]] = []
+    for start, end in spans:
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+LEAST_ESCAPES = 6
+"""A run of fewer escapes is left to the spellings of the whole value."""
+
+_HEX = "[0-9A-Fa-f]"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way to write a byte, or a character (``wide``): what stands in each (one of ``signs``), the expressions for
+    all of it, for its number, and for the last of several, which may be written otherwise."""
+
+    signs: tuple[str, ...]
+    each: str
+    number: str
+    base: int = 16
+    last: str = ""
+    wide: bool = False
+
+    @property
+    def run(self) -> str:
+        """The expression for several."""
+        return rf"(?:{self.each}){{{LEAST_ESCAPES},}}{self.last}"
+
+
+KINDS = (
+    Kind(("%",), rf"%{_HEX}{{2}}", "%(..)"),
+    Kind(("\\x",), rf"\\x{_HEX}{{2}}", "x(..)"),
+    Kind(("\\u",), rf"\\u{_HEX}{{4}}", "u(....)", wide=True),
+    Kind(("\\",), r"\\[0-3][0-7]{2}", r"\\(...)", base=8),
+    Kind(("&#x",), rf"&#x{_HEX}{{2,4}};", "x([^;]+)", wide=True),
+    Kind(("&#",), "&#[0-9]{2,5};", "#([^;]+)", base=10, wide=True),
+    Kind(("0x",), rf"0x{_HEX}{{1,2}}[,; ]{{1,3}}", rf"x({_HEX}+)", last=rf"(?:0x{_HEX}{{1,2}})?"),
+    Kind((":", "-"), rf"{_HEX}{{2}}[:-]", rf"({_HEX}{{2}})", last=rf"(?:{_HEX}{{2}})?"),
+    Kind((",",), "[0-9]{2,3}, ?", "([0-9]+)", base=10, last="(?:[0-9]{2,3})?"),
+)
+# An address, up to sixteen bytes singly or in twos, and the same bytes as they look.
+_ADDRESS = rf"^{_HEX}{{6,10}}:?[ \t]{{1,4}}"
+_GROUP = rf"(?:{_HEX}{{2}}){{1,2}}"
+_LINE = rf"{_ADDRESS}{_GROUP}(?: {{1,2}}{_GROUP}){{0,15}}(?: [^\n]{{0,80}})?$"
+_DUMP = re.compile(rf"{_LINE}(?:\n{_LINE})*", re.MULTILINE)
+_BYTES = re.compile(rf"{_ADDRESS}({_GROUP}(?: {{1,2}}{_GROUP}){{0,15}})(?=[ \n]|$)", re.MULTILINE)
+
+ESCAPE_SIGNS = "|".join((*(rf"(?:{kind.each}){{{LEAST_ESCAPES}}}" for kind in KINDS), rf"(?m:{_LINE})"))
+"""What a text has to contain, as RE2 reads it."""
+
+
+class Escapes:
+    """``values`` are exact values."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values = tuple(value.encode() for value in values)
+        self._runs = [(re.compile(kind.run), re.compile(kind.number), kind) for kind in KINDS]
+
+    def hide(self, text: str, mark: str) -> str:
+        """``text`` with ``mark`` in the place of each run of escapes or dump that holds a value."""
+        if not self._values:
+            return text
+        for run, number, kind in self._runs:
+            if not any(text.count(sign) >= LEAST_ESCAPES for sign in kind.signs):
+                continue  # which costs a hundredth of a look
+            text = run.sub(partial(self._without, mark, number, kind), text)
+        return _DUMP.sub(partial(self._undumped, mark), text)
+
+    def _without(self, mark: str, number: re.Pattern[str], kind: Kind, run: re.Match[str]) -> str:
+        return mark if self._holds(_read(number.findall(run[0]), kind)) else run[0]
+
+    def _undumped(self, mark: str, dump: re.Match[str]) -> str:
+        data = b"".join(map(bytes.fromhex, _BYTES.findall(dump[0])))
+        return mark if self._holds(data) else dump[0]
+
+    def _holds(self, data: bytes) -> bool:
+        return any(value in data for value in self._values)
+
+
+def _read(numbers: Iterable[str], kind: Kind) -> bytes:
+    codes = (int(number, kind.base) for number in numbers)
+    if kind.wide:
+        return b"".join(chr(code).encode("utf-8", "surrogatepass") for code in codes)
+    return bytes(code for code in codes if code < 256)

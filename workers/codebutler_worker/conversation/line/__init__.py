@@ -1,1 +1,0 @@
-"""Before a turn: messages join, wait, are withdrawn, set aside or parked."""

@@ -1,0 +1,254 @@
+"""The queue of turns that have not started: which of them starts next, the places of those that wait, and withdrawing.
+
+One for which a budget leaves no room is parked until the next day. Nothing that was asked is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from codebutler.config.schema import Config
+from codebutler.config.zones import zone_of
+from codebutler.message import said
+from codebutler_worker.budget.rules import account_of, counts, day_of, used_today, used_up, used_up_text
+from codebutler_worker.conversation.marks import end_turn, show_queued
+from codebutler_worker.desk.draft import Draft, iso, place_of
+from codebutler_worker.desk.states import move
+from codebutler_worker.present import progress
+from codebutler_worker.present.notices import parked
+from codebutler_worker.store.rows import MessageRow, TurnRow
+
+MARK_AFTER_S = 1.0
+WITHDRAWN = "withdrawn"
+STEERED = "steered"
+HELD = "held"
+NOT_RUN: Mapping[str, str] = {
+    STEERED: "↪ Passed on to the running agent.",
+    WITHDRAWN: "🛑 Withdrawn.",
+    HELD: "⏸️ Queued with your earlier message.",
+}
+STALE = "stale"
+HANDLED = "handled"
+CROWDED = "crowded"
+BUDGET = "budget"
+ASIDE = (STALE, HANDLED, CROWDED)
+"""Why a turn that was never started waits until somebody lets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to start now, and after how many seconds the next one falls due (None = none will by itself)."""
+
+    start: tuple[TurnRow, ...]
+    next_due_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Agents that take none of the others' room, but ``room`` of their own: the programs."""
+
+    agents: frozenset[str]
+    room: int
+
+
+def choose(
+    queued: Sequence[TurnRow],
+    busy: Collection[str],
+    now: datetime,
+    *,
+    debounce_s: float,
+    room: int,
+    apart: Apart | None = None,
+) -> Choice:
+    """Oldest first, one per conversation, in each conversation in order, ``room`` at most. Pure.
+
+    A turn whose time lies further ahead than any debounce could put it is due: the clock was set back.
+    """
+    taken, stamp = set(busy), iso(now)
+    start: list[TurnRow] = []
+    due_in_s: list[float] = []
+    rooms = {False: room, True: apart.room if apart else 0}
+    for turn in queued:
+        if turn.conversation in taken:
+            continue
+        taken.add(turn.conversation)
+        wait_s = 0.0
+        if turn.not_before > stamp:
+            wait_s = (datetime.fromisoformat(turn.not_before) - now) / timedelta(seconds=1)
+        if 0 < wait_s <= debounce_s + 1:
+            due_in_s.append(wait_s)
+            continue
+        aside = apart is not None and turn.agent in apart.agents
+        if rooms[aside] > 0:
+            rooms[aside] -= 1
+            start.append(turn)
+    return Choice(tuple(start), min(due_in_s, default=None))
+
+
+def in_line(
+    queued: Sequence[TurnRow],
+    busy: Collection[str],
+    now: datetime,
+    *,
+    room: int,
+    apart: Apart | None = None,
+) -> list[TurnRow]:
+    """Those that could not start even if they were due, in order. Pure."""
+    due = [replace(turn, not_before="") for turn in queued]
+    starting = {turn.id for turn in choose(due, busy, now, debounce_s=0, room=room, apart=apart).start}
+    return [turn for turn in queued if turn.id not in starting]
+
+
+def left_in_line(
+    queued: Sequence[TurnRow],
+    started: Sequence[TurnRow],
+    busy: Collection[str],
+    now: datetime,
+    *,
+    room: int,
+    apart: Apart,
+) -> list[TurnRow]:
+    """The line once ``started`` of the ``queued`` run. Pure."""
+    aside = sum(turn.agent in apart.agents for turn in started)
+    rest = [turn for turn in queued if turn not in started]
+    taken = {*busy, *(turn.conversation for turn in started)}
+    left = replace(apart, room=apart.room - aside)
+    return in_line(rest, taken, now, room=room - len(started) + aside, apart=left)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of a turn's waiting is shown: its mark, and its place (0 = not yet). It is not kept over a restart, which
+    shows every place once more."""
+
+    marked: bool = False
+    place: int = 0
+
+
+def tell_waiting(
+    draft: Draft, line: Sequence[TurnRow], shown: Mapping[str, Shown], places_after_s: float | None
+) -> tuple[dict[str, Shown], float | None]:
+    """Mark who has waited for a moment, and tell who has waited longer their place in their own thread, None = nobody;
+    returns what is shown now, and after how many seconds there is more to show.
+
+    The message becomes the turn's progress message when it starts.
+    """
+    told: dict[str, Shown] = {}
+    ahead_s: list[float] = []
+    for number, turn in enumerate(line, start=1):
+        waited_s = _waited_s(turn, draft.now)
+        before = shown.get(turn.id, Shown())
+        marked, place = before.marked, before.place
+        if not marked and waited_s >= MARK_AFTER_S:
+            show_queued(draft, turn)
+            marked = True
+        if places_after_s is not None and waited_s >= places_after_s:
+            place = min(number, progress.FAR + 1)
+            _tell_place(draft, turn, place, before.place)
+        told[turn.id] = Shown(marked, place)
+        limits_s = (MARK_AFTER_S, places_after_s or 0)
+        ahead_s += [limit_s - waited_s for limit_s in limits_s if limit_s > waited_s]
+    return told, min(ahead_s, default=None)
+
+
+def _tell_place(draft: Draft, turn: TurnRow, place: int, told: int) -> None:
+    message = progress.in_line(place, turn.id)
+    if turn.progress_op_id is None:
+        posted = draft.post(place_of(turn), message, value="progress")
+        draft.uow.turns.update(turn.id, progress_op_id=posted)
+    elif told != place:
+        draft.edit(place_of(turn), turn.progress_op_id, message)
+
+
+def _waited_s(turn: TurnRow, now: datetime) -> float:
+    """Since it could have begun, had there been room; a moment for one whose time a clock that was set back has put
+    far ahead."""
+    since = max(turn.not_before, turn.created_at)
+    waited_s = (now - datetime.fromisoformat(since)) / timedelta(seconds=1)
+    return max(waited_s, -MARK_AFTER_S)
+
+
+def withdraw_message(draft: Draft, message: MessageRow) -> None:
+    """Take a message out of a turn that has not started; a turn without messages is over."""
+    turn_id = message.turn_id
+    draft.uow.messages.detach(message.channel_id, message.key)
+    if turn_id is not None and not draft.uow.messages.of_turn(turn_id):
+        close_turn(draft, turn_id, WITHDRAWN)
+
+
+def withdraw_turn(draft: Draft, turn: TurnRow) -> None:
+    """Stop a turn that has not started."""
+    close_turn(draft, turn.id, "stopped")
+    end_turn(draft, turn, "stopped")
+
+
+def close_turn(draft: Draft, turn_id: str, reason: str) -> None:
+    """Write a turn that will not run (or run on) as stopped."""
+    turn = draft.uow.turns.get(turn_id)
+    if turn is not None:
+        if turn.state in ("queued", "parked") and turn.progress_op_id:
+            words = NOT_RUN.get(reason, NOT_RUN[WITHDRAWN])
+            draft.edit(place_of(turn), turn.progress_op_id, said(words))
+        state = move(turn.state, "stop")
+        draft.uow.turns.update(turn_id, state=state, finished_at=draft.stamp, reason=reason)
+
+
+def waiting_turn(draft: Draft, channel: str, ts: str) -> tuple[MessageRow, TurnRow] | None:
+    """A message and its turn, if that has not started yet (or waits for an answer whether it shall)."""
+    message = draft.uow.messages.get(channel, ts)
+    if message is None or message.turn_id is None:
+        return None
+    turn = draft.uow.turns.get(message.turn_id)
+    waits = turn is not None and (turn.state == "queued" or is_aside(turn) or was_held(turn))
+    return (message, turn) if turn is not None and waits else None
+
+
+def is_aside(turn: TurnRow) -> bool:
+    """Whether it has not started and does so only when somebody lets it."""
+    return turn.state == "interrupted" and turn.reason in ASIDE
+
+
+def was_held(turn: TurnRow) -> bool:
+    """Whether it was parked before it could start."""
+    return turn.state == "parked" and turn.started_at is None
+
+
+def hold(draft: Draft, turn: TurnRow, config: Config) -> bool:
+    """Whether the queued turn has to wait for a new day; then that is written and said."""
+    if not counts(turn.agent, config):
+        return False
+    line = used_up(used_today(draft, config, account_of(turn)))
+    if line is None:
+        return False
+    show_queued(draft, turn)
+    if (earlier := _waits_already(draft, turn)) is not None:
+        for message in draft.uow.messages.of_turn(turn.id):
+            draft.uow.messages.attach(message.channel_id, message.key, earlier.id)
+        close_turn(draft, turn.id, HELD)
+        return True
+    _, until = day_of(draft.now, zone_of(config.budget.timezone))
+    text = used_up_text(line)
+    card = parked(turn.id, text, until, draft.now, ())
+    posted = draft.edit(place_of(turn), turn.progress_op_id, card) if turn.progress_op_id else None
+    shown = turn.progress_op_id if posted else draft.post(place_of(turn), card)
+    draft.uow.turns.update(
+        turn.id,
+        state=move(turn.state, "park"),
+        reason=BUDGET,
+        result=text,
+        not_before=iso(until),
+        progress_op_id=shown,
+    )
+    return True
+
+
+def _waits_already(draft: Draft, turn: TurnRow) -> TurnRow | None:
+    """The same person's turn of the same thread that waits for the new day, too: they begin it as one."""
+    same = (turn.conversation, turn.thread_ts, turn.agent, turn.user_id, turn.job)
+    for other in draft.uow.turns.in_states("parked"):
+        mine = (other.conversation, other.thread_ts, other.agent, other.user_id, other.job)
+        if mine == same and other.reason == BUDGET and other.started_at is None:
+            return other
+    return None

@@ -1,0 +1,173 @@
+"""The worker's composition root: what the fork server's child calls. Settings come over the pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from multiprocessing import current_process
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from codebutler.clock import Clock, SystemClock
+from codebutler.config.paths import Home
+from codebutler.config.schema import RepoSettings
+from codebutler.disk.backups import Backups, Keeper, directory_name
+from codebutler.errors import (
+    EXIT_FAILED,
+    EXIT_IOERR,
+    CodeButlerError,
+    StoreDamagedError,
+    StoreError,
+    StoreTooNewError,
+)
+from codebutler.process import killpoints
+from codebutler.process.stopping import pass_over_interrupts
+from codebutler.process.threads import hand_over_soon
+from codebutler.protocol.channel import Channel
+from codebutler.protocol.codec import to_worker_codec
+from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
+from codebutler_worker.conversation.recovery import after_restore
+from codebutler_worker.desk.desk import Agents, Desk
+from codebutler_worker.desk.draft import Draft
+from codebutler_worker.media.shelf import forget_files
+from codebutler_worker.programs.leftovers import kill_orphans
+from codebutler_worker.sandbox.person import home_of_agents
+from codebutler_worker.store.open import open_on_own_thread
+from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.store.unit_of_work import Store
+from codebutler_worker.worker.loop import Worker, greet
+from codebutler_worker.worker.roster import Roster
+
+TERMINATED_GRACE_S = 5.0
+# An earlier worker, orphaned by its parent's death, ends its agents before it lets go of the store.
+PREDECESSOR_S = 10.0
+_TAGS: dict[int, LogTag] = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
+
+
+def main(connection: Connection) -> None:
+    """Serve one repository over the parent's pipe, then exit: 0, 1, or 78 when restarting cannot help."""
+    pass_over_interrupts()
+    faulthandler.enable(all_threads=True)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    hand_over_soon()
+    killpoints.watch(f"worker:{current_process().name}", os.environ)
+    sock = socket.socket(fileno=os.dup(connection.fileno()))
+    connection.close()
+    sys.exit(asyncio.run(serve(sock, SystemClock(), _roster, Home.from_env(os.environ))))
+
+
+async def serve(
+    sock: socket.socket, clock: Clock, agents: Callable[[RepoSettings, Clock], Agents], home: Home
+) -> int:
+    """Everything between the first Hello and the last Goodbye; returns the exit code.
+
+    ``agents`` makes the repository's agents once its settings are known; ``home`` is where the store's
+    backups are kept.
+    """
+    channel: Channel[ToWorker] = await Channel.over(sock, to_worker_codec())
+    logger, handler = logging.getLogger("codebutler_worker"), HomeHandler(channel.send)
+    logger.addHandler(handler)
+    try:
+        configured = await greet(channel)
+        if configured is None:
+            return 0
+        logger.setLevel(_level(configured.settings))
+        settings = configured.settings
+        if settings.config.sandbox.mode == "none" and (killed := await kill_orphans()):
+            # Walls take their programs along; without them those of a killed worker are still at it.
+            logger.warning("%d programs of a worker that is no more were killed", killed)
+        backups = _backups(settings, home)
+        async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
+            await _tell_restored(store, settings, clock)
+            desk = Desk(settings, home, store, agents(settings, clock), clock, channel.send)
+            async with Keeper(backups, clock, logger.warning, partial(_forget_old, store, settings)):
+                return await _work(Worker(channel, desk))
+    except CodeButlerError as error:
+        channel.send(Log(tag="ERR", text=str(error)))
+        channel.send(Goodbye(reason=str(error)))
+        await channel.drain()
+        return _exit_code(error)
+    except Exception as error:  # noqa: BLE001 - the last border: it goes home as one record, and a new life begins
+        channel.send(Log(tag="ERR", text=f"the worker broke: {''.join(traceback.format_exception(error))}"))
+        channel.send(Goodbye(reason=repr(error)))
+        await channel.drain()
+        return EXIT_FAILED
+    finally:
+        logger.removeHandler(handler)
+        channel.close()
+        await channel.wait_closed()
+
+
+async def _forget_old(store: Store, settings: RepoSettings, now: datetime) -> None:
+    """What need not be kept any longer. Raises StoreError."""
+    await store.forget_old(now)
+    oldest = now - timedelta(days=settings.config.logs.retention_days)
+    await asyncio.to_thread(forget_files, Path(settings.path), oldest.timestamp())
+
+
+async def _tell_restored(store: Store, settings: RepoSettings, clock: Clock) -> None:
+    if (restored := store.restored) is not None:
+        logging.getLogger("codebutler_worker").error("%s", restored)
+        now = clock.now()
+        await store.run(lambda uow: after_restore(Draft(uow, now), restored, settings.channel_id))
+
+
+async def _work(worker: Worker) -> int:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, worker.end, TERMINATED_GRACE_S)
+    try:
+        return await worker.run()
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+def _store(settings: RepoSettings) -> Path:
+    return Path(settings.path) / STATE_DIR / "store.db"
+
+
+def _backups(settings: RepoSettings, home: Home) -> Backups:
+    path = _store(settings)
+    return Backups(home.backups / directory_name(settings.name, path), path)
+
+
+def _roster(settings: RepoSettings, clock: Clock) -> Agents:
+    home = home_of_agents(Path(settings.path), Path.home())
+    return Roster(settings, home, Home.from_env(os.environ).root, clock)
+
+
+def _exit_code(error: CodeButlerError) -> int:
+    """What a full or failing disk ended is tried again sooner than what broke by itself."""
+    of_the_file = isinstance(error, StoreDamagedError | StoreTooNewError)
+    return EXIT_IOERR if isinstance(error, StoreError) and not of_the_file else error.exit_code
+
+
+def _level(settings: RepoSettings) -> str:
+    level = settings.config.logs.level
+    return "WARNING" if level == "warn" else level.upper()
+
+
+class HomeHandler(logging.Handler):
+    """Sends log records home over the pipe, from whatever thread they come."""
+
+    def __init__(self, send: Callable[[object], None]) -> None:
+        super().__init__()
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue the record as one line; an exception becomes its repr, without a traceback."""
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text}: {record.exc_info[1]!r}"
+        message = Log(tag=_TAGS.get(record.levelno, "ERR"), text=text)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._send, message)

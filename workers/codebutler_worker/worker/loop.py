@@ -1,0 +1,252 @@
+"""One repository's worker: takes what the parent delivers, until it is told to end or the parent is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
+
+from codebutler.config.programs import program_names
+from codebutler.errors import EXIT_FAILED, ProtocolError, StoreError
+from codebutler.process.killpoints import reached
+from codebutler.protocol.channel import Channel
+from codebutler.protocol.messages import (
+    PROTOCOL_VERSION,
+    Audit,
+    Configure,
+    Deliver,
+    Doing,
+    FetchFailed,
+    FileChunk,
+    FileTranscript,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Ready,
+    SendFailed,
+    Sent,
+    Shutdown,
+    StopTurns,
+    Stored,
+    ThreadFetched,
+    ToWorker,
+)
+from codebutler_worker.budget.watch import Reports
+from codebutler_worker.commands.table import answer_of
+from codebutler_worker.conversation.asking.reminding import Reminders
+from codebutler_worker.conversation.overview import Overviews
+from codebutler_worker.conversation.recovery import recover
+from codebutler_worker.conversation.scheduler import Scheduler
+from codebutler_worker.desk.deferred import DeferredCommands
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft
+from codebutler_worker.desk.states import UNFINISHED
+from codebutler_worker.desk.todo import Todo
+from codebutler_worker.memory.review import Reviews, model_of
+from codebutler_worker.present.lines import count
+from codebutler_worker.worker.inbox import Inbox
+
+HEARTBEAT_S = 5.0
+END_AGENTS_S = 5.0
+
+
+async def greet(channel: Channel[ToWorker]) -> Configure | None:
+    """Say Hello and wait to be told who we are; None if the parent is gone. Raises ProtocolError."""
+    channel.send(Hello(version=PROTOCOL_VERSION, pid=os.getpid()))
+    async for message in channel.messages():
+        if isinstance(message, Configure):
+            return message
+        raise ProtocolError(f"expected Configure, got {type(message).__name__}")
+    return None
+
+
+class Worker:
+    """The receive loop and what runs beside it."""
+
+    def __init__(self, channel: Channel[ToWorker], desk: Desk) -> None:
+        self._channel = channel
+        self._desk = desk
+        self._inbox = Inbox(desk.settings, desk.skills)
+        self._scheduler = Scheduler(desk, self._tell_load)
+        self._deferred = DeferredCommands(desk, answer_of, self._tell_load)
+        self._overview = Overviews(desk, channel.send)
+        self._budgets = Reports(desk, channel.send)
+        self._reviews = Reviews(desk, model_of(desk.settings, desk.clock), self._deferred.start)
+        self._reminders = Reminders(desk, self._tell_load)
+        self._exit_code = 0
+        self._ending: asyncio.Task[None] | None = None
+
+    async def run(self) -> int:
+        """Say Ready, recover, and serve until Shutdown or until the parent is gone; returns the exit code.
+
+        Raises StoreError when an event cannot be stored: it was not acknowledged, so a restart gets it again.
+        """
+        tasks = []
+        try:
+            self._channel.send(Ready())
+            if left := await self._desk.store.anything_open(UNFINISHED):
+                await self._take_up()
+            tasks.append(asyncio.create_task(self._scheduler.run(at_once=left), name="scheduler"))
+            tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
+            tasks.append(asyncio.create_task(self._overview.run(), name="overview"))
+            tasks.append(asyncio.create_task(self._budgets.run(), name="budget"))
+            tasks.append(asyncio.create_task(self._reviews.run(), name="reviews"))
+            tasks.append(asyncio.create_task(self._reminders.run(), name="reminders"))
+            for task in tasks:
+                task.add_done_callback(self._ended)
+            async for message in self._channel.messages():
+                await self._handle(message)
+            return self._exit_code
+        finally:
+            await self._close([*tasks, *([self._ending] if self._ending else [])])
+
+    async def _take_up(self) -> None:
+        """Go on with what an earlier life left: all that ``Store.anything_open`` asks for."""
+        reached("restore.before")
+        await self._desk.outbox.restore()
+        reached("recover.before")
+        interrupted = await self._desk.commit(self._recover)
+        reached("recover.after")
+        for record in interrupted:
+            self._desk.report.audit(record)
+        if interrupted:
+            self._desk.report.log(
+                "WRN", f"interrupted: {count(len(interrupted), 'run')}; each thread is asked"
+            )
+        await self._deferred.restore()
+        self._overview.refresh()
+
+    def _recover(self, draft: Draft) -> list[Audit]:
+        return recover(draft, program_names(self._desk.settings.config))
+
+    def end(self, grace_s: float) -> None:
+        """End as if the parent had said Shutdown (a signal did)."""
+        self._shut_down(Shutdown(reason="shutdown", grace_s=grace_s))
+
+    async def _handle(self, message: ToWorker) -> None:
+        match message:
+            case Deliver():
+                await self._deliver(message)
+            case Sent(op_id=op_id, ts=ts):
+                await self._desk.outbox.sent(op_id, ts)
+            case SendFailed(op_id=op_id, code=code):
+                self._desk.report.log("WRN", f"the chat refused an operation: {code}")
+                await self._desk.outbox.failed(op_id, code)
+            case StopTurns(user=user):
+                todo = await self._desk.commit(self._inbox.stop_everything)
+                self._scheduler.stop(todo.stop, user)
+                self._scheduler.wake()
+            case FileChunk() | FileTranscript() | FetchFailed():
+                self._desk.fetcher.take(message)
+            case ThreadFetched():
+                self._desk.threads.take(message)
+            case Shutdown():
+                self._shut_down(message)
+            case Configure():
+                raise ProtocolError("configured twice")
+
+    async def _deliver(self, message: Deliver) -> None:
+        seq, event, request = message.seq, message.event, message.request
+        reached("inbox.before")
+        try:
+            todo = await self._desk.commit(partial(self._inbox.take, seq=seq, event=event, request=request))
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad event must not stop those behind it
+            self._desk.report.log("ERR", f"an event could not be taken: {error!r}")
+            await self._desk.commit(partial(self._inbox.give_up, seq=seq, event=event))
+            todo = Todo()
+        reached("inbox.after")
+        # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
+        if todo.deferred:
+            self._deferred.start(todo.deferred)
+        self._scheduler.wake()
+        self._tell_load()
+        reached("stored.before")
+        self._channel.send(Stored(seq=seq))
+        reached("stored.after")
+        if todo.begins:
+            # The first sign that it is heard: shown under the thread, it costs none of the scarce calls.
+            self._desk.report.send(Doing(thread_ts=todo.begins, text="is working"))
+        for tag, text in todo.log:
+            self._desk.report.log(tag, text)
+        for record in todo.audit:
+            self._desk.report.audit(record)
+        self._scheduler.carry_out(todo)
+        for conversation in todo.forgotten:
+            self._desk.agents.release(conversation)
+
+    def _shut_down(self, order: Shutdown) -> None:
+        """A repeated order replaces the one before: the parent asks again to have it sooner."""
+        if self._ending is not None:
+            self._ending.cancel()
+        self._ending = asyncio.create_task(self._wind_up(order), name="shutdown")
+
+    async def _wind_up(self, order: Shutdown) -> None:
+        """Let what runs finish within the grace, then what is to be said be taken, then say Goodbye."""
+        # A sleeping worker would be woken by the next event only: it finishes what is queued, too.
+        if order.reason != "sleep":
+            self._scheduler.pause()
+        self._scheduler.wake()
+        # The parent kills when the grace is over: keep some of it for the end itself.
+        reserve_s = min(order.grace_s / 3, END_AGENTS_S)
+        await self._within(order.grace_s - reserve_s, self._finish())
+        self._scheduler.pause()
+        await self._within(reserve_s, self._end_agents())
+        if order.reason == "sleep" and (self._scheduler.busy or self._unsaid):
+            # Asleep, nobody would go on with it: a failed exit is restarted.
+            self._exit_code = EXIT_FAILED
+        self._channel.send(Goodbye(reason=order.reason))
+        await self._channel.drain()
+        self._channel.close()
+
+    async def _finish(self) -> None:
+        await self._scheduler.idle()
+        await self._deferred.idle()
+        await self._desk.outbox.drained()
+
+    async def _end_agents(self) -> None:
+        await asyncio.gather(self._scheduler.close(), self._deferred.close(), self._desk.agents.close())
+
+    async def _within(self, seconds: float, work: Coroutine[None, None, None]) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(work, seconds)
+
+    async def _beat(self) -> None:
+        while True:
+            self._tell_load()
+            await self._desk.clock.sleep(HEARTBEAT_S)
+
+    def _tell_load(self) -> None:
+        waiting, queued = self._scheduler.waiting, self._scheduler.queued
+        running = max(0, self._scheduler.running - waiting)
+        parked, outbox = self._scheduler.parked, self._unsaid
+        asking = waiting + self._reminders.interrupted
+        self._channel.send(
+            Heartbeat(running=running, queued=queued, waiting=asking, parked=parked, outbox=outbox)
+        )
+        self._overview.look((running, queued, waiting))
+        self._budgets.look((running, queued, waiting))
+        self._reviews.look((running, queued, waiting))
+        self._reminders.look((running, queued, waiting))
+
+    @property
+    def _unsaid(self) -> int:
+        """How many operations Slack has not taken yet, or are still to come of a command."""
+        return self._desk.outbox.pending + self._deferred.running
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Without one of its loops a worker would only look alive: it ends, and a new one takes over."""
+        if not task.cancelled() and (error := task.exception()):
+            self._desk.report.log("ERR", f"the {task.get_name()} broke: {error!r}")
+            self._exit_code = EXIT_FAILED
+            self._channel.close()
+
+    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._within(END_AGENTS_S, self._end_agents())
+        await self._desk.close()

@@ -1,0 +1,233 @@
+"""The agents of one repository, made when first asked for: a worker without turns starts no program."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from codebutler.clock import Clock
+from codebutler.config.committer import committer_env
+from codebutler.config.programs import is_headless, program_of
+from codebutler.config.schema import CommandRule, Config, RepoSettings
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.backend import AgentBackend
+from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.image import ImageBackend
+from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
+from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.survey import Survey
+from codebutler_worker.conversation.turn.undo import UndoBackend
+from codebutler_worker.desk.naming import prefixes_of
+from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.media.service import MediaService
+from codebutler_worker.present.lines import count
+from codebutler_worker.sandbox.committing import CommittingSandbox
+from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
+from codebutler_worker.sandbox.person import ensure_home, identity
+from codebutler_worker.sandbox.port import Lasting, Sandbox
+from codebutler_worker.sandbox.select import select_sandbox
+from codebutler_worker.tree.tree import Git, Tree
+from codebutler_worker.tree.worktrees import Worktrees, existing
+
+log = logging.getLogger(__name__)
+
+Maker = Callable[[RepoSettings, Sandbox, Path, Clock], AgentBackend]
+
+
+class Roster:
+    """Backends by name, all behind the same sandbox.
+
+    ``home`` is the user's home directory, ``state`` the supervisor's, which no agent may see.
+    """
+
+    def __init__(self, settings: RepoSettings, home: Path, state: Path, clock: Clock) -> None:
+        self._settings = settings
+        self._home = home
+        self._state = state
+        self._clock = clock
+        self._sandbox: CommittingSandbox | None = None
+        self._trees: dict[Path, Tree] = {}
+        self._worktrees: Worktrees | None = None
+        self._lasting: Lasting | None = None
+        self._releases: set[asyncio.Task[None]] = set()
+        self._made: dict[str, AgentBackend] = {}
+        self._making = asyncio.Lock()
+
+    async def get(self, name: str) -> AgentBackend:
+        """The agent; the first call builds it. Raises AgentUnavailableError or SandboxUnavailableError, and
+        tries again at the next call: what was missing may have been installed."""
+        if name == ImageBackend.name:
+            # It starts no program, so it needs no walls.
+            service = MediaService(self._settings.config.openai, self._settings.agent_env)
+            return self._made.setdefault(name, ImageBackend(service))
+        if name == UndoBackend.name:
+            return self._made.setdefault(name, UndoBackend(self.tree))
+        backend = await self._backend(name)
+        if self._sandbox is not None:
+            # For each turn anew: who follows our hint to name himself shall not have to restart anything.
+            repo = Path(self._settings.path)
+            self._sandbox.committer = await asyncio.to_thread(committer_env, repo, self._home)
+        return backend
+
+    async def _backend(self, name: str) -> AgentBackend:
+        if name in self._made:
+            return self._made[name]
+        if (rule := program_of(self._settings.config, name)) is not None:
+            async with self._making:
+                if name not in self._made:
+                    self._made[name] = await self._program(rule)
+                return self._made[name]
+        make = _configured(self._settings.config, name) or _MAKERS.get(name)
+        if make is None:
+            works = ", ".join(f"`{prefixes_of(known)[-1]}:`" for known in _MAKERS)
+            raise AgentUnavailableError(f"`{name}` is not available here yet; these are: {works}.")
+        async with self._making:
+            if name not in self._made:
+                self._made[name] = make(self._settings, await self._walls(), self._home, self._clock)
+            return self._made[name]
+
+    async def workdir(self, conversation: str, *, task: str | None = None) -> Path:
+        """Where this conversation's turns work: in the repository, or in a worktree of its own, which is made for
+        ``task``. Raises GitError and SandboxUnavailableError."""
+        repo = Path(self._settings.path)
+        if self._settings.config.agent.isolation == "shared":
+            return repo
+        if task is None:
+            return await asyncio.to_thread(existing, repo, conversation) or repo
+        return await (await self._own_trees(repo)).ensure(conversation, task)
+
+    async def tidy(self, conversation: str) -> str:
+        """Take its worktree away if nothing was changed there; the branch of one that stays, else "". Nothing may run
+        in it. Raises GitError and SandboxUnavailableError."""
+        repo = Path(self._settings.path)
+        if await self.workdir(conversation) == repo:
+            return ""
+        # Its container, if it has one, holds the directory.
+        release = self._lasting.release if self._lasting is not None else None
+        return await (await self._own_trees(repo)).tidy(conversation, release)
+
+    async def _own_trees(self, repo: Path) -> Worktrees:
+        async with self._making:
+            if self._worktrees is None:
+                self._worktrees = Worktrees(repo, await self._walls(), self._home)
+            return self._worktrees
+
+    async def tree(self, workdir: Path) -> Tree:
+        """The working tree there, behind the agents' own walls. Raises SandboxUnavailableError."""
+        async with self._making:
+            if workdir not in self._trees:
+                self._trees[workdir] = Tree(Git(await self._walls(), workdir, self._home))
+            return self._trees[workdir]
+
+    async def survey(self) -> tuple[Survey, ...]:
+        """Each agent, and whether it could work now."""
+        # Imported here: most workers are never asked.
+        from codebutler_worker.agents.rollcall import survey
+
+        return await survey(self._settings, self._home)
+
+    def release(self, conversation: str) -> None:
+        """Begin to take away what walls keep for this conversation."""
+        if self._lasting is not None:
+            task = asyncio.create_task(self._lasting.release(conversation), name=f"release {conversation}")
+            self._releases.add(task)
+            task.add_done_callback(self._releases.discard)
+
+    async def close(self) -> None:
+        """End every process of every agent."""
+        await asyncio.gather(*(backend.close() for backend in self._made.values()))
+        if self._lasting is not None:
+            await self._lasting.close()
+
+    async def _program(self, rule: CommandRule) -> AgentBackend:
+        # A terminal emulator is not for every worker's memory.
+        from codebutler_worker.agents.shell.factory import shell_backend
+
+        return shell_backend(rule, self._settings, await self._walls(), self._home, self._clock)
+
+    async def _walls(self) -> Sandbox:
+        if self._sandbox is None:
+            section = self._settings.config.sandbox
+            idle_s = self._settings.config.agent.silence_seconds
+            # The parent has already taken out what an untrusted file says.
+            sandbox = await select_sandbox(
+                section.mode,
+                trusted=True,
+                hidden=(self._state,),
+                section=section,
+                idle_s=idle_s,
+                home=self._home,
+            )
+            repo = Path(self._settings.path)
+            await asyncio.to_thread(ensure_home, self._home, repo)
+            level, told = identity(sandbox.name, os.geteuid(), repo.stat().st_uid, str(repo))
+            log.log(logging.INFO if level == "ok" else logging.WARNING, "%s", told)
+            if isinstance(sandbox, Lasting):
+                if swept := await sandbox.sweep():
+                    log.warning("removed what workers that are no more left: %s", count(swept, "container"))
+                log.info("each conversation has a container of its own")
+                self._lasting = sandbox
+                self._sandbox = CommittingSandbox(sandbox)
+                return self._sandbox
+            limiter = Limiter.detect(Limits.configured(section))
+            if swept := await limiter.sweep():
+                log.warning("killed what workers that are no more left: %s", count(swept, "agent"))
+            log.info("%s", limiter.told(walls=sandbox.name != "none"))
+            self._sandbox = CommittingSandbox(LimitedSandbox(sandbox, limiter))
+        return self._sandbox
+
+
+def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+    outlet = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
+    context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
+    return ClaudeBackend(settings.config.claude, context, home, settings.agent_env)
+
+
+def _rehearsal(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+    return RehearsalBackend(AgentContext(sandbox, clock, logs=SessionLogs.of(settings)), home)
+
+
+def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+    # Its tools and its terminal are not for every worker's memory.
+    from codebutler_worker.agents.native.factory import native_backend
+
+    return native_backend(settings, sandbox, home, clock)
+
+
+def _acp(name: str) -> Maker:
+    def make(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+        # Nor is the protocol, with its library.
+        from codebutler_worker.agents.acp.factory import acp_backend
+
+        return acp_backend(name, settings, sandbox, home, clock)
+
+    return make
+
+
+def _headless(rule: CommandRule) -> Maker:
+    def make(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+        from codebutler_worker.agents.headless.factory import headless_backend
+
+        return headless_backend(rule, settings, sandbox, home, clock)
+
+    return make
+
+
+def _configured(config: Config, name: str) -> Maker | None:
+    """An agent that `commands` names; None where the name is one of ours."""
+    rule = next((rule for rule in config.commands if rule.prefix == name), None)
+    if rule is not None and rule.mode == "acp":
+        return _acp(name)
+    return _headless(rule) if rule is not None and is_headless(rule) else None
+
+
+_MAKERS: Mapping[str, Maker] = {
+    "claude": _claude,
+    "kimi": _acp("kimi"),
+    "native": _native,
+    "rehearsal": _rehearsal,
+}
