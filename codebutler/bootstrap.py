@@ -18,8 +18,9 @@ from functools import partial
 
 from codebutler.apphome.publisher import AppHome, HomeSources
 from codebutler.apphome.vain import Vain
-from codebutler.chat.delivery.channels import Channels
-from codebutler.chat.delivery.handed import begin_anew
+from codebutler.chat.delivery.access import Channels
+from codebutler.chat.delivery.outgoing import Editor
+from codebutler.chat.delivery.outlet import begin_anew
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import ChannelMoved
 from codebutler.chat.slack.catchup import CatchUp, Shelf
@@ -176,7 +177,8 @@ async def _way_out(parts: Parts, spawner: ForkServer, stack: AsyncExitStack) -> 
     api, clock, redact, journal = parts.api, parts.clock, parts.redactor.redact, parts.journal
     if parts.restored is not None:
         await begin_anew(journal)
-    sender = await stack.enter_async_context(Sender(api, clock, redact, detour=parts.book, notes=journal))
+    editor = Editor(redact, parts.people.called, parts.book.relinked)
+    sender = await stack.enter_async_context(Sender(api, clock, editor, detour=parts.book, notes=journal))
     sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(api.capabilities.status_line, clock, redact))
     services = ParentServices(parts, sender, statuses)

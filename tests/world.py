@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import Download
@@ -196,7 +197,7 @@ class World:
         """A parent with its worker; what it had not acknowledged comes again."""
         self.journal = Journal.open(self._root / "journal.db", self.clock)
         self._stack.push_async_callback(self.journal.close)
-        sender = Sender(self.chat, self.clock, lambda text: text, rng=Random(1))
+        sender = Sender(self.chat, self.clock, Editor(lambda text: text), rng=Random(1))
         self._sender = await self._stack.enter_async_context(sender)
         books = Books(sender, self.journal)
         self.books.append(books)

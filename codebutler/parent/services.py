@@ -6,7 +6,7 @@ import errno
 from collections.abc import Awaitable, Callable, Iterable
 from uuid import uuid4
 
-from codebutler.chat.delivery.outgoing import addressed, has_links, linked, with_names
+from codebutler.chat.delivery.outgoing import addressed
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import Download
 from codebutler.chat.slack.history import read_thread
@@ -51,12 +51,9 @@ class ParentServices:
         Raises ChatError if it is refused for good.
         """
         operation = addressed(operation, repo.config.slack.allowed_users)
-        operation = with_names(operation, self._parts.people.called)
-        if has_links(operation):
-            operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
-        ts = await self._sender.submit(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
-        if not isinstance(operation, Post) or (ts and not operation.outdated):
-            self._listeners.tell(repo.channel_id, operation, ts)
+        ts, said = await self._sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
+        if said is not None and (not isinstance(said, Post) or (ts and not said.outdated)):
+            self._listeners.tell(repo.channel_id, said, ts)
         return ts
 
     async def fetch(

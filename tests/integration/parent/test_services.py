@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.apphome.turns import LatestTurns
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.answers import Person
@@ -74,12 +75,14 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         stack.push_async_callback(journal.close)
         book = Book(journal)
         await book.place("C1", "D1", ("1234567890.000001",))
-        sender = await stack.enter_async_context(Sender(chat, clock, same, detour=book, notes=journal))
+        people = People(Known(), clock)
+        people.meet(["U0ANA"])
+        sender = await stack.enter_async_context(
+            Sender(chat, clock, Editor(same, people.called, book.relinked), detour=book, notes=journal)
+        )
         statuses = await stack.enter_async_context(
             StatusBoard(chat.capabilities.status_line, clock, lambda text: text.replace("key", "[redacted]"))
         )
-        people = People(Known(), clock)
-        people.meet(["U0ANA"])
         await stack.enter_async_context(beside(people.run(), name="people"))
         await settle()
         signals = Signals()
