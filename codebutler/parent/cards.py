@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.apphome.view import RepoCard
-from codebutler.chat.delivery.channels import Channels
+from codebutler.chat.delivery.access import Channels
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.permission import Person, Where, may

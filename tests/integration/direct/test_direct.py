@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.clock import ManualClock, settle
@@ -68,7 +69,9 @@ class House:
         self.journal = await self._stack.enter_async_context(Journal.open(self._path, self.clock))
         book = Book(self.journal)
         await book.load()
-        self.sender = await self._stack.enter_async_context(Sender(self.chat, self.clock, str, detour=book))
+        self.sender = await self._stack.enter_async_context(
+            Sender(self.chat, self.clock, Editor(str), detour=book)
+        )
         self.tasks = Tasks(lambda name, error: self.commands.append(f"{name}: {error!r}"))
         known = Known(book, lambda: self.repos, self.cards, lambda name: self.down.get(name, ""), self)
         direct = DirectMessages(known, self.sender, self.journal, self.tasks, self.clock)
