@@ -161,7 +161,7 @@ def instead(operation: Operation, refusal: str) -> Operation | None:
     if isinstance(operation, Upload):
         name = code(" ".join(operation.filename.split())[:NAME_CHARS])
         return Post(
-            message=said(f"📎 {name} was not sent: Slack refused it ({refusal})."),
+            message=said(f"📎 {name} was not sent: the chat refused it ({refusal})."),
             thread_ts=operation.thread_ts,
         )
     if refusal not in TOO_MUCH or not isinstance(operation, Post | Update) or operation.message.is_short:

@@ -71,7 +71,7 @@ class Uploads:
         await self._share(item, upload)
 
     async def _share_again(self, item: Item, upload: Upload) -> bool:
-        """Share what an earlier attempt has brought to Slack, unless that did so; False if Slack has discarded it."""
+        """Share what an earlier attempt has brought there, unless that did so; False if the chat has discarded it."""
         if item.unsure and item.channel in (await self._known(item.file_id) or ()):
             return True
         try:
@@ -79,7 +79,7 @@ class Uploads:
         except ChatError as error:
             if error.code != NOT_FOUND:
                 raise
-            # A file can be shared once only: if it is still there it was, and Slack is slow to show where.
+            # A file can be shared once only: if it is still there it was, and the chat is slow to show where.
             return item.unsure and await self._known(item.file_id) is not None
         return True
 

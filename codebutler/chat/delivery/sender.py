@@ -48,7 +48,7 @@ class Sender:
         self._whispers = can.ephemeral is not None
         self._loop = Loop(chat.limits, clock)
         self._authority = Authority(chat, self._loop, clock)
-        self.channels = Channels(self._loop)
+        self.channels = Channels(self._loop, chat.limits.closed)
         """Where nothing can be said now."""
         self._reader = Reader(can, self._loop, clock)
         self.background = Background(self._reader)
@@ -88,7 +88,7 @@ class Sender:
         return self._authority.trouble
 
     async def workspace_url(self) -> str:
-        """The workspace's own address; "" while Slack does not tell."""
+        """The workspace's own address; "" while the chat does not tell."""
         return await self._authority.url()
 
     async def drain(self) -> None:
