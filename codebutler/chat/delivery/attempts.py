@@ -82,8 +82,9 @@ class Attempts:
         self._tasks.start(self._attempt(item), name=f"{item.call} in {item.channel}")
 
     async def _recall(self, item: Item) -> None:
-        """What was never handed over was not said."""
-        if not await self._outlet.may_have_sent(item):
+        if ts := await self._outlet.recall(item):
+            self._settle(item, ts)
+        elif not item.unsure:
             self._not_done(item)
         item.is_busy = False
         self._loop.wake()

@@ -116,9 +116,9 @@ class Sender:
         closed. Raises ChatError when the chat refuses it for good, and ChatUnreachableError when the sender closes
         before it is known to be done.
         """
-        if not self._whispers:
-            operation = in_public(operation)
         place = self._detour.where(channel, about(operation))
+        if not self._whispers:
+            operation = in_public(operation, is_direct=place != channel)
         is_outdated = isinstance(operation, Post) and operation.outdated
         item = self._items.known(place, op_id, operation)
         if isinstance(item, str):

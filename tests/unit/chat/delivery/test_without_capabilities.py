@@ -183,6 +183,14 @@ async def test_what_was_never_handed_over_is_simply_sent() -> None:
     assert stage.chat.texts(C) == ["the answer"]
 
 
+async def test_what_is_known_to_have_arrived_is_not_sent_again() -> None:
+    stage = Stage()
+    post = Post(message=said("the answer"), thread_ts=stage.root)
+    ts = await stage.deliver(post)
+    assert await stage.submit(post, unsure=True) == ts
+    assert stage.chat.texts(C) == ["the answer"]
+
+
 async def test_a_place_that_somebody_takes_away_is_kept_anew() -> None:
     stage = Stage()
     stage.chat.fail_next("post", LOST)
@@ -254,6 +262,14 @@ async def test_what_is_for_one_person_alone_is_shown_to_nobody_else() -> None:
     stage = Stage()
     assert await stage.deliver(Post(message=said("your key"), thread_ts=stage.root, only_for="U1"))
     assert stage.chat.texts(C) == [NOT_HERE]
+
+
+async def test_in_a_direct_conversation_it_is_simply_said() -> None:
+    chat, clock = MemoryChat(lacks=("ephemeral",)), ManualClock()
+    root = chat.say(DIRECT, "U1", "question")
+    async with Sender(chat, clock, Editor(str), rng=Random(1), detour=Detour()) as sender:
+        await sender.submit(HOME, "op", Post(message=said("your key"), thread_ts=root, only_for="U1"))
+    assert chat.texts(DIRECT) == ["your key"]
 
 
 async def test_a_whisper_that_may_be_one_again_says_so() -> None:
