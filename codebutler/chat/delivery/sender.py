@@ -13,7 +13,7 @@ from codebutler.chat.delivery.items import Items
 from codebutler.chat.delivery.leftovers import Leftovers
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.outgoing import Detour, Editor, NoDetour, about, in_public
-from codebutler.chat.delivery.outlet import Handed, Outlet, Uploads
+from codebutler.chat.delivery.outlet import Outlet
 from codebutler.chat.delivery.reading import Background, Reader
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort, Page
@@ -48,7 +48,7 @@ class Sender:
         self._whispers = can.ephemeral is not None
         self._loop = Loop(chat.limits, clock)
         self._authority = Authority(chat, self._loop, clock)
-        self.channels = Channels(self._loop)
+        self.channels = Channels(self._loop, chat.limits.closed)
         """Where nothing can be said now."""
         self._reader = Reader(can, self._loop, clock)
         self.background = Background(self._reader)
@@ -57,14 +57,13 @@ class Sender:
         if can.streams and can.look_up and notes:
             leftovers = Leftovers(can.streams, self._loop, self._reader, notes, clock)
         self._streams = Streamer(chat, self._loop, clock, editor.redact, leftovers)
-        self._handed = Handed(notes)
-        outlet = Outlet(chat, self._streams, Uploads(chat, notes), self._handed, editor, self._authority)
+        self._outlet = Outlet(chat, self._streams, notes, editor, self._authority)
         spread = rng or Random()  # noqa: S311 - spreads retries, guards nothing
         recovery = Recovery(self._loop, self._authority, self.channels, spread)
-        self._attempts = Attempts(self._items, self._loop, outlet, self._reader, recovery, clock)
+        self._attempts = Attempts(self._items, self._loop, self._outlet, self._reader, recovery, clock)
 
     async def __aenter__(self) -> Self:
-        await self._handed.begin()
+        await self._outlet.begin()
         await self._streams.begin()
         return self
 
@@ -89,7 +88,7 @@ class Sender:
         return self._authority.trouble
 
     async def workspace_url(self) -> str:
-        """The workspace's own address; "" while Slack does not tell."""
+        """The workspace's own address; "" while the chat does not tell."""
         return await self._authority.url()
 
     async def drain(self) -> None:
@@ -117,9 +116,9 @@ class Sender:
         closed. Raises ChatError when the chat refuses it for good, and ChatUnreachableError when the sender closes
         before it is known to be done.
         """
-        if not self._whispers:
-            operation = in_public(operation)
         place = self._detour.where(channel, about(operation))
+        if not self._whispers:
+            operation = in_public(operation, is_direct=place != channel)
         is_outdated = isinstance(operation, Post) and operation.outdated
         item = self._items.known(place, op_id, operation)
         if isinstance(item, str):
