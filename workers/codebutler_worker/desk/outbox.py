@@ -38,7 +38,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class OutboxEntry:
     """An operation that is not done. It waits until ``after`` is: an update needs its post's ts, a final mark comes
     after the answer, a closing line after the last edit of what it closes.
 
@@ -72,9 +72,9 @@ class Outbox:
         self._store = store
         self._send = send
         self._decoder: msgspec.json.Decoder[Operation] = msgspec.json.Decoder(Operation)
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, OutboxEntry] = {}
         """In order."""
-        self._roles: dict[Key, Entry] = {}
+        self._roles: dict[Key, OutboxEntry] = {}
         self._out: Counter[str] = Counter()
         self._ts: OrderedDict[str, str] = OrderedDict()
         self._drained = asyncio.Event()
@@ -151,11 +151,11 @@ class Outbox:
 
     def _accept(
         self, rows: Iterable[OutboxRow], *, unsure: bool, over: Collection[str] = frozenset()
-    ) -> tuple[list[str], list[Entry]]:
+    ) -> tuple[list[str], list[OutboxEntry]]:
         """``over``: turns whose progress nobody follows any more. Returns what need not be sent, and what was sent and
         is of no use any more."""
         needless: list[str] = []
-        outdated: list[Entry] = []
+        outdated: list[OutboxEntry] = []
         for row in rows:
             ended = row.kind == "ended"
             operation = (
@@ -182,7 +182,7 @@ class Outbox:
             self._drained.clear()
         return needless, outdated
 
-    def _send_entry(self, entry: Entry) -> str:
+    def _send_entry(self, entry: OutboxEntry) -> str:
         """Returns why it can never be sent, "" if it was."""
         operation, target = entry.operation, entry.after
         if target is not None and isinstance(operation, Update):
@@ -226,9 +226,11 @@ class Outbox:
             self._drained.set()
 
 
-def _entry_of(row: OutboxRow, operation: Operation | TurnEnded, *, unsure: bool) -> Entry:
+def _entry_of(row: OutboxRow, operation: Operation | TurnEnded, *, unsure: bool) -> OutboxEntry:
     """Pure: what else it has to do with."""
-    entry = Entry(row.op_id, row.kind, row.conversation, operation, unsure, row.target_op_id, (row.op_id,))
+    entry = OutboxEntry(
+        row.op_id, row.kind, row.conversation, operation, unsure, row.target_op_id, (row.op_id,)
+    )
     entry.answers = not isinstance(operation, TurnEnded) and operation.value in ("answer", "notice")
     match operation:
         case TurnEnded(outcome=outcome):

@@ -13,7 +13,7 @@ from codebutler_worker.store.mapping import Repository, add, by, change, every, 
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, OutboxRow
 
 
-class Outbox(Repository):
+class OutboxTable(Repository):
     """Operations for Slack, committed before they are sent, in the order they were committed."""
 
     def last_offer(self, turn_id: str, action: str) -> OutboxRow | None:
