@@ -62,7 +62,7 @@ def outcome_of(finished: Finished, *, stopping: bool, resumes: bool) -> Outcome:
     return "parked" if resumes else "failed"
 
 
-def report(desk: Desk, ending: Ending, prompt: str) -> None:
+def record_end(desk: Desk, ending: Ending, prompt: str) -> None:
     """How the turn went, and what was said, for the log; what was executed, for the audit."""
     turn, finished, usage = ending.turn, ending.finished, ending.view.usage
     parts = [ending.outcome, span(ending.elapsed_s)]

@@ -35,7 +35,7 @@ from codebutler_worker.conversation.asking.asking import Asking
 from codebutler_worker.conversation.parked import others_than, resume_at
 from codebutler_worker.conversation.turn.attachments import AttachmentFetcher, is_usable
 from codebutler_worker.conversation.turn.display import Display
-from codebutler_worker.conversation.turn.end import Ending, conclude, outcome_of, report
+from codebutler_worker.conversation.turn.end import Ending, conclude, outcome_of, record_end
 from codebutler_worker.conversation.turn.history import Missed, record_of
 from codebutler_worker.conversation.turn.prepare import (
     BegunTurn,
@@ -98,11 +98,11 @@ class Turn:
 
     async def run(self) -> None:
         """Run the agent and commit what came of it, as soon as it says so (its program may end later)."""
-        report_, row = self._desk.report, self.row
-        report_.send(TurnStarted(thread_ts=row.thread_ts, messages=self._begun.messages))
+        report, row = self._desk.report, self.row
+        report.send(TurnStarted(thread_ts=row.thread_ts, messages=self._begun.messages))
         tag = tag_of(self._desk.settings.config, row.agent)
         fresh = "resumed session" if self._session_id else "new session"
-        report_.log(tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
+        report.log(tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {row.id}")
         tasks = [drive]
         if self._watch.is_limited:
@@ -315,4 +315,4 @@ class Turn:
         await desk.commit_surely(partial(conclude, output=output, ending=ending), "an answer")
         reached("result.after")
         begun = self._begun
-        report(desk, ending, self._prompt or prompt_of(begun, begun.attachments, self._snapshots.workdir))
+        record_end(desk, ending, self._prompt or prompt_of(begun, begun.attachments, self._snapshots.workdir))
