@@ -6,6 +6,7 @@ turn, never as a silent one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +15,7 @@ from pathlib import Path
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.errors import CodeButlerError
+from codebutler.memory.file import MEMORY_NAME
 from codebutler.message import said
 from codebutler.model import Post, Value
 from codebutler_worker.agents.backend import TurnRequest
@@ -201,7 +203,9 @@ def request_of(
     repo, turn, workdir = Path(desk.settings.path), begun.turn, snapshots.workdir
     prompt_file = desk.settings.config.envelope.prompt_file
     teaching = instructions(repo, prompt_file) if begun.program is None else ""
-    memory = memory_block(read_memory(repo / STATE_DIR), begun.facts)
+    memory = ""
+    if begun.facts or os.path.lexists(repo / STATE_DIR / MEMORY_NAME):
+        memory = memory_block(read_memory(repo / STATE_DIR), begun.facts)
     return TurnRequest(
         turn_id=turn.id,
         conversation=turn.conversation,
