@@ -1,4 +1,4 @@
-"""What is to be said, on its way out: committed rows are sent in order and marked when Slack has taken them.
+"""What is to be said, on its way out: committed rows are sent in order and marked when the chat has taken them.
 
 Event driven, so that a committed answer leaves at once: whoever commits rows hands them over (``publish``),
 the parent's answers come back (``sent``, ``failed``). The table is read once, at start: what it still holds
@@ -26,7 +26,7 @@ from codebutler.protocol.messages import MAX_UPLOAD_BYTES, PIECE_BYTES, Send, Tu
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 
-# Of each kind so many are out at once. Slack takes reactions slowly: they hold up no answer.
+# Of each kind so many are out at once. Chats take reactions slowly: they hold up no answer.
 WINDOWS = {"post": 64, "upload": 64, "update": 64, "react": 100, "ended": 64}
 REMEMBERED = 1024
 TARGET_FAILED = "target_failed"
@@ -82,7 +82,7 @@ class Outbox:
 
     @property
     def pending(self) -> int:
-        """How many operations Slack has not taken yet."""
+        """How many operations the chat has not taken yet."""
         return len(self._entries)
 
     async def restore(self) -> int:

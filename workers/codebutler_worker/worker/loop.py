@@ -234,7 +234,7 @@ class Worker:
 
     @property
     def _unsaid(self) -> int:
-        """How many operations Slack has not taken yet, or are still to come of a command."""
+        """How many operations the chat has not taken yet, or are still to come of a command."""
         return self._desk.outbox.pending + self._deferred.running
 
     def _ended(self, task: asyncio.Task[None]) -> None:

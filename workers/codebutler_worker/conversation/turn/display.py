@@ -58,7 +58,7 @@ class ToolLog:
         elif isinstance(event, ToolResult):
             label = self._calls.pop(event.id, "a tool")
             entry = tool_result(label, event.text, ok=event.ok, redact=self._redact)
-            # One message holds what comes between two of them: more would fall behind what Slack takes.
+            # One message holds what comes between two of them: more would fall behind what a chat takes.
             if sum(len(each) + 1 for each in self._entries) + len(entry) > self._limit:
                 self._left_out += 1
             else:

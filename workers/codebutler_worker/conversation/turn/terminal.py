@@ -1,6 +1,6 @@
 """Shows a program's terminal in its thread: pages that are posted once and edited while they may change.
 
-At most one change is under way: a slow Slack gets fewer edits, not a backlog.
+At most one change is under way: a slow chat gets fewer edits, not a backlog.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class TerminalDisplay:
         return op_id
 
     def _write(self, draft: Draft, known: PostedPage | None, message: Message, *, over: bool) -> str | None:
-        # Slack takes edits slowly: nothing is posted before what leads to it is there.
+        # Chats take edits slowly: nothing is posted before what leads to it is there.
         if known is None:
             value: Value = "answer" if over else "notice"
             return draft.post(self._place, message, after=self._edited, value=value)
