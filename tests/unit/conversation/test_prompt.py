@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from codebutler.text.envelope import Envelope, parts_of
-from codebutler_worker.conversation.turn.prompt import Said, attached, system_prompt, user_prompt, with_files
+from codebutler_worker.conversation.turn.prompt import (
+    PromptMessage,
+    attached,
+    system_prompt,
+    user_prompt,
+    with_files,
+)
 from codebutler_worker.store.rows import AttachmentRow
 
 
@@ -32,15 +38,18 @@ def test_without_memory_nothing_is_said_of_it() -> None:
 
 
 def test_messages_are_joined_in_order_and_late_ones_marked() -> None:
-    assert user_prompt([Said("one"), Said("two", late=True)]) == "one\n\n[written while you were offline] two"
+    assert (
+        user_prompt([PromptMessage("one"), PromptMessage("two", late=True)])
+        == "one\n\n[written while you were offline] two"
+    )
 
 
 def test_a_continued_turn_reports_first_and_is_not_told_again_what_it_knows() -> None:
-    prompt = user_prompt([Said("old", known=True), Said("new")], "interrupted")
+    prompt = user_prompt([PromptMessage("old", known=True), PromptMessage("new")], "interrupted")
     assert "report that first" in prompt
     assert "old" not in prompt
     assert prompt.endswith("\n\nnew")
-    assert "limit" in user_prompt([Said("old", known=True)], "limit")
+    assert "limit" in user_prompt([PromptMessage("old", known=True)], "limit")
 
 
 def test_each_message_says_what_came_of_its_files() -> None:
@@ -53,7 +62,9 @@ def test_each_message_says_what_came_of_its_files() -> None:
     spoken = file(state="transcribed", transcript="run the tests")
     lost = file(state="failed")
     first, second = attached(
-        [Said("look", id="C1:1.0"), Said("and then", id="C1:2.0")], [stored, spoken, lost], "/srv/shop"
+        [PromptMessage("look", id="C1:1.0"), PromptMessage("and then", id="C1:2.0")],
+        [stored, spoken, lost],
+        "/srv/shop",
     )
     assert first.text == (
         "look\n\n[attached file: /srv/shop/.codebutler/files/F1-a_b.png (image/png, 12 kB)]\n"
@@ -74,6 +85,6 @@ def test_the_agent_is_told_how_to_send_a_file_as_it_is_understood() -> None:
 
 def test_what_was_answered_before_the_end_is_told_where_it_goes_on() -> None:
     answered = [("Which colour?", "Blue"), ("How big?", "as big as\na house")]
-    prompt = user_prompt([Said("paint it", known=True)], "interrupted", answered)
+    prompt = user_prompt([PromptMessage("paint it", known=True)], "interrupted", answered)
     assert "Which colour? -> Blue\nHow big? -> as big as\na house" in prompt
-    assert user_prompt([Said("paint it")], "", answered) == "paint it"
+    assert user_prompt([PromptMessage("paint it")], "", answered) == "paint it"

@@ -7,7 +7,7 @@ from typing import Any
 from codebutler.chat.layout import Section
 from codebutler.chat.slack.render import CARD_CHARS, SECTION_CHARS, mrkdwn
 from codebutler.message import ApprovalCard, Message, Request
-from codebutler_worker.present.approvals import Shown, call_shown, plan_shown
+from codebutler_worker.present.approvals import ShownCall, call_shown, plan_shown
 from tests.shown import blocks_of, text_of
 
 
@@ -27,7 +27,7 @@ def approval_text(tool: str, given: dict[str, Any], workdir: str) -> str:
     return mrkdwn(Section(text))
 
 
-def inside(shown: Shown) -> str:
+def inside(shown: ShownCall) -> str:
     """What stands in the code blocks of all parts together."""
     return "".join(text.split("```")[1].removeprefix("\n").removesuffix("\n") for text in shown.texts)
 

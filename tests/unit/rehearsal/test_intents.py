@@ -27,7 +27,7 @@ from codebutler_worker.agents.rehearsal.intents import (
     is_inside,
     understand,
 )
-from codebutler_worker.conversation.turn.prompt import Said, user_prompt
+from codebutler_worker.conversation.turn.prompt import PromptMessage, user_prompt
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_stands_beside_a_request_is_not_passed_over() -> None:
 
 @pytest.mark.parametrize("why", ["interrupted", "limit", "stopped"])
 def test_what_the_prompt_itself_says_is_not_taken_for_words_of_a_person(why: str) -> None:
-    prompt = user_prompt([Said("read README.md")], why, [("Which one?", "this one")])
+    prompt = user_prompt([PromptMessage("read README.md")], why, [("Which one?", "this one")])
     assert understand(prompt) == [Read("README.md")]
 
 

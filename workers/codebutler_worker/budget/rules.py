@@ -29,7 +29,7 @@ UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BudgetLine:
     """One limit, and how much of it is used."""
 
     scope: Scope
@@ -67,7 +67,7 @@ def is_limited(budget: BudgetSection) -> bool:
     return any(_limits(getattr(budget, scope)) for scope in SCOPES)
 
 
-def lines(budget: BudgetSection, spent: Sequence[Spent], account: Account) -> tuple[Line, ...]:
+def lines(budget: BudgetSection, spent: Sequence[Spent], account: Account) -> tuple[BudgetLine, ...]:
     """Every limit that concerns the account, and how much of it is used."""
     found = []
     for scope in SCOPES:
@@ -75,11 +75,11 @@ def lines(budget: BudgetSection, spent: Sequence[Spent], account: Account) -> tu
         if not limits or not _concerns(scope, account):
             continue
         used = sum((one.used for one in spent if _same(scope, one.account, account)), Used())
-        found += [Line(scope, unit, getattr(used, unit), limit) for unit, limit in limits]
+        found += [BudgetLine(scope, unit, getattr(used, unit), limit) for unit, limit in limits]
     return tuple(found)
 
 
-def used_up(lines: Sequence[Line]) -> Line | None:
+def used_up(lines: Sequence[BudgetLine]) -> BudgetLine | None:
     """The first limit that leaves no room, None if all do."""
     return next((line for line in lines if line.is_used_up), None)
 
@@ -141,7 +141,7 @@ def spent_today(uow: UnitOfWork, now: datetime, config: Config, account: Account
     return Today(tuple(one for one in spent if counts(one.agent, config)), until)
 
 
-def used_today(draft: Draft, config: Config, account: Account) -> tuple[Line, ...]:
+def used_today(draft: Draft, config: Config, account: Account) -> tuple[BudgetLine, ...]:
     """Every limit that concerns the account, and how much of it is used today."""
     if not is_limited(config.budget):
         return ()
@@ -158,7 +158,7 @@ _NAMES: Mapping[Scope, str] = MappingProxyType(
 )
 
 
-def used_up_text(line: Line) -> str:
+def used_up_text(line: BudgetLine) -> str:
     """Why a turn has to wait, and what could be done about it."""
     return (
         f"{WHOSE[line.scope]} budget for today is used up: {used_of(line.unit, line.used, line.limit)}. "
@@ -166,7 +166,7 @@ def used_up_text(line: Line) -> str:
     )
 
 
-def overview(lines: Sequence[Line]) -> str:
+def overview(lines: Sequence[BudgetLine]) -> str:
     """``Budget today: repository $1.20 of $5.00, 3 of 10 turns · you …``; "" without any limit."""
     shown = []
     for scope, name in _NAMES.items():

@@ -15,7 +15,7 @@ from codebutler.protocol.messages import Budget, LimitUse, ToParent
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.budget.rules import (
     NOBODY,
-    Line,
+    BudgetLine,
     account_of,
     counts,
     day_of,
@@ -35,12 +35,12 @@ KEEP_S = 5.0
 """So much of a turn's use, at most, is forgotten when its worker is killed."""
 
 
-class Watch:
+class BudgetWatch:
     """Of one turn that runs. ``met`` is the limit that was met, ``until`` when the next day begins."""
 
     def __init__(self, desk: Desk, turn: TurnRow) -> None:
         config = desk.settings.config
-        self.met: Line | None = None
+        self.met: BudgetLine | None = None
         self.is_limited = is_limited(config.budget) and counts(turn.agent, config)
         self.until = desk.clock.now()
         self._desk = desk
@@ -124,7 +124,7 @@ SETTLE_S = 0.5
 """What changes together is told once."""
 
 
-class Reports:
+class BudgetReports:
     """``run`` is its life: it tells at the start, and an idle worker reads nothing more."""
 
     def __init__(self, desk: Desk, send: Callable[[ToParent], None]) -> None:

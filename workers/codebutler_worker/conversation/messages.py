@@ -32,7 +32,7 @@ TOGETHER = "↪ Answered together with what was said next."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """Words for an agent. ``ts`` is "" where Slack shows no message (a slash command). ``order`` as in the event; ""
+    """Words for an agent. ``ts`` is "" where the chat shows no message (a slash command). ``order`` as in the event; ""
     where a message of ours stands for them, whose ts is its order."""
 
     channel: str

@@ -38,7 +38,7 @@ ASIDE = (STALE, HANDLED, CROWDED)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NextTurns:
     """What to start now, and after how many seconds the next one falls due (None = none will by itself)."""
 
     start: tuple[TurnRow, ...]
@@ -61,7 +61,7 @@ def choose(
     debounce_s: float,
     room: int,
     apart: Apart | None = None,
-) -> Choice:
+) -> NextTurns:
     """Oldest first, one per conversation, in each conversation in order, ``room`` at most. Pure.
 
     A turn whose time lies further ahead than any debounce could put it is due: the clock was set back.
@@ -84,7 +84,7 @@ def choose(
         if rooms[aside] > 0:
             rooms[aside] -= 1
             start.append(turn)
-    return Choice(tuple(start), min(due_in_s, default=None))
+    return NextTurns(tuple(start), min(due_in_s, default=None))
 
 
 def in_line(
@@ -119,7 +119,7 @@ def left_in_line(
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownWait:
     """What of a turn's waiting is shown: its mark, and its place (0 = not yet). It is not kept over a restart, which
     shows every place once more."""
 
@@ -128,18 +128,18 @@ class Shown:
 
 
 def tell_waiting(
-    draft: Draft, line: Sequence[TurnRow], shown: Mapping[str, Shown], places_after_s: float | None
-) -> tuple[dict[str, Shown], float | None]:
+    draft: Draft, line: Sequence[TurnRow], shown: Mapping[str, ShownWait], places_after_s: float | None
+) -> tuple[dict[str, ShownWait], float | None]:
     """Mark who has waited for a moment, and tell who has waited longer their place in their own thread, None = nobody;
     returns what is shown now, and after how many seconds there is more to show.
 
     The message becomes the turn's progress message when it starts.
     """
-    told: dict[str, Shown] = {}
+    told: dict[str, ShownWait] = {}
     ahead_s: list[float] = []
     for number, turn in enumerate(line, start=1):
         waited_s = _waited_s(turn, draft.now)
-        before = shown.get(turn.id, Shown())
+        before = shown.get(turn.id, ShownWait())
         marked, place = before.marked, before.place
         if not marked and waited_s >= MARK_AFTER_S:
             show_queued(draft, turn)
@@ -147,7 +147,7 @@ def tell_waiting(
         if places_after_s is not None and waited_s >= places_after_s:
             place = min(number, progress.FAR + 1)
             _tell_place(draft, turn, place, before.place)
-        told[turn.id] = Shown(marked, place)
+        told[turn.id] = ShownWait(marked, place)
         limits_s = (MARK_AFTER_S, places_after_s or 0)
         ahead_s += [limit_s - waited_s for limit_s in limits_s if limit_s > waited_s]
     return told, min(ahead_s, default=None)

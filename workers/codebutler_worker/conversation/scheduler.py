@@ -16,16 +16,16 @@ from codebutler_worker.conversation.parked import resume_due
 from codebutler_worker.conversation.queue import (
     STEERED,
     Apart,
-    Shown,
+    ShownWait,
     choose,
     close_turn,
     hold,
     left_in_line,
     tell_waiting,
 )
-from codebutler_worker.conversation.turn.prepare import Begun, begin
+from codebutler_worker.conversation.turn.prepare import BegunTurn, begin
 from codebutler_worker.conversation.turn.run import Turn
-from codebutler_worker.conversation.typing import GONE, Outcome, settle
+from codebutler_worker.conversation.typing import GONE, TypedOutcome, settle
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.todo import Steer, Todo, Typed
@@ -50,7 +50,7 @@ class Scheduler:
         self._typing: deque[Typed] = deque()
         self._keyboard = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._shown: Mapping[str, Shown] = {}
+        self._shown: Mapping[str, ShownWait] = {}
         self._queued = 0
         self.parked = 0
         """How many of those that wait do so for a limit or a budget."""
@@ -172,14 +172,14 @@ class Scheduler:
         busy: frozenset[str],
         programs: int,
         steering: frozenset[str],
-        shown: Mapping[str, Shown],
-    ) -> tuple[list[Begun], float | None, Mapping[str, Shown], int]:
+        shown: Mapping[str, ShownWait],
+    ) -> tuple[list[BegunTurn], float | None, Mapping[str, ShownWait], int]:
         """Returns what has begun, when to look again, what waits and is shown to, and how many are parked."""
         config = self._desk.settings.config
         agent, output = config.agent, config.output
         if self._paused:
             queued = draft.uow.turns.in_states("queued")
-            return [], None, dict.fromkeys((turn.id for turn in queued), Shown()), 0
+            return [], None, dict.fromkeys((turn.id for turn in queued), ShownWait()), 0
         # What is parked has to be woken by us: a sleeping worker would not.
         parked = draft.uow.turns.in_states("parked")
         look_again_s, parked = resume_due(draft, parked) if parked else (None, [])
@@ -192,7 +192,7 @@ class Scheduler:
         choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
         held = [turn for turn in choice.start if is_limited(config.budget) and hold(draft, turn, config)]
         begun = [begin(draft, turn, config) for turn in choice.start if turn not in held]
-        left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), Shown())
+        left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), ShownWait())
         tell_again_s = None
         if held:
             # Others may have their room.
@@ -203,7 +203,7 @@ class Scheduler:
             places_after_s = None if output.verbosity == "quiet" else output.progress_after_seconds
             told, tell_again_s = tell_waiting(draft, line, shown, places_after_s)
             left |= told
-        left |= dict.fromkeys((turn.id for turn in parked), Shown())
+        left |= dict.fromkeys((turn.id for turn in parked), ShownWait())
         due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s, tell_again_s) if wait_s is not None]
         return begun, min(due_s, default=None), left, len(parked)
 
@@ -231,7 +231,7 @@ class Scheduler:
                 typed = self._typing.popleft()
                 found = self._running.get(typed.turn_id)
                 refusal = await found[0].type(typed.text) if found else GONE
-                outcome = Outcome(typed, refusal)
+                outcome = TypedOutcome(typed, refusal)
                 await self._desk.commit(partial(settle, outcome=outcome))
 
     async def _steer(self, steer: Steer) -> None:

@@ -77,14 +77,14 @@ def _commands(config: Config, agent: str, text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TypedOutcome:
     """What became of a typed message; ``refusal`` is "" if it was typed."""
 
     typed: Typed
     refusal: str
 
 
-def settle(draft: Draft, outcome: Outcome) -> None:
+def settle(draft: Draft, outcome: TypedOutcome) -> None:
     """Mark a message as typed, or say why it was not."""
     typed = outcome.typed
     turn = draft.uow.turns.get(typed.turn_id)

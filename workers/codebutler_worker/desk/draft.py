@@ -86,7 +86,7 @@ class Draft:
         self.add(place, ending, op_id=op_id)
 
     def edit(self, place: Place, op_id: str, message: Message, *, value: Value = "progress") -> str | None:
-        """Replace the content of a post of ours, sent or not; None if Slack has refused that post."""
+        """Replace the content of a post of ours, sent or not; None if the chat has refused that post."""
         target = self.uow.outbox.get(op_id)
         if target is None or target.state == "failed":
             return None

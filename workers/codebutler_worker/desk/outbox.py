@@ -1,4 +1,4 @@
-"""What is to be said, on its way out: committed rows are sent in order and marked when Slack has taken them.
+"""What is to be said, on its way out: committed rows are sent in order and marked when the chat has taken them.
 
 Event driven, so that a committed answer leaves at once: whoever commits rows hands them over (``publish``),
 the parent's answers come back (``sent``, ``failed``). The table is read once, at start: what it still holds
@@ -26,7 +26,7 @@ from codebutler.protocol.messages import MAX_UPLOAD_BYTES, PIECE_BYTES, Send, Tu
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 
-# Of each kind so many are out at once. Slack takes reactions slowly: they hold up no answer.
+# Of each kind so many are out at once. Chats take reactions slowly: they hold up no answer.
 WINDOWS = {"post": 64, "upload": 64, "update": 64, "react": 100, "ended": 64}
 REMEMBERED = 1024
 TARGET_FAILED = "target_failed"
@@ -38,7 +38,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class OutboxEntry:
     """An operation that is not done. It waits until ``after`` is: an update needs its post's ts, a final mark comes
     after the answer, a closing line after the last edit of what it closes.
 
@@ -72,9 +72,9 @@ class Outbox:
         self._store = store
         self._send = send
         self._decoder: msgspec.json.Decoder[Operation] = msgspec.json.Decoder(Operation)
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, OutboxEntry] = {}
         """In order."""
-        self._roles: dict[Key, Entry] = {}
+        self._roles: dict[Key, OutboxEntry] = {}
         self._out: Counter[str] = Counter()
         self._ts: OrderedDict[str, str] = OrderedDict()
         self._drained = asyncio.Event()
@@ -82,7 +82,7 @@ class Outbox:
 
     @property
     def pending(self) -> int:
-        """How many operations Slack has not taken yet."""
+        """How many operations the chat has not taken yet."""
         return len(self._entries)
 
     async def restore(self) -> int:
@@ -151,11 +151,11 @@ class Outbox:
 
     def _accept(
         self, rows: Iterable[OutboxRow], *, unsure: bool, over: Collection[str] = frozenset()
-    ) -> tuple[list[str], list[Entry]]:
+    ) -> tuple[list[str], list[OutboxEntry]]:
         """``over``: turns whose progress nobody follows any more. Returns what need not be sent, and what was sent and
         is of no use any more."""
         needless: list[str] = []
-        outdated: list[Entry] = []
+        outdated: list[OutboxEntry] = []
         for row in rows:
             ended = row.kind == "ended"
             operation = (
@@ -182,7 +182,7 @@ class Outbox:
             self._drained.clear()
         return needless, outdated
 
-    def _send_entry(self, entry: Entry) -> str:
+    def _send_entry(self, entry: OutboxEntry) -> str:
         """Returns why it can never be sent, "" if it was."""
         operation, target = entry.operation, entry.after
         if target is not None and isinstance(operation, Update):
@@ -226,9 +226,11 @@ class Outbox:
             self._drained.set()
 
 
-def _entry_of(row: OutboxRow, operation: Operation | TurnEnded, *, unsure: bool) -> Entry:
+def _entry_of(row: OutboxRow, operation: Operation | TurnEnded, *, unsure: bool) -> OutboxEntry:
     """Pure: what else it has to do with."""
-    entry = Entry(row.op_id, row.kind, row.conversation, operation, unsure, row.target_op_id, (row.op_id,))
+    entry = OutboxEntry(
+        row.op_id, row.kind, row.conversation, operation, unsure, row.target_op_id, (row.op_id,)
+    )
     entry.answers = not isinstance(operation, TurnEnded) and operation.value in ("answer", "notice")
     match operation:
         case TurnEnded(outcome=outcome):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from codebutler.config.zones import zone_of
-from codebutler_worker.budget.rules import Line, day_of, used_today, used_up
+from codebutler_worker.budget.rules import BudgetLine, day_of, used_today, used_up
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.store.rows import Account, ExpenseRow
@@ -51,7 +51,7 @@ class Purse:
             )
         )
 
-    def _used_up(self, draft: Draft, conversation: str) -> Line | None:
+    def _used_up(self, draft: Draft, conversation: str) -> BudgetLine | None:
         account = Account("", conversation, PURPOSE)
         limits = used_today(draft, self._desk.settings.config, account)
         # It is no turn, and works no time: those limits are others'.

@@ -32,7 +32,7 @@ _MARKS = {"old_string": "- ", "new_string": "+ "}
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownCall:
     """What is asked: ``texts`` (Markdown, each for a part of its own) leave out ``hidden`` characters."""
 
     texts: tuple[str, ...]
@@ -41,7 +41,7 @@ class Shown:
 
 def call_shown(
     tool: str, given: Mapping[str, Any], workdir: str, redact: Callable[[str], str] = str
-) -> Shown:
+) -> ShownCall:
     """What the agent wants to do, exactly, and where. ``redact`` comes before the cut: half a key does not look like
     one."""
     subject, notes, rest = _remarks(tool, given)
@@ -52,16 +52,16 @@ def call_shown(
     texts = [f"{asked}\n{blocks[0]}"]
     texts += [f"… part {at} of {len(blocks)}:\n{block}" for at, block in enumerate(blocks[1:], 2)]
     texts[-1] = "\n".join([texts[-1], *_left_out(hidden), " · ".join([f"in {code(workdir)}", *notes])])
-    return Shown(tuple(texts), hidden)
+    return ShownCall(tuple(texts), hidden)
 
 
-def plan_shown(plan: str, redact: Callable[[str], str] = str) -> Shown:
+def plan_shown(plan: str, redact: Callable[[str], str] = str) -> ShownCall:
     """What the agent is going to do if it may begin."""
     parts = split_markdown(visible(redact(plan)).strip() or "(it did not say)", PART_CHARS)
     texts = parts[:MOST_PARTS]
     hidden = sum(len(part) for part in parts[MOST_PARTS:])
     texts[0] = f"📋 This is the plan. May I begin?\n\n{texts[0]}"
-    return Shown((*texts, *_left_out(hidden)), hidden)
+    return ShownCall((*texts, *_left_out(hidden)), hidden)
 
 
 def whole_call(tool: str, given: Mapping[str, Any]) -> str:

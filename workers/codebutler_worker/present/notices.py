@@ -9,7 +9,7 @@ from codebutler.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION
 from codebutler.message import Button, Message, said
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import code, count, one_line, person, span
-from codebutler_worker.present.progress import View
+from codebutler_worker.present.progress import TurnView
 from codebutler_worker.store.rows import TurnState
 
 CONTINUED = "▶ Continued."
@@ -138,7 +138,7 @@ def parked(turn_id: str, line: str, at: datetime, now: datetime, others: Sequenc
     )
 
 
-def stopped(view: View, changed: Sequence[str], by: str = "") -> str:
+def stopped(view: TurnView, changed: Sequence[str], by: str = "") -> str:
     """``changed``: the files that are different now; ``by``: who stopped it from elsewhere."""
     who = f" by {person(by)}" if by else ""
     done = [part for part in (_tools(view), _files(changed)) if part]
@@ -149,7 +149,7 @@ def stopped(view: View, changed: Sequence[str], by: str = "") -> str:
     return f"{told}\n> {plain(text)}" if text else told
 
 
-def _tools(view: View) -> str:
+def _tools(view: TurnView) -> str:
     if not view.tools:
         return ""
     failed = f", {view.failed_tools} failed" if view.failed_tools else ""

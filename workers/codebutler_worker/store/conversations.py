@@ -24,7 +24,7 @@ from codebutler_worker.store.rows import (
 from codebutler_worker.store.spending import spent_between
 
 
-class Inbox(Repository):
+class InboxTable(Repository):
     """Which events were taken over, for ever."""
 
     def accept(self, key: str, seq: int) -> bool:

@@ -13,8 +13,8 @@ from codebutler_worker.store.mapping import Repository, add, by, change, every, 
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, OutboxRow
 
 
-class Outbox(Repository):
-    """Operations for Slack, committed before they are sent, in the order they were committed."""
+class OutboxTable(Repository):
+    """Operations for the chat, committed before they are sent, in the order they were committed."""
 
     def last_offer(self, turn_id: str, action: str) -> OutboxRow | None:
         """The newest post about a turn that has a button for ``action`` and is there."""
@@ -44,7 +44,7 @@ class Outbox(Repository):
         self._connection.execute(_over(), values)
 
     def failed(self, op_id: str, code: str) -> None:
-        """Slack refused it for good; ``code`` is its word for why. A file's content is let go."""
+        """The chat refused it for good; ``code`` is its word for why. A file's content is let go."""
         values = {"state": "failed", "code": code, "given_op_id": op_id, "given_state": "pending"}
         self._connection.execute(_over(), values)
 

@@ -1,6 +1,6 @@
 """What the repositories take and give: one frozen dataclass per table. Pure.
 
-Times are ISO 8601 texts in UTC, so that they sort; ``ts`` and ``thread_ts`` are Slack's. A conversation is
+Times are ISO 8601 texts in UTC, so that they sort; ``ts`` and ``thread_ts`` are the chat's. A conversation is
 ``channel:thread_ts``, or ``channel:`` where ``agent.scope`` makes the whole channel one conversation.
 """
 
@@ -118,8 +118,8 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
-    """Something to do in Slack, or ("ended") an end to be told. ``payload`` is the JSON of a model Operation, or of a
-    TurnEnded; ``target_op_id`` names an earlier post whose ts this operation needs. ``seq`` is given by the store."""
+    """Something to do in the chat, or ("ended") an end to be told. ``payload`` is the JSON of a model Operation, or of
+    a TurnEnded; ``target_op_id`` names an earlier post whose ts this operation needs. ``seq`` is given by the store."""
 
     op_id: str
     conversation: str

@@ -22,10 +22,10 @@ from codebutler.disk import sqlitefile
 from codebutler.disk.backups import Restored
 from codebutler.disk.filelock import FileLock
 from codebutler.errors import StoreError
-from codebutler_worker.store.conversations import Attachments, Inbox, Messages, Turns
+from codebutler_worker.store.conversations import Attachments, InboxTable, Messages, Turns
 from codebutler_worker.store.deferred import Deferred
 from codebutler_worker.store.memory import Facts, Memories
-from codebutler_worker.store.outbox import Approvals, Outbox
+from codebutler_worker.store.outbox import Approvals, OutboxTable
 from codebutler_worker.store.pruning import forget_some
 from codebutler_worker.store.rows import TurnState
 from codebutler_worker.store.sessions import Sessions
@@ -44,12 +44,12 @@ class UnitOfWork:
     """The repositories of one open transaction. Valid only within the call that received it."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
-        self.inbox = Inbox(connection)
+        self.inbox = InboxTable(connection)
         self.messages = Messages(connection)
         self.attachments = Attachments(connection)
         self.turns = Turns(connection)
         self.sessions = Sessions(connection)
-        self.outbox = Outbox(connection)
+        self.outbox = OutboxTable(connection)
         self.approvals = Approvals(connection, clock)
         self.deferred = Deferred(connection)
         self.memories = Memories(connection)

@@ -41,7 +41,7 @@ class GitSlowError(GitError):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class GitOutput:
     """The standard output of a script; ``cut``: there was more."""
 
     output: bytes
@@ -70,7 +70,7 @@ class Git:
 
     async def run(
         self, script: str, *arguments: str, limit_bytes: int = LIMIT_BYTES, limit_s: float = LIMIT_S
-    ) -> Said:
+    ) -> GitOutput:
         """Run ``script``; returns what it printed, ``limit_bytes`` at most.
 
         Raises GitError for any failure, and SandboxUnavailableError.
@@ -87,7 +87,7 @@ class Git:
             raise GitError(str(error)) from error
 
 
-async def _listen(process: AgentProcess, limit_bytes: int) -> Said:
+async def _listen(process: AgentProcess, limit_bytes: int) -> GitOutput:
     process.close_stdin()
     lines: list[bytes] = []
     size = 0
@@ -95,11 +95,11 @@ async def _listen(process: AgentProcess, limit_bytes: int) -> Said:
         size += len(line) + 1
         lines.append(line)
         if size > limit_bytes:
-            return Said(b"\n".join(lines)[:limit_bytes], cut=True)
+            return GitOutput(b"\n".join(lines)[:limit_bytes], cut=True)
     code = await process.wait()
     if code != 0:
         raise GitError(_why(code, process.limit_hit or process.stderr_tail))
-    return Said(b"\n".join(lines))
+    return GitOutput(b"\n".join(lines))
 
 
 def _why(code: int, stderr: str) -> str:

@@ -185,7 +185,7 @@ class Inbox:
         return todo
 
     def _typed(self, draft: Draft, command: Command, event: SlashCommand) -> Todo:
-        """A slash command: Slack shows no message to answer, so whoever typed it is told, or the channel."""
+        """A slash command: the chat shows no message to answer, so whoever typed it is told, or the channel."""
         only_for = whispered_to(event.user, command.name, command.argument)
         conversation = self._conversation(event.channel, None)
         place = Place(conversation or f"{event.channel}:", None, only_for=only_for)

@@ -33,7 +33,7 @@ from codebutler.protocol.messages import (
     ThreadFetched,
     ToWorker,
 )
-from codebutler_worker.budget.watch import Reports
+from codebutler_worker.budget.watch import BudgetReports
 from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.asking.reminding import Reminders
 from codebutler_worker.conversation.overview import Overviews
@@ -72,7 +72,7 @@ class Worker:
         self._scheduler = Scheduler(desk, self._tell_load)
         self._deferred = DeferredCommands(desk, answer_of, self._tell_load)
         self._overview = Overviews(desk, channel.send)
-        self._budgets = Reports(desk, channel.send)
+        self._budgets = BudgetReports(desk, channel.send)
         self._reviews = Reviews(desk, model_of(desk.settings, desk.clock), self._deferred.start)
         self._reminders = Reminders(desk, self._tell_load)
         self._exit_code = 0
@@ -234,7 +234,7 @@ class Worker:
 
     @property
     def _unsaid(self) -> int:
-        """How many operations Slack has not taken yet, or are still to come of a command."""
+        """How many operations the chat has not taken yet, or are still to come of a command."""
         return self._desk.outbox.pending + self._deferred.running
 
     def _ended(self, task: asyncio.Task[None]) -> None:

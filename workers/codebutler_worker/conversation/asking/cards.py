@@ -18,7 +18,7 @@ from codebutler_worker.conversation.asking.calls import (
     voters,
 )
 from codebutler_worker.present.approvals import (
-    Shown,
+    ShownCall,
     allowed_by,
     call_shown,
     denied_by,
@@ -92,7 +92,7 @@ def _question(row: ApprovalRow) -> Question:
     )
 
 
-def _shown(row: ApprovalRow, redact: Callable[[str], str]) -> Shown:
+def _shown(row: ApprovalRow, redact: Callable[[str], str]) -> ShownCall:
     called = called_with(row)
     if row.tool == PLAN_TOOL:
         return plan_shown(str(called.get("plan", "")), redact)

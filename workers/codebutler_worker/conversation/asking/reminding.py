@@ -34,7 +34,7 @@ _NOT_REMINDED = (CONTINUED_REASON, *ASIDE)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTurn:
     """A turn that waits for a person since ``since``; ``key`` names what for, ``card`` is the operation that asks."""
 
     turn: TurnRow
@@ -96,20 +96,20 @@ def _oldest(now: datetime) -> str:
     return iso(now - timedelta(seconds=AFTER_S[-1] + LATE_S))
 
 
-def _waiting(draft: Draft) -> Iterator[Waiting]:
+def _waiting(draft: Draft) -> Iterator[WaitingTurn]:
     for turn in draft.uow.turns.in_states("waiting"):
         for row in waited_for(draft.uow, turn.id)[:1]:
             what = "answer" if row.tool in QUESTIONS else "approval"
             asked_at = datetime.fromisoformat(row.requested_at)
-            yield Waiting(turn, row.id, f"your {what}", asked_at, row.message_op_id)
+            yield WaitingTurn(turn, row.id, f"your {what}", asked_at, row.message_op_id)
     for turn in draft.uow.turns.interrupted_since(_oldest(draft.now)):
         if turn.reason not in _NOT_REMINDED and turn.finished_at:
             card = draft.uow.outbox.last_offer(turn.id, RETRY_ACTION)
             at = datetime.fromisoformat(turn.finished_at)
-            yield Waiting(turn, turn.id, "you: continue or drop it", at, card.op_id if card else None)
+            yield WaitingTurn(turn, turn.id, "you: continue or drop it", at, card.op_id if card else None)
 
 
-def _remind(draft: Draft, waiting: Waiting) -> float | None:
+def _remind(draft: Draft, waiting: WaitingTurn) -> float | None:
     """Returns the seconds until the next reminder, None if that was the last one."""
     waited_s = (draft.now - waiting.since).total_seconds()
     due = [after_s for after_s in AFTER_S if after_s <= waited_s <= after_s + LATE_S]
@@ -118,7 +118,7 @@ def _remind(draft: Draft, waiting: Waiting) -> float | None:
     return min((after_s - waited_s for after_s in AFTER_S if after_s > waited_s), default=None)
 
 
-def _text(draft: Draft, waiting: Waiting) -> str:
+def _text(draft: Draft, waiting: WaitingTurn) -> str:
     card = draft.uow.outbox.get(waiting.card) if waiting.card else None
     if card is None or not card.ts:
         return f"✋ Still waiting for {waiting.what}."

@@ -32,7 +32,7 @@ def is_usable(row: AttachmentRow) -> bool:
     return row.state == "transcribed" or (row.state == "stored" and not row.is_voice)
 
 
-class Attachments:
+class AttachmentFetcher:
     """Of one turn, which is at ``place`` and works in ``workdir``."""
 
     def __init__(self, desk: Desk, place: Place, workdir: Path) -> None:

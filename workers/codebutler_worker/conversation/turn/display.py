@@ -17,13 +17,13 @@ from codebutler.protocol.messages import Doing
 from codebutler_worker.agents.backend import AgentEvent, Output, ToolResult, ToolUse
 from codebutler_worker.conversation.marks import show_working
 from codebutler_worker.conversation.queue import MARK_AFTER_S
-from codebutler_worker.conversation.turn.prepare import Begun
-from codebutler_worker.conversation.turn.terminal import Terminal
+from codebutler_worker.conversation.turn.prepare import BegunTurn
+from codebutler_worker.conversation.turn.terminal import TerminalDisplay
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.present import progress
 from codebutler_worker.present.lines import one_line
-from codebutler_worker.present.progress import View, joined, live, reduce, tool_result
+from codebutler_worker.present.progress import TurnView, joined, live, reduce, tool_result
 
 GAPS_S = (3.0, 5.0, 10.0, 15.0)
 """Between two edits, at least: of all turns together Slack takes 50 a minute. The last one stays."""
@@ -58,7 +58,7 @@ class ToolLog:
         elif isinstance(event, ToolResult):
             label = self._calls.pop(event.id, "a tool")
             entry = tool_result(label, event.text, ok=event.ok, redact=self._redact)
-            # One message holds what comes between two of them: more would fall behind what Slack takes.
+            # One message holds what comes between two of them: more would fall behind what a chat takes.
             if sum(len(each) + 1 for each in self._entries) + len(entry) > self._limit:
                 self._left_out += 1
             else:
@@ -75,16 +75,16 @@ class Display:
     """Of one turn. ``start`` once; ``settle`` before its outcome is told, ``clear`` after that; ``close`` at the
     end, whatever happened. ``terminal`` is a program's, None for an agent."""
 
-    def __init__(self, desk: Desk, place: Place, begun: Begun) -> None:
+    def __init__(self, desk: Desk, place: Place, begun: BegunTurn) -> None:
         output = desk.settings.config.output
-        self.view = View()
-        self.terminal: Terminal | None = None
+        self.view = TurnView()
+        self.terminal: TerminalDisplay | None = None
         self.started_s = desk.clock.monotonic()
         self._desk = desk
         self._place = place
         self._turn = begun.turn
         if begun.program is not None:
-            self.terminal = Terminal(desk, place, begun.turn.id, begun.program, begun.progress_op_id)
+            self.terminal = TerminalDisplay(desk, place, begun.turn.id, begun.program, begun.progress_op_id)
         self._posted = begun.progress_op_id
         """The progress message."""
         self._after = begun.progress_op_id
@@ -145,7 +145,7 @@ class Display:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _see(self, view: View) -> None:
+    def _see(self, view: TurnView) -> None:
         if view == self.view:
             return
         self.view = view

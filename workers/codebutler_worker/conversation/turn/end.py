@@ -13,7 +13,7 @@ from codebutler_worker.conversation.marks import end_turn, show_queued
 from codebutler_worker.conversation.parked import LIMITS
 from codebutler_worker.conversation.queue import BUDGET, STALE
 from codebutler_worker.conversation.turn.history import plan_kept
-from codebutler_worker.conversation.turn.terminal import Terminal
+from codebutler_worker.conversation.turn.terminal import TerminalDisplay
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.desk.naming import tag_of
@@ -21,7 +21,7 @@ from codebutler_worker.desk.states import TurnEvent, move
 from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, money, one_line, span
 from codebutler_worker.present.notices import WRITTEN_LATE, failed, parked, stopped
-from codebutler_worker.present.progress import Outcome, View, collapsed
+from codebutler_worker.present.progress import Outcome, TurnView, collapsed
 from codebutler_worker.store.rows import TurnRow
 
 RESPONSE_CHARS = 200
@@ -41,13 +41,13 @@ class Ending:
     turn: TurnRow
     finished: Finished
     outcome: Outcome
-    view: View
+    view: TurnView
     elapsed_s: float
     session_id: str | None
     stopped_by: str = ""
     resume_at: datetime | None = None
     others: tuple[str, ...] = ()
-    terminal: Terminal | None = None
+    terminal: TerminalDisplay | None = None
     asked: bool = False
     worked_s: float = 0.0
     changed: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def outcome_of(finished: Finished, *, stopping: bool, resumes: bool) -> Outcome:
     return "parked" if resumes else "failed"
 
 
-def report(desk: Desk, ending: Ending, prompt: str) -> None:
+def record_end(desk: Desk, ending: Ending, prompt: str) -> None:
     """How the turn went, and what was said, for the log; what was executed, for the audit."""
     turn, finished, usage = ending.turn, ending.finished, ending.view.usage
     parts = [ending.outcome, span(ending.elapsed_s)]

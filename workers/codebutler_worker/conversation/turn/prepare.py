@@ -6,6 +6,7 @@ turn, never as a silent one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +15,7 @@ from pathlib import Path
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.errors import CodeButlerError
+from codebutler.memory.file import MEMORY_NAME
 from codebutler.message import said
 from codebutler.model import Post, Value
 from codebutler_worker.agents.backend import TurnRequest
@@ -22,7 +24,7 @@ from codebutler_worker.conversation.asking.approvals import answers_before
 from codebutler_worker.conversation.parked import LIMIT
 from codebutler_worker.conversation.queue import STALE
 from codebutler_worker.conversation.turn.history import LOOKED_BACK, Missed, look_back, unread
-from codebutler_worker.conversation.turn.prompt import Said, attached, system_prompt, user_prompt
+from codebutler_worker.conversation.turn.prompt import PromptMessage, attached, system_prompt, user_prompt
 from codebutler_worker.conversation.turn.terminal import opening
 from codebutler_worker.conversation.turn.undo import Snapshots, to_put_back
 from codebutler_worker.desk.desk import Desk
@@ -33,7 +35,7 @@ from codebutler_worker.memory.block import memory_block, read_memory
 from codebutler_worker.memory.facts import TurnNotes
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import LATE, own_worktree
-from codebutler_worker.present.progress import View
+from codebutler_worker.present.progress import TurnView
 from codebutler_worker.store.rows import REPO_SCOPE, AttachmentRow, FactRow, SessionRow, TurnRow
 from codebutler_worker.store.state_dir import STATE_DIR
 
@@ -41,11 +43,11 @@ LOOKED_AT = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunTurn:
     """A turn that is committed as running, and what its agent is to be told. ``messages`` are the ts of its own."""
 
     turn: TurnRow
-    said: tuple[Said, ...]
+    said: tuple[PromptMessage, ...]
     attachments: tuple[AttachmentRow, ...]
     progress_op_id: str | None
     cost_before_usd: float
@@ -68,7 +70,7 @@ class Begun:
         return self.program is None and self.turn.agent not in WORDLESS
 
 
-def begin(draft: Draft, turn: TurnRow, config: Config) -> Begun:
+def begin(draft: Draft, turn: TurnRow, config: Config) -> BegunTurn:
     """Write the turn as running, and gather what was asked. What is not shown now is shown if the turn lasts."""
     program = program_of(config, turn.agent)
     session = draft.uow.sessions.get(turn.conversation, turn.agent)
@@ -92,17 +94,17 @@ def begin(draft: Draft, turn: TurnRow, config: Config) -> Begun:
     before = unread(draft, turn, earlier) if earlier and has_agent else ()
     said = [
         *(
-            Said(row.content, row.late, id=row.id, unread=True)
+            PromptMessage(row.content, row.late, id=row.id, unread=True)
             for each in before
             for row in draft.uow.messages.of_turn(each.id)
         ),
-        *(Said(row.content, row.late, row.acked and session is not None, row.id) for row in rows),
+        *(PromptMessage(row.content, row.late, row.acked and session is not None, row.id) for row in rows),
     ]
     new = {one.id for one in said if not one.known}
     files = [file for each in (*before, turn) for file in draft.uow.attachments.of_turn(each.id)]
     # A message that begins a thread of its own has no past.
     has_past = earlier or turn.thread_ts not in messages
-    return Begun(
+    return BegunTurn(
         draft.uow.turns.get(turn.id) or turn,
         tuple(said),
         tuple(file for file in files if file.message_id in new),
@@ -122,7 +124,7 @@ def _show_at_once(draft: Draft, turn: TurnRow, config: Config, program: CommandR
     """That a session has begun, and everything where nothing is to wait (``output.progressAfterSeconds``). The output
     of a program is shown however quiet it is. Returns the message that shows it, None if none does yet."""
     posted, place = turn.progress_op_id, place_of(turn)
-    showing = opening(program, turn.id) if program else progress.running(View(), 0, turn.id, turn.agent)
+    showing = opening(program, turn.id) if program else progress.running(TurnView(), 0, turn.id, turn.agent)
     value: Value = "notice" if program else "progress"
     if posted is not None:
         draft.edit(place, posted, showing, value=value)
@@ -157,7 +159,7 @@ def keep_session(draft: Draft, turn: TurnRow, session_id: str) -> None:
     )
 
 
-async def find_workdir(desk: Desk, begun: Begun) -> Path:
+async def find_workdir(desk: Desk, begun: BegunTurn) -> Path:
     """Where it works. Raises CodeButlerError with one line that says what to do."""
     task = None
     if desk.settings.config.agent.isolation != "shared" and begun.has_own_tree:
@@ -165,7 +167,7 @@ async def find_workdir(desk: Desk, begun: Begun) -> Path:
     return await desk.agents.workdir(begun.turn.conversation, task=task)
 
 
-async def tidy_workdir(desk: Desk, begun: Begun) -> None:
+async def tidy_workdir(desk: Desk, begun: BegunTurn) -> None:
     """Leave no worktree in which nothing was changed; tell of one that stays, once. Nothing may run in it."""
     turn = begun.turn
     if desk.settings.config.agent.isolation == "shared" or not begun.has_own_tree:
@@ -184,7 +186,7 @@ def _tell_branch(draft: Draft, turn: TurnRow, branch: str) -> None:
         draft.add(place_of(turn), post, op_id=op_id)
 
 
-def prompt_of(begun: Begun, files: Sequence[AttachmentRow], workdir: Path) -> str:
+def prompt_of(begun: BegunTurn, files: Sequence[AttachmentRow], workdir: Path) -> str:
     """The messages with what came of their files; agents of ours take their words alone."""
     if begun.turn.agent in WORDLESS or begun.program is not None:
         return "\n\n".join(said.text for said in begun.said)
@@ -195,13 +197,15 @@ def prompt_of(begun: Begun, files: Sequence[AttachmentRow], workdir: Path) -> st
 
 
 def request_of(
-    desk: Desk, begun: Begun, prompt: str, snapshots: Snapshots, session_id: str | None
+    desk: Desk, begun: BegunTurn, prompt: str, snapshots: Snapshots, session_id: str | None
 ) -> TurnRequest:
     """All that the agent is told. A program is taught by its own backend how to say something at once."""
     repo, turn, workdir = Path(desk.settings.path), begun.turn, snapshots.workdir
     prompt_file = desk.settings.config.envelope.prompt_file
     teaching = instructions(repo, prompt_file) if begun.program is None else ""
-    memory = memory_block(read_memory(repo / STATE_DIR), begun.facts)
+    memory = ""
+    if begun.facts or os.path.lexists(repo / STATE_DIR / MEMORY_NAME):
+        memory = memory_block(read_memory(repo / STATE_DIR), begun.facts)
     return TurnRequest(
         turn_id=turn.id,
         conversation=turn.conversation,

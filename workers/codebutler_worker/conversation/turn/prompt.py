@@ -47,7 +47,7 @@ _UNREAD = "[sent earlier; your run was stopped before you read it]"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PromptMessage:
     """One message for the agent, ``id`` its row's. ``known``: the agent's session has it already; ``unread``: it was
     for an earlier turn, which ended before the agent read it."""
 
@@ -69,7 +69,7 @@ def system_prompt(repo_path: str, memory: str, teaching: str = "") -> str:
 
 
 def user_prompt(
-    messages: Sequence[Said], continued: str = "", answered: Sequence[tuple[str, str]] = ()
+    messages: Sequence[PromptMessage], continued: str = "", answered: Sequence[tuple[str, str]] = ()
 ) -> str:
     """The messages in order as one prompt. ``continued``: why it goes on, "interrupted", "limit", "stopped" or "";
     then ``answered`` are the questions of the last run, each with what a person answered."""
@@ -83,7 +83,9 @@ def user_prompt(
     return "\n\n".join([*([opening] if opening else []), *told, *fresh])
 
 
-def attached(messages: Sequence[Said], files: Sequence[AttachmentRow], repo_path: str) -> list[Said]:
+def attached(
+    messages: Sequence[PromptMessage], files: Sequence[AttachmentRow], repo_path: str
+) -> list[PromptMessage]:
     """The messages, each with notes of its files."""
     notes = {
         said.id: [file_note(f, repo_path) for f in files if f.message_id == said.id] for said in messages

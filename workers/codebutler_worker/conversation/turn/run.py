@@ -30,15 +30,15 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.budget.rules import used_up_text
-from codebutler_worker.budget.watch import Watch
+from codebutler_worker.budget.watch import BudgetWatch
 from codebutler_worker.conversation.asking.asking import Asking
 from codebutler_worker.conversation.parked import others_than, resume_at
-from codebutler_worker.conversation.turn.attachments import Attachments, is_usable
+from codebutler_worker.conversation.turn.attachments import AttachmentFetcher, is_usable
 from codebutler_worker.conversation.turn.display import Display
-from codebutler_worker.conversation.turn.end import Ending, conclude, outcome_of, report
+from codebutler_worker.conversation.turn.end import Ending, conclude, outcome_of, record_end
 from codebutler_worker.conversation.turn.history import Missed, record_of
 from codebutler_worker.conversation.turn.prepare import (
-    Begun,
+    BegunTurn,
     find_workdir,
     keep_session,
     prompt_of,
@@ -73,7 +73,7 @@ class Turn:
     waits for a person.
     """
 
-    def __init__(self, desk: Desk, begun: Begun, load_changed: Callable[[], None]) -> None:
+    def __init__(self, desk: Desk, begun: BegunTurn, load_changed: Callable[[], None]) -> None:
         self.row = begun.turn
         self.waits = False
         self._desk = desk
@@ -94,15 +94,15 @@ class Turn:
         self._asking: Asking | None = None  # before its agent asks people anything
         self._display = Display(desk, self._place, begun)
         self._snapshots = Snapshots(desk, begun.turn)
-        self._watch = Watch(desk, begun.turn)
+        self._watch = BudgetWatch(desk, begun.turn)
 
     async def run(self) -> None:
         """Run the agent and commit what came of it, as soon as it says so (its program may end later)."""
-        report_, row = self._desk.report, self.row
-        report_.send(TurnStarted(thread_ts=row.thread_ts, messages=self._begun.messages))
+        report, row = self._desk.report, self.row
+        report.send(TurnStarted(thread_ts=row.thread_ts, messages=self._begun.messages))
         tag = tag_of(self._desk.settings.config, row.agent)
         fresh = "resumed session" if self._session_id else "new session"
-        report_.log(tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
+        report.log(tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {row.id}")
         tasks = [drive]
         if self._watch.is_limited:
@@ -226,7 +226,7 @@ class Turn:
         begun, workdir, files = self._begun, self._snapshots.workdir, self._begun.attachments
         self._publisher.workdir = workdir
         if files:
-            files = await Attachments(self._desk, self._place, workdir).fetch(files)
+            files = await AttachmentFetcher(self._desk, self._place, workdir).fetch(files)
         self._prompt = prompt_of(begun, files, workdir)
         record = ""
         if begun.missed != Missed():
@@ -315,4 +315,4 @@ class Turn:
         await desk.commit_surely(partial(conclude, output=output, ending=ending), "an answer")
         reached("result.after")
         begun = self._begun
-        report(desk, ending, self._prompt or prompt_of(begun, begun.attachments, self._snapshots.workdir))
+        record_end(desk, ending, self._prompt or prompt_of(begun, begun.attachments, self._snapshots.workdir))

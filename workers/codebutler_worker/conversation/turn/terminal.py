@@ -1,6 +1,6 @@
 """Shows a program's terminal in its thread: pages that are posted once and edited while they may change.
 
-At most one change is under way: a slow Slack gets fewer edits, not a backlog.
+At most one change is under way: a slow chat gets fewer edits, not a backlog.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ RETRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class PostedPage:
     """Where a page stands, and what it shows there."""
 
     op_id: str
     text: str
 
 
-_State = tuple[tuple[Page, ...], dict[int, Posted], str | None, str | None]
+_State = tuple[tuple[Page, ...], dict[int, PostedPage], str | None, str | None]
 """The pages that are held, where pages stand, the first message, and the last edit: what a transaction changes."""
 
 
@@ -42,7 +42,7 @@ def opening(rule: CommandRule, turn_id: str) -> Message:
     return terminal.running(terminal.RUNNING, turn_id)
 
 
-class Terminal:
+class TerminalDisplay:
     """One turn's terminal. ``first_op_id`` is its first message, which a one-shot's first page takes over; None: that
     page is to be posted, once the program has run for a while or has ended."""
 
@@ -59,11 +59,11 @@ class Terminal:
         self._pages = Pages(desk.settings.config.output.max_chars_per_message, desk.redactor)
         self._held: list[Page] = []
         # Changed within transactions only, so in their order.
-        self._posted: dict[int, Posted] = {}
+        self._posted: dict[int, PostedPage] = {}
         self._edited: str | None = None
         self._at_end: _State | None = None
         if first_op_id is not None and not self._interactive:
-            self._posted[0] = Posted(first_op_id, "")
+            self._posted[0] = PostedPage(first_op_id, "")
         self._changed = asyncio.Event()
 
     def take(self, output: Output) -> None:
@@ -155,13 +155,13 @@ class Terminal:
             if begins:
                 self._first_op_id = op_id
                 draft.uow.turns.update(self._turn_id, progress_op_id=op_id)
-            self._posted[page.number] = Posted(known.op_id if known else op_id or "", text)
+            self._posted[page.number] = PostedPage(known.op_id if known else op_id or "", text)
         if page.final:
             self._posted.pop(page.number, None)
         return op_id
 
-    def _write(self, draft: Draft, known: Posted | None, message: Message, *, over: bool) -> str | None:
-        # Slack takes edits slowly: nothing is posted before what leads to it is there.
+    def _write(self, draft: Draft, known: PostedPage | None, message: Message, *, over: bool) -> str | None:
+        # Chats take edits slowly: nothing is posted before what leads to it is there.
         if known is None:
             value: Value = "answer" if over else "notice"
             return draft.post(self._place, message, after=self._edited, value=value)
