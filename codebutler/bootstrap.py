@@ -29,7 +29,7 @@ from codebutler.chat.slack.interactive import FormAsked, PressedInVain
 from codebutler.chat.slack.payloads import HomeOpened, Notice
 from codebutler.chat.slack.presence import Heartbeat
 from codebutler.chat.slack.reasons import Reasons
-from codebutler.chat.slack.status import StatusBoard
+from codebutler.chat.status import StatusBoard
 from codebutler.clock import SystemClock
 from codebutler.commands.asked import Resources
 from codebutler.commands.step import ParentCommands
@@ -178,7 +178,7 @@ async def _way_out(parts: Parts, spawner: ForkServer, stack: AsyncExitStack) -> 
         await begin_anew(journal)
     sender = await stack.enter_async_context(Sender(api, clock, redact, detour=parts.book, notes=journal))
     sender.channels.changed.add(parts.signals.changed.tell)
-    statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
+    statuses = await stack.enter_async_context(StatusBoard(api.capabilities.status_line, clock, redact))
     services = ParentServices(parts, sender, statuses)
     if parts.restored is not None:
         await journal.open_gaps(parts.repos.by_channel(), parts.restored.taken_at)
@@ -246,10 +246,19 @@ def _connect(parts: Parts, out: Out, way_in: In) -> SlackConnection:
 def _apphome(parts: Parts, out: Out, way_in: In, status: Status) -> AppHome:
     """App Home, and the others who hear Slack's notices."""
     sources = HomeSources(parts.turns, out.cards.of, lambda: status.trouble)
-    apphome = AppHome(parts.api, parts.journal, sources, parts.clock, parts.cleaned, out.sender.workspace_url)
+    apphome = AppHome(
+        parts.api.capabilities.home,
+        parts.journal,
+        sources,
+        parts.clock,
+        parts.cleaned,
+        out.sender.workspace_url,
+    )
     parts.signals.changed.add(apphome.changed)
     vain = Vain(apphome.vain, out.sender, parts.tasks)
-    reasons = Reasons(parts.api, way_in.intake, out.services.notice, parts.tasks, vain.pressed)
+    reasons = Reasons(
+        parts.api.capabilities.forms, way_in.intake, out.services.notice, parts.tasks, vain.pressed
+    )
     parts.signals.notices.add(partial(_heed, apphome, vain, reasons, out.sender.channels))
     return apphome
 

@@ -9,9 +9,8 @@ from uuid import uuid4
 from codebutler.chat.delivery.outgoing import addressed, has_links, linked, with_names
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import Download
-from codebutler.chat.slack.download import Downloads
 from codebutler.chat.slack.history import read_thread
-from codebutler.chat.slack.status import StatusBoard
+from codebutler.chat.status import StatusBoard
 from codebutler.config.schema import RepoSettings
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
@@ -43,7 +42,6 @@ class ParentServices:
         self._tasks = parts.tasks
         self._sender = sender
         self._statuses = statuses
-        self._downloads = Downloads(parts.api, parts.clock)
         self.budgets = Budgets()
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
@@ -65,7 +63,7 @@ class ParentServices:
         self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
     ) -> Download:
         """A file of the repository's own channel, or of a direct message to it. Raises ChatError."""
-        return await self._downloads.fetch(self._sender.where(repo.channel_id, file_id), file_id, take)
+        return await self._parts.api.fetch(self._sender.where(repo.channel_id, file_id), file_id, take)
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         """Best effort; it pings nobody and holds no secret that we know."""

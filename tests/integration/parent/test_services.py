@@ -17,7 +17,7 @@ from codebutler.chat.slack.answers import Person
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.people import People
 from codebutler.chat.slack.render import rendered
-from codebutler.chat.slack.status import StatusBoard
+from codebutler.chat.status import StatusBoard
 from codebutler.clock import ManualClock, settle
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings, SlackSection
@@ -76,7 +76,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         await book.place("C1", "D1", ("1234567890.000001",))
         sender = await stack.enter_async_context(Sender(chat, clock, same, detour=book, notes=journal))
         statuses = await stack.enter_async_context(
-            StatusBoard(chat, clock, lambda text: text.replace("key", "[redacted]"))
+            StatusBoard(chat.capabilities.status_line, clock, lambda text: text.replace("key", "[redacted]"))
         )
         people = People(Known(), clock)
         people.meet(["U0ANA"])
