@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ADAPTERS = ("codebutler/chat/slack/", "codebutler/chat/memory.py", "codebutler/workspace/")
+ADAPTERS = (
+    "codebutler/chat/slack/",
+    "codebutler/chat/telegram/",
+    "codebutler/chat/memory.py",
+    "codebutler/workspace/",
+)
 ID = re.compile(r"(.*_)?(ts|msg_id|channel|channel_id|user|user_id)")
 NUMBERS = {"float", "int", "Decimal", "fromtimestamp", "strptime"}
 READS = {"startswith", "isdigit", "isdecimal", "isnumeric", "partition", "split"}

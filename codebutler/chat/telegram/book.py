@@ -39,11 +39,12 @@ class Asked(Struct, frozen=True, omit_defaults=True):
 
 class Known(Struct, frozen=True, omit_defaults=True):
     """What is remembered of a message. ``thread``: the ts of the conversation that it belongs to, "" if it begins one.
-    ``topic``: it is one, reached under this number. ``parts``: the numbers of the messages that it goes on in;
-    ``part_of``: it is one of those."""
+    ``topic``: it is one, reached under this number. ``is_ours``: we know that we sent it. ``parts``: the numbers of the
+    messages that it goes on in; ``part_of``: it is one of those."""
 
     thread: str = ""
     topic: int = 0
+    is_ours: bool = False
     parts: tuple[int, ...] = ()
     part_of: int = 0
     files: tuple[File, ...] = ()

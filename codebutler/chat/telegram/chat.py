@@ -211,10 +211,10 @@ class TelegramChat:
         ts = self.book.ts(chat, first)
 
         def begins(known: Known) -> Known:
-            return replace(known, thread=thread, parts=tuple(others))
+            return replace(known, thread=thread, is_ours=True, parts=tuple(others))
 
         def goes_on(known: Known) -> Known:
-            return replace(known, thread=thread or ts, part_of=first)
+            return replace(known, thread=thread or ts, is_ours=True, part_of=first)
 
         await kept(self.book.keep(chat, first, begins))
         for number in others:

@@ -128,11 +128,11 @@ class Inbox:
             mentioned=True,
         )
 
-    async def place(self, pressed: Pressed) -> tuple[str, str | None]:
-        """The ts of the message whose button was pressed, and of its conversation."""
-        known = await self._book.known(pressed.spot.chat, pressed.spot.message)
-        card = self._book.ts(pressed.spot.chat, known.part_of or pressed.spot.message)
-        return card, await self.thread(pressed.spot)
+    async def place(self, pressed: Pressed, number: int) -> tuple[str, str | None]:
+        """The ts of the message of ours that a button of was pressed, which ``number`` is a part of, and of its
+        conversation."""
+        known = await self._book.known(pressed.spot.chat, number)
+        return self._book.ts(pressed.spot.chat, known.part_of or number), await self.thread(pressed.spot)
 
     def remember(self, said: Said) -> None:
         """These are its words now: an edit that leaves them is none."""

@@ -57,7 +57,7 @@ class Presses:
         if button is None or not await self._is_on(button, pressed):
             self._answer(pressed, UNKNOWN)
             return
-        card, thread = await self._inbox.place(pressed)
+        card, thread = await self._inbox.place(pressed, button.message or pressed.spot.message)
         click = ButtonClicked(
             channel=self._book.channel(pressed.spot.chat),
             is_direct=pressed.spot.is_direct,
@@ -89,8 +89,7 @@ class Presses:
         sent without an answer may stand twice."""
         if button.message in (0, pressed.spot.message):
             return True
-        known = await self._book.known(pressed.spot.chat, pressed.spot.message)
-        return not known.thread and not known.part_of and not known.parts and not known.topic
+        return not (await self._book.known(pressed.spot.chat, pressed.spot.message)).is_ours
 
     async def _aside(self, pressed: Pressed, click: ButtonClicked) -> None:
         """What decides nothing yet, but is for those alone who may decide."""
