@@ -263,9 +263,11 @@ class TelegramChat:
 
     def _thread(self, chat: int, channel: str, thread_ts: str) -> int:
         """The message that a conversation begins with, 0 where nothing can be said in answer to it."""
-        if not thread_ts or (chat != number_of(channel) and not era_of(thread_ts)):
+        try:
+            is_out_of_reach = chat != number_of(channel) and not era_of(thread_ts)
+            return 0 if is_out_of_reach else message_of(thread_ts)
+        except ChatError:
             return 0
-        return message_of(thread_ts)
 
 
 def _waits(error: StoreError) -> ChatUnreachableError:
