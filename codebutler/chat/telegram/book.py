@@ -30,11 +30,13 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class Asked(Struct, frozen=True, omit_defaults=True):
-    """A message of ours asks why not: an answer to it is a press of the button on the card, with words."""
+    """A message of ours asks why not: an answer to it is a press of the button on the card, with words. ``channel``:
+    where the card is."""
 
     card: str
     value: str
     thread: str = ""
+    channel: str = ""
 
 
 class Known(Struct, frozen=True, omit_defaults=True):

@@ -121,7 +121,7 @@ async def test_edits_and_marks_are_repeated_until_they_are_there(server: BotServ
         ts = await posted(sender, said("working"))
         for method in ("editMessageText", "setMessageReaction"):
             for kind in ("lost", "dropped", "status", "rate_limit"):
-                server.faults.append(Fault(method, kind, retry_after=1))  # type: ignore[arg-type]
+                server.faults.append(Fault(method, kind, retry_after=1))
         async with asyncio.timeout(60):
             await sender.submit(CHANNEL, "op2", Update(target_ts=ts, message=said("done")), lasting=True)
             mark = React(target_ts=f"{question:012d}", name="white_check_mark", value="outcome")
