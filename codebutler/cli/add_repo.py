@@ -16,6 +16,7 @@ from codebutler.cli.output import is_interactive, notice, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
 from codebutler.cli.trust import vouched
+from codebutler.config.channels import CHANNEL_KEYS
 from codebutler.config.git_repo import is_tracked, repo_root
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
@@ -23,7 +24,7 @@ from codebutler.config.ownership import ROOTS_OWN, Owner
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.provenance import JOBS_NAME, Provenance, read_jobs
 from codebutler.config.registry import Registry, RepoEntry, add, name_for
-from codebutler.config.resolve import CHANNEL_KEY, resolve_global, resolve_repo
+from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
 from codebutler.doctor.machine import programs_path
 from codebutler.errors import ConfigError
@@ -205,5 +206,5 @@ def _write(root: Path, layer: dict[str, Any], channel: ChannelInfo, agent: Agent
 
 def _came_with_the_repository(root: Path, guarded: tuple[str, ...]) -> tuple[str, ...]:
     """The guarded keys nobody here has set: those of a config file that git tracks."""
-    keys = tuple(key for key in guarded if key != CHANNEL_KEY)
+    keys = tuple(key for key in guarded if key not in CHANNEL_KEYS)
     return keys if keys and is_tracked(root, f".codebutler/{CONFIG_NAME}") else ()

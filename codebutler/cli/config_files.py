@@ -11,6 +11,7 @@ import msgspec
 
 from codebutler.cli.output import notice
 from codebutler.cli.repo_files import encode, prepare
+from codebutler.config.channels import channel_in
 from codebutler.config.files import PrivateDir
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
@@ -42,7 +43,7 @@ def change_repo(where: Home, name: str, edit: Edit, source: str) -> Layer:
         notice(f"warning: its file was not trusted before: read it, then run `codebutler trust {name}`")
         return layer
     # The digest of what we wrote, not of what is there by now: an agent may write, too.
-    channel = layer.get("slack", {}).get("channelID") or entry.channel_id
+    channel = channel_in(layer) or entry.channel_id
     trusted = msgspec.structs.replace(entry, digest=digest(encode(layer)), channel_id=channel)
     registry.update(partial(replace, entry=trusted))
     return layer

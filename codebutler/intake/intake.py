@@ -168,7 +168,7 @@ class Intake:
 
     def decide(self, repo: Repo, event: Event, request: Request) -> Decision:
         """May this person do this with the repository? In a direct message as in its own channel."""
-        channel = repo.config.slack.channel_id if event.is_direct else event.channel
+        channel = repo.config.channel_id if event.is_direct else event.channel
         return decided(repo.config, event, request, channel)
 
     async def refuse(self, event: Event, request: Request, decision: Decision) -> None:

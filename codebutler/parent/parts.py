@@ -1,4 +1,4 @@
-"""What everything in a parent works with, opened: tokens, logs, the journal, what is served."""
+"""What everything in a parent works with, opened: logs, the journal, what is served."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from codebutler.apphome.turns import LatestTurns
-from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.payloads import Notice
-from codebutler.chat.slack.people import People
+from codebutler.chat.slack.people import Directory, People
 from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config
-from codebutler.config.secrets import secrets_of
 from codebutler.control.listeners import Listeners
 from codebutler.direct.book import Book
 from codebutler.disk.backups import Backups, Keeper, Restored, open_or_restore
@@ -42,11 +39,10 @@ class Given:
 @dataclass(frozen=True)
 class Signals:
     """What some parts tell and others hear: that something is ``changed`` which App Home shows, the channel of a turn
-    that a worker finds ``interrupted``, Slack's ``notices``."""
+    that a worker finds ``interrupted``."""
 
     changed: Observers[()] = field(default_factory=Observers[()])
     interrupted: Observers[str] = field(default_factory=Observers[str])
-    notices: Observers[Notice] = field(default_factory=Observers[Notice])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +52,6 @@ class Parts:
     given: Given
     signals: Signals
     clock: Clock
-    api: SlackApi
     people: People
     redactor: Redactor
     logs: Logs
@@ -74,14 +69,12 @@ class Parts:
         return self.book.relinked(self.redactor.redact(text))
 
 
-async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
+async def open_parts(given: Given, redactor: Redactor, directory: Directory, stack: AsyncExitStack) -> Parts:
     """``stack`` closes everything again, in reverse order. Raises ConfigError, StoreError."""
     home, clock, config, signals = given.home, given.clock, given.config, Signals()
     table = RepoTable.read(home, given.env)
-    redactor = Redactor(secrets_of(config) | table.secrets(given.env))
-    token, url = config.slack.bot_token, config.slack.api_base_url
-    api = await stack.enter_async_context(SlackApi(token, url, clock=clock, redact=redactor.redact))
-    people = People(api, clock)
+    redactor.learn(table.secrets(given.env))
+    people = People(directory, clock)
     kept_days = config.logs.retention_days
     logs = stack.enter_context(
         Logs(home.log_file, config.logs.level, redactor.redact, retention_days=kept_days, people=people)
@@ -101,7 +94,6 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         given=given,
         signals=signals,
         clock=clock,
-        api=api,
         people=people,
         redactor=redactor,
         logs=logs,

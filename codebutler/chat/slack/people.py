@@ -23,9 +23,9 @@ RENEW_S = 86_400.0
 RETRY_S = 30.0
 NAME_CHARS = 40
 MOST = 1000
-_ID = re.compile(r"\b[UW][A-Z0-9]{2,30}\b")
+_ID = re.compile(r"\b(?:[UW][A-Z0-9]{2,30}|tg:[0-9]{1,16})\b")
 # Not every word in capitals: long, or with a figure.
-_LIKE_AN_ID = re.compile(r"\b[UW](?:[A-Z0-9]{8,30}|(?=[A-Z]*[0-9])[A-Z0-9]{4,30})\b")
+_LIKE_AN_ID = re.compile(r"\b(?:tg:[0-9]|[UW](?:[A-Z0-9]{8,30}|(?=[A-Z]*[0-9])[A-Z0-9]{4,30})\b)")
 
 log = logging.getLogger("codebutler.chat.slack.people")
 
