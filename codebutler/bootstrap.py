@@ -18,7 +18,7 @@ from functools import partial
 from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.handed import begin_anew
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.slack.status import StatusBoard
+from codebutler.chat.status import StatusBoard
 from codebutler.clock import SystemClock
 from codebutler.commands.asked import Resources
 from codebutler.commands.step import ParentCommands
@@ -123,7 +123,8 @@ async def _serve(
     parts = await open_parts(given, redactor, Directories(integrations), stack)
     out = await _way_out(parts, integrations, spawner, stack)
     way_in = _way_in(parts, out)
-    connections = Connections(parts, [each.join(parts, out, way_in) for each in integrations])
+    joined = [each.join(parts, out, way_in) for each in integrations]
+    connections = Connections(joined, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks)
     status = Status(parts, out.supervisor, out.chats, out.services.budgets, connections)
     front = _front(parts, out, way_in, status)
     watchers = Watchers(parts.repos.path_of, way_in.scheduler.changed)
@@ -179,7 +180,7 @@ async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack)
         await begin_anew(notes)
     sender = await stack.enter_async_context(Sender(chat, clock, redact, detour=parts.book, notes=notes))
     sender.channels.changed.add(parts.signals.changed.tell)
-    statuses = await stack.enter_async_context(StatusBoard(chat, clock, redact))
+    statuses = await stack.enter_async_context(StatusBoard(chat.capabilities.status_line, clock, redact))
     return ServedChat(name=integration.name, chat=chat, sender=sender, statuses=statuses)
 
 

@@ -193,6 +193,10 @@ class Repos:
         """Where we listen with ``table``: the repositories' channels and the direct conversations."""
         return (table or self.table).channels() | set(self._direct())
 
+    def people(self) -> frozenset[str]:
+        """Everybody who may talk to some repository."""
+        return frozenset(user for served in self.table.served for user in served.config.allowed_users)
+
     def name_of(self, channel: str) -> str:
         """The repository of the channel; "" if there is none."""
         repo = self._by_channel.get(channel)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 
 from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard, home, not_served, stranger
 from codebutler.chat.layout import Section
+from codebutler.chat.port import HomePage
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.intake.notes import Notes
@@ -27,13 +27,6 @@ READERS = "home.readers"
 log = logging.getLogger("codebutler.apphome")
 
 
-class Board(Protocol):
-    """The chat, as far as homes go."""
-
-    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
-        """Replace what the user's home shows. Raises ChatError."""
-
-
 @dataclass(frozen=True, slots=True)
 class HomeSources:
     """The workers' newest ``turns``, the ``cards`` that a user may see (None for a stranger), and what is wrong with
@@ -45,11 +38,11 @@ class HomeSources:
 
 
 class AppHome:
-    """``run`` is its life. Who reads outlives us."""
+    """``run`` is its life. Who reads outlives us. A chat without homes shows none."""
 
     def __init__(
         self,
-        board: Board,
+        board: HomePage | None,
         notes: Notes,
         sources: HomeSources,
         clock: Clock,
@@ -122,7 +115,7 @@ class AppHome:
             parts = [*not_served(), *parts]
         url = await self._workspace_url()
         parts = [self._cleaned(part, url) for part in parts]
-        if self._shown.get(user) == parts:
+        if self._board is None or self._shown.get(user) == parts:
             return
         try:
             await self._board.publish_home(user, parts)

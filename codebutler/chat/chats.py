@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import ChatPort, Page
-from codebutler.chat.slack.status import StatusBoard
+from codebutler.chat.status import StatusBoard
 from codebutler.config.channels import ChatName, chat_of
 from codebutler.errors import ChatError
 from codebutler.model import Operation
@@ -51,12 +51,12 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ServedChat:
-    """One chat, the queue of what is sent to it, and the line under its threads; None where it has none."""
+    """One chat, the queue of what is sent to it, and the line under its threads."""
 
     name: ChatName
     chat: ChatPort
     sender: Sender
-    statuses: StatusBoard | None
+    statuses: StatusBoard
 
 
 class Chats:

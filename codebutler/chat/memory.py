@@ -1,21 +1,22 @@
-"""A workspace in memory behind the ChatPort, with faults to script: for tests and for trying things out."""
+"""A chat in memory behind the ChatPort, with faults to script, and with as many capabilities as wanted: for tests and
+for trying things out."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from codebutler.chat.layout import Section
-from codebutler.chat.port import Identity, Page
+from codebutler.chat.port import CAPABILITIES, Capabilities, Download, Identity, OwnPage, Page, Take
 from codebutler.chat.slack.escape import neutralise
 from codebutler.chat.slack.limits import SLACK_LIMITS
-from codebutler.chat.slack.metadata import operation_metadata
+from codebutler.chat.slack.metadata import operation_metadata, own_in
 from codebutler.chat.slack.render import blocks_of, rendered
 from codebutler.errors import ChatError
-from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.model import File, Operation, Post, React, Update, Upload
 
 ME = Identity(user_id="U0BUTLER", bot_id="B0BUTLER", team_id="T0MEMORY", team="Memory")
 
@@ -38,7 +39,7 @@ class _Fault:
 @dataclass(slots=True)
 class _File:
     name: str
-    size_bytes: int
+    content: bytes
     shown_in: set[str] = field(default_factory=set)
 
 
@@ -49,11 +50,14 @@ class _Channel:
 
 
 class MemoryChat:
-    """ChatPort without a network. Methods are named as in the port: identity, post, update, react,
-    upload, share, shared_in, history. ``done`` lists every effect in order; ``calls`` every attempt by name."""
+    """ChatPort and all capabilities but what it ``lacks`` (fields of Capabilities), without a network.
 
-    def __init__(self, identity: Identity = ME, page_size: int = 200) -> None:
+    Methods are named as in the port. ``done`` lists every effect in order; ``calls`` every attempt by name.
+    """
+
+    def __init__(self, identity: Identity = ME, page_size: int = 200, lacks: Collection[str] = ()) -> None:
         self.limits = SLACK_LIMITS
+        self.capabilities = Capabilities(**dict.fromkeys(CAPABILITIES - set(lacks), self))
         self.me = identity
         self.page_size = page_size
         self.done: list[Done] = []
@@ -139,17 +143,20 @@ class MemoryChat:
         return self.me
 
     async def post(self, channel: str, post: Post, op_id: str) -> str:
-        """See the port. What is for one person alone is in ``done`` and in no history."""
+        """See the port."""
         fault = await self._begin("post")
-        if post.only_for:
-            self._counter += 1
-            ts = f"1767225600.{self._counter:06d}"
-            self.done.append(Done(channel, post, ts))
-            self._end(fault)
-            return ts
         message = self._own(**_shown(post), metadata=operation_metadata(op_id))
         ts = self._append(channel, message, post.thread_ts)
         self.statuses.pop((channel, post.thread_ts or ""), None)
+        self.done.append(Done(channel, post, ts))
+        self._end(fault)
+        return ts
+
+    async def whisper(self, channel: str, post: Post) -> str:
+        """See the port. It is in ``done`` and in no history."""
+        fault = await self._begin("whisper")
+        self._counter += 1
+        ts = f"1767225600.{self._counter:06d}"
         self.done.append(Done(channel, post, ts))
         self._end(fault)
         return ts
@@ -178,7 +185,7 @@ class MemoryChat:
         fault = await self._begin("upload")
         self._counter += 1
         file_id = f"F{self._counter:08d}"
-        self._files[file_id] = _File(upload.filename, len(upload.content))
+        self._files[file_id] = _File(upload.filename, upload.content)
         self._end(fault)
         return file_id
 
@@ -189,12 +196,22 @@ class MemoryChat:
         if stored is None or stored.shown_in:
             raise ChatError(code="file_not_found")
         title = upload.title or stored.name
-        file = {"id": file_id, "name": stored.name, "title": title, "size": stored.size_bytes}
+        file = {"id": file_id, "name": stored.name, "title": title, "size": len(stored.content)}
         message = self._own(text=upload.comment, files=[file], subtype="file_share")
         self._append(channel, message, upload.thread_ts)
         stored.shown_in.add(channel)
         self.done.append(Done(channel, upload, file_id))
         self._end(fault)
+
+    async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
+        """See the port."""
+        fault = await self._begin("fetch")
+        stored = self._files.get(file_id)
+        if stored is None or channel not in stored.shown_in:
+            raise ChatError(code="file_not_found")
+        await take(stored.content)
+        self._end(fault)
+        return Download(file=File(id=file_id, name=stored.name, size_bytes=len(stored.content)))
 
     async def shared_in(self, file_id: str) -> frozenset[str] | None:
         """See the port."""
@@ -289,6 +306,13 @@ class MemoryChat:
             messages=tuple(dict(m) for m in chosen[start:end]),
             next_cursor=str(end) if end < len(chosen) else "",
         )
+
+    async def own(
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+    ) -> OwnPage:
+        """See the port. It is a call of ``history``."""
+        page = await self.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
+        return own_in(page, self.me.bot_id)
 
     async def _begin(self, method: str) -> _Fault | None:
         self.calls.append(method)

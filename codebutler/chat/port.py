@@ -1,9 +1,14 @@
-"""ChatPort: what the parent asks of a chat service. One contract suite holds every implementation to it."""
+"""What the parent asks of a chat service: ``ChatPort`` is what every chat has, ``Capabilities`` what some have beside.
+
+One contract suite holds every implementation to it. What is done where a capability is missing is decided by whoever
+uses it, in one place: delivery (``History``, ``LookUp``, ``Streams``, ``Ephemeral``), the status board, App Home, the
+form that asks why not. ``docs/explanation/chats.md`` tells it to users.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -23,9 +28,24 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """Messages as Slack tells them, oldest or newest first as Slack sends them, and where to go on."""
+    """Messages as the chat tells them, oldest or newest first as it sends them, and where to go on."""
 
-    messages: tuple[dict[str, Any], ...]
+    messages: tuple[dict[str, Any], ...] = ()
+    next_cursor: str = ""
+
+
+class Own(Struct, frozen=True, kw_only=True):
+    """A message of ours. ``op_id``: the operation that made it; "" if it bears none: it is a file, or was streamed."""
+
+    ts: str
+    op_id: str = ""
+    is_file: bool = False
+
+
+class OwnPage(Struct, frozen=True, kw_only=True):
+    """Messages of ours, and where to go on."""
+
+    messages: tuple[Own, ...] = ()
     next_cursor: str = ""
 
 
@@ -51,6 +71,14 @@ Call = Literal[
     "stop_stream",
 ]
 """What may be limited. A post for one person alone is a whisper; what replaces a message is an update."""
+
+ABOUT_A_PLACE = frozenset(
+    {"channel_not_found", "invalid_thread_ts", "is_archived", "not_in_channel", "thread_not_found"}
+)
+"""Codes of refusals that are about one channel or thread, not about what we may do in this chat."""
+
+Take = Callable[[bytes], Awaitable[None]]
+"""Takes a file, piece by piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,50 +106,35 @@ class ChannelMoved:
 
 
 class History(Protocol):
-    """What was said, a page at a time, within the rate limits."""
+    """What was said, a page at a time."""
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
         """A page of what was written after ``since_s`` (Unix seconds): of a thread, oldest first, or of the channel,
-        newest first; with metadata."""
+        newest first."""
 
 
-class ChatPort(History, Protocol):
-    """Every call raises ChatRateLimitedError, ChatAuthError, ChatUnreachableError, ChatOutcomeUnknownError or
-    ChatError (refused for good). ``op_id`` travels in the message's metadata."""
+class LookUp(Protocol):
+    """Which of our operations were done."""
 
-    limits: Limits
-
-    async def identity(self) -> Identity:
-        """Whose token it is."""
-
-    async def post(self, channel: str, post: Post, op_id: str) -> str:
-        """Returns the new message's ts, which sorts among the ``order`` of what is written there."""
-
-    async def update(self, channel: str, update: Update, op_id: str) -> None:
-        """Other content for a message of ours; attempted twice, it is the same."""
-
-    async def react(self, channel: str, react: React) -> None:
-        """Already there (or already gone) is success."""
-
-    async def upload(self, upload: Upload) -> str:
-        """Bring a file's bytes to the chat; returns the file's id. Nobody sees it until it is shared."""
-
-    async def share(self, channel: str, upload: Upload, file_id: str) -> None:
-        """Show an uploaded file. Works once for each: file_not_found if it was shared, or discarded, before."""
+    async def own(
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+    ) -> OwnPage:
+        """The messages of ours on the same page of ``History``. Nobody else's pass for ours, whatever they claim."""
 
     async def shared_in(self, file_id: str) -> frozenset[str] | None:
         """The channels that show a file; None if there is no such file."""
 
-    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
-        """Show what is done in a thread, under it; "" shows nothing any more. Our next message there ends it."""
+
+class Streams(Protocol):
+    """Messages that grow while they are written, in direct conversations."""
 
     async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
-        """Begin a message that grows; returns its ts. In direct conversations only. It bears no operation."""
+        """Begin a message that grows; returns its ts. It bears no operation."""
 
     async def append_stream(self, channel: str, ts: str, text: str) -> None:
-        """More text at the end of a message that grows."""
+        """More text at its end."""
 
     async def stop_stream(self, channel: str, ts: str) -> None:
         """From now on it is a message like any other."""
@@ -132,8 +145,89 @@ class ChatPort(History, Protocol):
     async def delete(self, channel: str, ts: str) -> None:
         """Take a message of ours away."""
 
-    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
-        """Show ``parts`` as the app's home to one person, in place of what was there."""
+
+class Ephemeral(Protocol):
+    """Messages that one person alone sees."""
+
+    async def whisper(self, channel: str, post: Post) -> str:
+        """Show ``post`` to ``post.only_for``, and to nobody else. What is returned cannot be edited or found again."""
+
+
+class StatusLine(Protocol):
+    """A line under a thread that is no message."""
+
+    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
+        """Show what is done in a thread; "" shows nothing any more. Our next message there ends it."""
+
+
+class Forms(Protocol):
+    """Forms that open over the chat."""
 
     async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
-        """Show a modal to whoever did what ``trigger_id`` came with; it lives three seconds and works once."""
+        """Show one to whoever did what ``trigger_id`` came with; it lives three seconds and works once."""
+
+
+class HomePage(Protocol):
+    """A page of ours that each person has to themselves."""
+
+    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
+        """Show ``parts`` to one person, in place of what was there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a chat has beside what all have; None = it has not."""
+
+    history: History | None = None
+    look_up: LookUp | None = None
+    streams: Streams | None = None
+    ephemeral: Ephemeral | None = None
+    status_line: StatusLine | None = None
+    forms: Forms | None = None
+    home: HomePage | None = None
+
+
+CAPABILITIES = frozenset(field.name for field in fields(Capabilities))
+
+
+class ChatPort(Protocol):
+    """What every chat has; what comes in comes by the adapter's own connection.
+
+    Every call, of the capabilities too, raises ChatRateLimitedError, ChatAuthError, ChatUnreachableError,
+    ChatOutcomeUnknownError or ChatError (refused for good). Delivery understands some codes of the last, in every chat:
+    a channel that is closed to us (``delivery.channels``), a message that is too much (``delivery.outgoing``),
+    message_not_found and file_not_found.
+    """
+
+    @property
+    def limits(self) -> Limits:
+        """How often it lets us call."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What else it has; the same for as long as it lives."""
+
+    async def identity(self) -> Identity:
+        """Whose token it is."""
+
+    async def post(self, channel: str, post: Post, op_id: str) -> str:
+        """Returns the new message's ts, which sorts among the ``order`` of what is written there. ``LookUp`` finds it
+        by ``op_id``. Never called with ``only_for``."""
+
+    async def update(self, channel: str, update: Update, op_id: str) -> None:
+        """Other content for a message of ours; attempted twice, it is the same."""
+
+    async def react(self, channel: str, react: React) -> None:
+        """Already there (or already gone) is success."""
+
+    async def upload(self, upload: Upload) -> str:
+        """Bring a file's bytes to the chat; returns the file's id. Nobody sees it until it is shared. Where a chat
+        brings and shows a file in one call, ``share`` makes that call, and this returns any name for it but ""."""
+
+    async def share(self, channel: str, upload: Upload, file_id: str) -> None:
+        """Show an uploaded file. Works once for each: file_not_found if it was shared, or discarded, before."""
+
+    async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
+        """Give the content of a file that somebody sent in ``channel`` to ``take``; or return the chat's own transcript
+        of a voice clip instead. ChatError has a code: file_not_found (also for a file that ``channel`` does not show),
+        untrusted_host, login_page, too_large, refused, unreachable, or the chat's own."""

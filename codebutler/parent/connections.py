@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from codebutler.config.channels import ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.errors import ChatAuthError
 from codebutler.parent.integration import Joined
-from codebutler.parent.parts import Parts
-from codebutler.process.tasks import beside
+from codebutler.process.tasks import Tasks, beside
+from codebutler.protocol.messages import LogTag
 
 
 class Connections:
-    """``run`` until ``stop``."""
+    """``run`` until ``stop``. ``allowed`` are all who may talk to us; ``named`` looks up how people are called."""
 
-    def __init__(self, parts: Parts, joined: Sequence[Joined]) -> None:
+    def __init__(
+        self,
+        joined: Sequence[Joined],
+        allowed: Callable[[], Collection[str]],
+        named: Callable[[Collection[str]], None],
+        record: Callable[[str, LogTag, str], None],
+        tasks: Tasks,
+    ) -> None:
         self._joined = joined
-        self._repos = parts.repos
-        self._people = parts.people
-        self._record = parts.logs.record
-        self._tasks = parts.tasks
+        self._allowed = allowed
+        self._named = named
+        self._record = record
+        self._tasks = tasks
         self._stopped = False
         self._ended: dict[ChatName, str] = {}
         self.any_connected = asyncio.Event()
@@ -93,7 +100,6 @@ class Connections:
 
     async def _meet(self, each: Joined) -> None:
         """Their names, and the direct conversations with them."""
-        allowed = {user for served in self._repos.table.served for user in served.config.allowed_users}
-        users = sorted(user for user in allowed if chat_of(user) == each.name)
-        self._people.meet(users)
+        users = sorted(user for user in self._allowed() if chat_of(user) == each.name)
+        self._named(users)
         await each.meet(users)

@@ -68,8 +68,7 @@ class ParentServices:
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         """Best effort; it pings nobody and holds no secret that we know."""
         served = self._chats.of(repo.channel_id)
-        if served.statuses is not None:
-            served.statuses.show(served.sender.where(repo.channel_id, thread_ts), thread_ts, text)
+        served.statuses.show(served.sender.where(repo.channel_id, thread_ts), thread_ts, text)
         if not text:
             served.sender.turn_over(repo.channel_id, thread_ts)
 

@@ -63,14 +63,14 @@ class SlackIntegration:
 
     def join(self, parts: Parts, out: Out, way_in: In) -> SlackJoined:
         """See Integration."""
-        sender = out.chats.named(self.name).sender
+        sender, can = out.chats.named(self.name).sender, self.chat.capabilities
         notices = Observers[Notice]()
         connection = self._connection(parts, out, way_in, notices)
         sources = HomeSources(parts.turns, out.cards.of, lambda: connection.status.trouble or sender.trouble)
-        apphome = AppHome(self.chat, parts.journal, sources, parts.clock, parts.cleaned, sender.workspace_url)
+        apphome = AppHome(can.home, parts.journal, sources, parts.clock, parts.cleaned, sender.workspace_url)
         parts.signals.changed.add(apphome.changed)
         vain = Vain(apphome.vain, sender, parts.tasks)
-        reasons = Reasons(self.chat, way_in.intake, out.services.notice, parts.tasks, vain.pressed)
+        reasons = Reasons(can.forms, way_in.intake, out.services.notice, parts.tasks, vain.pressed)
         notices.add(partial(_heed, apphome, vain, reasons, sender.channels))
         acquaintance = Acquaintance(self.chat, parts.book, parts.journal, self.chat.clock)
         return SlackJoined(self.chat, connection, apphome, acquaintance)

@@ -1,14 +1,25 @@
-"""The two implementations of the port to Slack: in memory, and over the Web API of the embedded workspace."""
+"""The implementations of the chat's port: in memory, with all capabilities and with none, and over the Web API of the
+embedded workspace."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any, Literal, Protocol
 
 import pytest
 
 from codebutler.chat.memory import MemoryChat
-from codebutler.chat.port import ChatPort
+from codebutler.chat.port import (
+    CAPABILITIES,
+    ChatPort,
+    Ephemeral,
+    Forms,
+    History,
+    HomePage,
+    LookUp,
+    StatusLine,
+    Streams,
+)
 from codebutler.chat.slack.api import SlackApi
 from codebutler.errors import (
     ChatAuthError,
@@ -35,6 +46,10 @@ METHODS = {
 }
 
 
+class Whole(ChatPort, History, LookUp, Streams, Ephemeral, StatusLine, Forms, HomePage, Protocol):
+    """A chat with all capabilities."""
+
+
 class Rig(Protocol):
     """A port, a channel in it, a person who speaks there, and trouble for the next call of a method."""
 
@@ -42,16 +57,29 @@ class Rig(Protocol):
     def chat(self) -> ChatPort: ...
 
     @property
+    def eye(self) -> History:
+        """Sees what stands there, whatever the port can tell."""
+
+    @property
     def channel(self) -> str: ...
 
     @property
     def person(self) -> str: ...
 
-    def asked_directly(self) -> tuple[str, str]: ...
-
     def say(self, text: str, thread_ts: str | None = None) -> str: ...
 
     def reactions(self, ts: str) -> set[str]: ...
+
+    def trouble(self, method: str, trouble: Trouble) -> None: ...
+
+
+class AbleRig(Rig, Protocol):
+    """``chat`` has everything, and there is a way to see it."""
+
+    @property
+    def chat(self) -> Whole: ...
+
+    def asked_directly(self) -> tuple[str, str]: ...
 
     def status(self, ts: str) -> str: ...
 
@@ -61,12 +89,10 @@ class Rig(Protocol):
 
     def form(self, user: str) -> dict[str, Any]: ...
 
-    def trouble(self, method: str, trouble: Trouble) -> None: ...
-
 
 class MemoryRig:
-    def __init__(self) -> None:
-        self.chat = MemoryChat()
+    def __init__(self, lacks: Collection[str] = ()) -> None:
+        self.chat = self.eye = MemoryChat(lacks=lacks)
         self.channel = "C1"
         self.person = "U1"
 
@@ -110,7 +136,7 @@ class MemoryRig:
 class ApiRig:
     def __init__(self, server: WorkspaceServer, api: SlackApi) -> None:
         self.server = server
-        self.chat = api
+        self.chat = self.eye = api
         self.channel = server.channel_id("general")
         self.person = server.workspace.person.id
 
@@ -156,8 +182,19 @@ class ApiRig:
                 self.server.faults.add(Fault(method=name, kind="error", error="is_archived"))
 
 
-@pytest.fixture(params=["memory", "api"])
+@pytest.fixture(params=["memory", "bare", "api"])
 async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    """Every chat: what all have."""
+    if request.param != "api":
+        yield MemoryRig(CAPABILITIES if request.param == "bare" else ())
+        return
+    async with WorkspaceServer() as server, SlackApi(server.bot_token, base_url=server.api_url) as api:
+        yield ApiRig(server, api)
+
+
+@pytest.fixture(params=["memory", "api"])
+async def able(request: pytest.FixtureRequest) -> AsyncIterator[AbleRig]:
+    """Those that have all capabilities."""
     if request.param == "memory":
         yield MemoryRig()
         return
@@ -169,11 +206,11 @@ async def everything(rig: Rig, thread_ts: str | None = None) -> list[dict[str, A
     found: list[dict[str, Any]] = []
     cursor = ""
     while True:
-        page = await rig.chat.history(rig.channel, thread_ts=thread_ts, cursor=cursor)
+        page = await rig.eye.history(rig.channel, thread_ts=thread_ts, cursor=cursor)
         found += page.messages
         if not (cursor := page.next_cursor):
             return found
 
 
-async def replies(rig: Rig, place: str, root: str) -> list[dict[str, Any]]:
+async def replies(rig: AbleRig, place: str, root: str) -> list[dict[str, Any]]:
     return list((await rig.chat.history(place, thread_ts=root)).messages[1:])

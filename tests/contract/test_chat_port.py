@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.chat.layout import Section
+from codebutler.chat.port import CAPABILITIES, Capabilities
 from codebutler.chat.slack.forms import Placed, reason_form
 from codebutler.chat.slack.metadata import op_id_of
 from codebutler.errors import (
@@ -12,9 +13,9 @@ from codebutler.errors import (
 )
 from codebutler.message import Button, said
 from codebutler.model import Post, React, Update, Upload
-from tests.contract.chats import Rig, everything, rig
+from tests.contract.chats import AbleRig, Rig, able, everything, rig
 
-__all__ = ["rig"]
+__all__ = ["able", "rig"]
 
 
 async def test_knows_itself(rig: Rig) -> None:
@@ -30,6 +31,40 @@ async def test_a_post_is_in_the_history_with_its_operation_and_its_author(rig: R
     assert message["text"] == "hello"
     assert op_id_of(message) == "op-1"
     assert message["bot_id"] == (await rig.chat.identity()).bot_id
+
+
+async def test_a_chat_says_what_it_has_beside_the_rest(rig: Rig) -> None:
+    can = rig.chat.capabilities
+    assert can in (Capabilities(), Capabilities(**dict.fromkeys(CAPABILITIES, rig.chat)))
+    assert can is rig.chat.capabilities
+
+
+async def test_a_file_is_given_to_whoever_asks_in_a_channel_that_shows_it(rig: Rig) -> None:
+    upload = Upload(filename="a.md", content=b"a")
+    file_id = await rig.chat.upload(upload)
+    pieces: list[bytes] = []
+
+    async def take(piece: bytes) -> None:
+        pieces.append(piece)
+
+    for channel in (rig.channel, "C0ELSEWHERE"):
+        with pytest.raises(ChatError, match="file_not_found"):
+            await rig.chat.fetch(channel, file_id, take)
+    await rig.chat.share(rig.channel, upload, file_id)
+    told = await rig.chat.fetch(rig.channel, file_id, take)
+    assert (told.file.name, b"".join(pieces)) == ("a.md", b"a")
+
+
+async def test_our_own_messages_are_told_apart_from_what_others_say(able: AbleRig) -> None:
+    root = able.say("question")
+    answer = await able.chat.post(able.channel, Post(message=said("answer"), thread_ts=root), "op-1")
+    upload = Upload(filename="a.md", content=b"a", thread_ts=root)
+    await able.chat.share(able.channel, upload, await able.chat.upload(upload))
+    able.say("thanks", root)
+    text, file = (await able.chat.own(able.channel, thread_ts=root)).messages
+    assert (text.ts, text.op_id, text.is_file) == (answer, "op-1", False)
+    assert (file.op_id, file.is_file) == ("", True)
+    assert (await able.chat.own(able.channel)).messages == ()
 
 
 async def test_a_reply_is_in_its_thread_only(rig: Rig) -> None:
@@ -49,10 +84,10 @@ async def test_buttons_travel(rig: Rig) -> None:
     assert message["blocks"][1]["elements"][0]["value"] == "t1"
 
 
-async def test_what_is_for_one_user_is_in_nobodys_history(rig: Rig) -> None:
-    rig.say("question")
-    assert await rig.chat.post(rig.channel, Post(message=said("psst"), only_for=rig.person), "op-1")
-    assert "psst" not in str(await everything(rig))
+async def test_what_is_for_one_user_is_in_nobodys_history(able: AbleRig) -> None:
+    able.say("question")
+    assert await able.chat.whisper(able.channel, Post(message=said("psst"), only_for=able.person))
+    assert "psst" not in str(await everything(able))
 
 
 async def test_an_edit_changes_the_text_and_keeps_the_operation_of_the_post(rig: Rig) -> None:
@@ -80,15 +115,15 @@ async def test_reactions_come_and_go_and_twice_is_once(rig: Rig) -> None:
     assert rig.reactions(ts) == set()
 
 
-async def test_a_status_is_shown_under_a_thread_until_we_speak_there(rig: Rig) -> None:
-    ts = rig.say("work")
-    await rig.chat.show_status(rig.channel, ts, "is working")
-    assert rig.status(ts) == "is working"
-    await rig.chat.show_status(rig.channel, ts, "")
-    assert rig.status(ts) == ""
-    await rig.chat.show_status(rig.channel, ts, "is working")
-    await rig.chat.post(rig.channel, Post(message=said("done"), thread_ts=ts), "op-1")
-    assert rig.status(ts) == ""
+async def test_a_status_is_shown_under_a_thread_until_we_speak_there(able: AbleRig) -> None:
+    ts = able.say("work")
+    await able.chat.show_status(able.channel, ts, "is working")
+    assert able.status(ts) == "is working"
+    await able.chat.show_status(able.channel, ts, "")
+    assert able.status(ts) == ""
+    await able.chat.show_status(able.channel, ts, "is working")
+    await able.chat.post(able.channel, Post(message=said("done"), thread_ts=ts), "op-1")
+    assert able.status(ts) == ""
 
 
 async def test_an_upload_shows_in_its_thread_with_name_title_and_size(rig: Rig) -> None:
@@ -103,39 +138,39 @@ async def test_an_upload_shows_in_its_thread_with_name_title_and_size(rig: Rig) 
     assert message["text"] == "see"
 
 
-async def test_a_file_is_shared_once_and_tells_where(rig: Rig) -> None:
+async def test_a_file_is_shared_once_and_tells_where(able: AbleRig) -> None:
     upload = Upload(filename="a.md", content=b"a")
-    file_id = await rig.chat.upload(upload)
-    assert not await rig.chat.shared_in(file_id)
-    await rig.chat.share(rig.channel, upload, file_id)
-    assert await rig.chat.shared_in(file_id) == frozenset({rig.channel})
+    file_id = await able.chat.upload(upload)
+    assert not await able.chat.shared_in(file_id)
+    await able.chat.share(able.channel, upload, file_id)
+    assert await able.chat.shared_in(file_id) == frozenset({able.channel})
     with pytest.raises(ChatError, match="file_not_found"):
-        await rig.chat.share(rig.channel, upload, file_id)
+        await able.chat.share(able.channel, upload, file_id)
     with pytest.raises(ChatError, match="file_not_found"):
-        await rig.chat.share(rig.channel, upload, "F0000000000")
-    assert await rig.chat.shared_in("F0000000000") is None
+        await able.chat.share(able.channel, upload, "F0000000000")
+    assert await able.chat.shared_in("F0000000000") is None
 
 
-async def test_history_begins_after_a_moment_newest_first_threads_oldest_first(rig: Rig) -> None:
-    one, two, three = (rig.say(text) for text in "123")
-    page = await rig.chat.history(rig.channel, since_s=float(one))
+async def test_history_begins_after_a_moment_newest_first_threads_oldest_first(able: AbleRig) -> None:
+    one, two, three = (able.say(text) for text in "123")
+    page = await able.chat.history(able.channel, since_s=float(one))
     assert [m["ts"] for m in page.messages] == [three, two]
-    replies = [rig.say("r", one) for _ in range(2)]
-    page = await rig.chat.history(rig.channel, thread_ts=one)
+    replies = [able.say("r", one) for _ in range(2)]
+    page = await able.chat.history(able.channel, thread_ts=one)
     assert [m["ts"] for m in page.messages] == [one, *replies]
 
 
-async def test_a_home_is_published_and_replaced(rig: Rig) -> None:
+async def test_a_home_is_published_and_replaced(able: AbleRig) -> None:
     for words in ("first", "second"):
-        await rig.chat.publish_home(rig.person, [Section(words)])
-    assert [block["text"]["text"] for block in rig.home(rig.person)] == ["second"]
+        await able.chat.publish_home(able.person, [Section(words)])
+    assert [block["text"]["text"] for block in able.home(able.person)] == ["second"]
 
 
-async def test_a_form_opens_once_for_whoever_may_open_it(rig: Rig) -> None:
-    form = reason_form(Placed(channel=rig.channel, message_ts="1.1", value="r1"))
-    trigger_id = rig.trigger()
-    await rig.chat.open_form(trigger_id, form)
-    assert rig.form(rig.person)["title"]["text"] == "Deny with a reason"
+async def test_a_form_opens_once_for_whoever_may_open_it(able: AbleRig) -> None:
+    form = reason_form(Placed(channel=able.channel, message_ts="1.1", value="r1"))
+    trigger_id = able.trigger()
+    await able.chat.open_form(trigger_id, form)
+    assert able.form(able.person)["title"]["text"] == "Deny with a reason"
     with pytest.raises(ChatError) as refused:
-        await rig.chat.open_form(trigger_id, form)
+        await able.chat.open_form(trigger_id, form)
     assert refused.value.code in ("expired_trigger_id", "exchanged_trigger_id")

@@ -14,26 +14,31 @@ from codebutler.errors import (
 )
 from codebutler.message import said
 from codebutler.model import Post, React, Update, Upload
-from tests.contract.chats import Rig, everything, replies, rig
+from tests.contract.chats import AbleRig, Rig, able, everything, replies, rig
 
-__all__ = ["rig"]
+__all__ = ["able", "rig"]
 
 
-async def test_a_status_of_no_thread_is_refused(rig: Rig) -> None:
+async def test_a_status_of_no_thread_is_refused(able: AbleRig) -> None:
     with pytest.raises(ChatError):
-        await rig.chat.show_status(rig.channel, "1.000001", "is working")
+        await able.chat.show_status(able.channel, "1.000001", "is working")
 
 
-async def test_unknown_threads_and_messages_are_refused(rig: Rig) -> None:
-    nowhere = "1000000000.000001"
+NOWHERE = "1000000000.000001"
+
+
+async def test_unknown_messages_are_refused(rig: Rig) -> None:
     with pytest.raises(ChatError) as caught:
-        await rig.chat.update(rig.channel, Update(target_ts=nowhere, message=said("x")), "op-1")
+        await rig.chat.update(rig.channel, Update(target_ts=NOWHERE, message=said("x")), "op-1")
     assert caught.value.code == "message_not_found"
     with pytest.raises(ChatError) as caught:
-        await rig.chat.react(rig.channel, React(target_ts=nowhere, name="eyes"))
+        await rig.chat.react(rig.channel, React(target_ts=NOWHERE, name="eyes"))
     assert caught.value.code == "message_not_found"
+
+
+async def test_unknown_threads_have_no_history(able: AbleRig) -> None:
     with pytest.raises(ChatError) as caught:
-        await rig.chat.history(rig.channel, thread_ts=nowhere)
+        await able.chat.history(able.channel, thread_ts=NOWHERE)
     assert caught.value.code == "thread_not_found"
 
 
@@ -65,11 +70,11 @@ async def test_a_refusal_carries_its_code(rig: Rig) -> None:
     assert type(caught.value) is ChatError
 
 
-async def test_a_failed_reading_may_simply_be_done_again(rig: Rig) -> None:
-    rig.trouble("history", "unreachable")
+async def test_a_failed_reading_may_simply_be_done_again(able: AbleRig) -> None:
+    able.trouble("history", "unreachable")
     with pytest.raises(ChatUnreachableError):
-        await rig.chat.history(rig.channel)
-    assert await rig.chat.history(rig.channel)
+        await able.chat.history(able.channel)
+    assert await able.chat.history(able.channel)
 
 
 async def test_a_lost_answer_leaves_the_outcome_open_and_the_post_findable(rig: Rig) -> None:
@@ -86,21 +91,21 @@ async def test_an_upload_whose_bytes_may_be_lost_shows_nothing_and_may_be_done_a
     assert [m for m in await everything(rig) if m.get("files")] == []
 
 
-async def test_a_lost_answer_to_an_upload_leaves_the_outcome_open(rig: Rig) -> None:
+async def test_a_lost_answer_to_an_upload_leaves_the_outcome_open(able: AbleRig) -> None:
     upload = Upload(filename="a.txt", content=b"x")
-    file_id = await rig.chat.upload(upload)
-    rig.trouble("share", "lost")
+    file_id = await able.chat.upload(upload)
+    able.trouble("share", "lost")
     with pytest.raises(ChatOutcomeUnknownError):
-        await rig.chat.share(rig.channel, upload, file_id)
-    assert await rig.chat.shared_in(file_id) == frozenset({rig.channel})
-    assert [m["files"][0]["name"] for m in await everything(rig) if m.get("files")] == ["a.txt"]
+        await able.chat.share(able.channel, upload, file_id)
+    assert await able.chat.shared_in(file_id) == frozenset({able.channel})
+    assert [m["files"][0]["name"] for m in await everything(able) if m.get("files")] == ["a.txt"]
 
 
-async def test_a_lost_answer_to_the_taking_of_a_place_leaves_it_findable(rig: Rig) -> None:
-    place, root = rig.asked_directly()
-    ts = await rig.chat.start_stream(place, root, "It is")
-    await rig.chat.stop_stream(place, ts)
-    rig.trouble("replace", "lost")
+async def test_a_lost_answer_to_the_taking_of_a_place_leaves_it_findable(able: AbleRig) -> None:
+    place, root = able.asked_directly()
+    ts = await able.chat.start_stream(place, root, "It is")
+    await able.chat.stop_stream(place, ts)
+    able.trouble("replace", "lost")
     with pytest.raises(ChatOutcomeUnknownError):
-        await rig.chat.replace(place, ts, Post(message=said("Fine."), thread_ts=root), "op-1")
-    assert [op_id_of(message) for message in await replies(rig, place, root)] == ["op-1"]
+        await able.chat.replace(place, ts, Post(message=said("Fine."), thread_ts=root), "op-1")
+    assert [op_id_of(message) for message in await replies(able, place, root)] == ["op-1"]

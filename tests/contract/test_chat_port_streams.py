@@ -10,50 +10,50 @@ from codebutler.errors import (
 )
 from codebutler.message import Message
 from codebutler.model import Post
-from tests.contract.chats import Rig, replies, rig
+from tests.contract.chats import AbleRig, able, replies
 
-__all__ = ["rig"]
+__all__ = ["able"]
 
 
-async def test_a_stream_grows_and_bears_no_operation(rig: Rig) -> None:
-    place, root = rig.asked_directly()
-    ts = await rig.chat.start_stream(place, root, "It is")
-    await rig.chat.append_stream(place, ts, " all fine")
-    (message,) = await replies(rig, place, root)
+async def test_a_stream_grows_and_bears_no_operation(able: AbleRig) -> None:
+    place, root = able.asked_directly()
+    ts = await able.chat.start_stream(place, root, "It is")
+    await able.chat.append_stream(place, ts, " all fine")
+    (message,) = await replies(able, place, root)
     assert (message["ts"], message["text"], op_id_of(message)) == (ts, "It is all fine", None)
-    assert message["bot_id"] == (await rig.chat.identity()).bot_id
+    assert message["bot_id"] == (await able.chat.identity()).bot_id
 
 
-async def test_a_stream_that_has_ended_takes_no_more(rig: Rig) -> None:
-    place, root = rig.asked_directly()
-    ts = await rig.chat.start_stream(place, root, "It is")
-    await rig.chat.stop_stream(place, ts)
-    for late in (rig.chat.append_stream(place, ts, " more"), rig.chat.stop_stream(place, ts)):
+async def test_a_stream_that_has_ended_takes_no_more(able: AbleRig) -> None:
+    place, root = able.asked_directly()
+    ts = await able.chat.start_stream(place, root, "It is")
+    await able.chat.stop_stream(place, ts)
+    for late in (able.chat.append_stream(place, ts, " more"), able.chat.stop_stream(place, ts)):
         with pytest.raises(ChatError) as refused:
             await late
         assert refused.value.code == "message_not_in_streaming_state"
 
 
-async def test_an_answer_takes_a_stream_s_place_once_it_has_ended(rig: Rig) -> None:
-    place, root = rig.asked_directly()
+async def test_an_answer_takes_a_stream_s_place_once_it_has_ended(able: AbleRig) -> None:
+    place, root = able.asked_directly()
     post = Post(message=Message(markdown="Fine.", is_foreign=True), thread_ts=root)
-    ts = await rig.chat.start_stream(place, root, "It is")
+    ts = await able.chat.start_stream(place, root, "It is")
     with pytest.raises(ChatError) as refused:
-        await rig.chat.replace(place, ts, post, "op-1")
+        await able.chat.replace(place, ts, post, "op-1")
     assert refused.value.code == "streaming_state_conflict"
-    await rig.chat.stop_stream(place, ts)
+    await able.chat.stop_stream(place, ts)
     for _ in range(2):
-        await rig.chat.replace(place, ts, post, "op-1")
-    (message,) = await replies(rig, place, root)
+        await able.chat.replace(place, ts, post, "op-1")
+    (message,) = await replies(able, place, root)
     assert (message["ts"], message["text"], op_id_of(message)) == (ts, "Fine.", "op-1")
     assert "It is" not in str(message)
 
 
-async def test_a_message_that_was_taken_away_is_gone(rig: Rig) -> None:
-    place, root = rig.asked_directly()
-    ts = await rig.chat.start_stream(place, root, "It is")
-    await rig.chat.delete(place, ts)
-    assert await replies(rig, place, root) == []
+async def test_a_message_that_was_taken_away_is_gone(able: AbleRig) -> None:
+    place, root = able.asked_directly()
+    ts = await able.chat.start_stream(place, root, "It is")
+    await able.chat.delete(place, ts)
+    assert await replies(able, place, root) == []
     with pytest.raises(ChatError) as refused:
-        await rig.chat.delete(place, ts)
+        await able.chat.delete(place, ts)
     assert refused.value.code == "message_not_found"

@@ -9,10 +9,10 @@ from functools import partial
 from msgspec.structs import replace
 
 from codebutler.chat.delivery.items import Item, Items
-from codebutler.chat.delivery.lookup import Lookup
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.outgoing import supersedes
 from codebutler.chat.delivery.outlet import Outlet
+from codebutler.chat.delivery.reading import Reader
 from codebutler.chat.delivery.recovery import LOOK_DELAY_S, Recovery
 from codebutler.clock import Clock
 from codebutler.errors import ChatError
@@ -26,12 +26,12 @@ class Attempts:
     """``add`` an item, and it is settled or refused one day."""
 
     def __init__(
-        self, items: Items, loop: Loop, outlet: Outlet, lookup: Lookup, recovery: Recovery, clock: Clock
+        self, items: Items, loop: Loop, outlet: Outlet, reader: Reader, recovery: Recovery, clock: Clock
     ) -> None:
         self._items = items
         self._loop = loop
         self._outlet = outlet
-        self._lookup = lookup
+        self._reader = reader
         self._recovery = recovery
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._look_from_s = clock.monotonic() + LOOK_DELAY_S
@@ -50,9 +50,9 @@ class Attempts:
         elif waiting.call == "react" and waiting.value == "sign" and not self._loop.knows(waiting.line):
             # Who sets a sign has not set it before.
             self._loop.marked(waiting.line, there=False)
-        waiting.is_busy = item.must_look
+        waiting.is_busy = item.is_doubtful
         self._loop.enter(waiting, partial(self._begin, item), partial(self._settle, item, ""))
-        if item.must_look:
+        if item.is_doubtful:
             self._tasks.start(self._recall(item), name=f"recall of {item.op_id}")
 
     def outdate(self, item: Item) -> None:
@@ -70,7 +70,7 @@ class Attempts:
         self._tasks.start(self._attempt(item), name=f"{item.waiting.call} in {item.channel}")
 
     async def _recall(self, item: Item) -> None:
-        """What was never handed over needs no look-up."""
+        """What was never handed over was not said."""
         if not await self._outlet.may_have_sent(item):
             self._not_done(item)
         item.waiting.is_busy = False
@@ -80,6 +80,11 @@ class Attempts:
         try:
             if item.must_look:
                 await self._look(item)
+            elif item.is_outdated:
+                self._settle(item, item.place)
+            elif item.must_keep_place:
+                await self._outlet.keep_place(item)
+                self._loop.again(item.waiting)
             else:
                 result = await self._outlet.send(item)
                 self._recovery.went_well(item)
@@ -97,7 +102,7 @@ class Attempts:
         """Look for all that may have been said in the conversation, once. Raises ChatError if it cannot be now."""
         waiting = [self._items.of(each) for each in self._loop.waits(item.waiting.line)]
         asked = {each.op_id: each for each in (item, *waiting) if each.must_look}
-        found = await self._lookup.find(item.channel, item.thread_ts, asked)
+        found = await self._reader.find(item.channel, item.thread_ts, asked)
         for op_id, each in asked.items():
             if (ts := found.get(op_id)) is not None:
                 self._settle(each, ts)
@@ -108,7 +113,7 @@ class Attempts:
     def _not_done(self, item: Item) -> None:
         """It is to be sent, unless nobody needs it any more."""
         item.now(unsure=False)
-        if isinstance(item.operation, Post) and item.operation.outdated:
+        if item.is_outdated:
             self._settle(item, "")
 
     def _settle(self, item: Item, result: str) -> None:

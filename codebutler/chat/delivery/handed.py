@@ -14,6 +14,7 @@ from codebutler.intake.notes import Notes
 
 SINCE = "sent"
 """Kept from the first life that notes what it hands over."""
+MAYBE = "1"
 
 
 async def begin_anew(notes: Notes) -> None:
@@ -35,24 +36,25 @@ class Handed:
                 self._is_whole = bool(await self._notes.note(SINCE))
                 await self._notes.keep_note(SINCE, "noted")
 
-    async def may_be(self, channel: str, op_id: str) -> bool:
-        """Whether that post may have been handed over."""
+    async def trace(self, channel: str, op_id: str) -> str:
+        """What is known of that post: "" if it was not handed over, MAYBE if it may have been, else the ts of the place
+        that is kept for it."""
         if self._notes is None:
-            return True
+            return MAYBE
         try:
-            if await self._notes.note(_name(channel, op_id)):
-                return True
+            if found := await self._notes.note(_name(channel, op_id)):
+                return found
             if not self._is_whole:
                 # The next life takes the notes for whole.
                 await self.note(channel, op_id)
         except StoreError:
-            return True
-        return not self._is_whole
+            return MAYBE
+        return "" if self._is_whole else MAYBE
 
-    async def note(self, channel: str, op_id: str) -> None:
-        """It is about to be. Raises StoreError."""
+    async def note(self, channel: str, op_id: str, trace: str = MAYBE) -> None:
+        """It is about to be, or a place is kept for it. Raises StoreError."""
         if self._notes is not None:
-            await self._notes.keep_note(_name(channel, op_id), "1")
+            await self._notes.keep_note(_name(channel, op_id), trace)
 
 
 def _name(channel: str, op_id: str) -> str:

@@ -20,7 +20,8 @@ Key = tuple[str, str]
 @dataclass(slots=True, eq=False)
 class Item:
     """An operation on its way. ``submitted`` is as it came, ``operation`` as it leaves, once ``is_clean``; ``unsure``:
-    it may have been done before. ``file_id`` is an upload's, once there is one."""
+    it may have been done before, and ``can_look``: that can be found out. ``file_id`` is an upload's, once there is
+    one; ``place`` the ts of the message that is kept for a post, and becomes it."""
 
     channel: str
     op_id: str
@@ -29,17 +30,43 @@ class Item:
     unsure: bool
     result: asyncio.Future[str]
     waiting: Waiting
+    can_look: bool = True
     failures: int = 0
     is_clean: bool = False
     is_simplified: bool = False
     is_noted: bool = False
     file_id: str = ""
+    place: str = ""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it may have been said before. Done twice, an edit or a mark is the same; a file has an id."""
+        return self.unsure and isinstance(self.operation, Post)
 
     @property
     def must_look(self) -> bool:
-        """Whether to look for it before it is sent. Done twice, an edit or a mark is the same; a file is known by its
-        id; and what one person alone sees is not found again."""
-        return self.unsure and isinstance(self.operation, Post) and not self.operation.only_for
+        """Whether to look for it before it is sent. What one person alone sees is not found again."""
+        return self.is_doubtful and self.can_look and not self.is_private
+
+    @property
+    def must_keep_place(self) -> bool:
+        """Whether a place is to be kept for it before it is said again, as nobody can tell whether it was."""
+        return self.is_doubtful and not self.can_look and not self.is_private and not self.place
+
+    @property
+    def is_private(self) -> bool:
+        """Whether one person alone sees it."""
+        return isinstance(self.operation, Post) and bool(self.operation.only_for)
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether it has to say that it may have been done before."""
+        return self.unsure and (self.is_private or not self.can_look)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether nobody needs it any more."""
+        return isinstance(self.operation, Post) and self.operation.outdated
 
     @property
     def key(self) -> Key:
@@ -53,7 +80,7 @@ class Item:
         if self.must_look:
             self.waiting.call = "replies" if self.thread_ts else "history"
         else:
-            self.waiting.call = call_of(self.operation)
+            self.waiting.call = "update" if self.place else call_of(self.operation)
 
     @property
     def thread_ts(self) -> str | None:
@@ -70,8 +97,9 @@ class _Done:
 class Items:
     """Everything that is pending, and the results of the last REMEMBERED operations."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, can_look: bool) -> None:
         self.is_closed = False
+        self._can_look = can_look
         self._pending: dict[Waiting, Item] = {}
         self._by_id: dict[Key, Item] = {}
         self._done: OrderedDict[Key, _Done] = OrderedDict()
@@ -112,7 +140,7 @@ class Items:
             value=operation.value,
             is_lasting=lasting,
         )
-        item = Item(channel, op_id, operation, operation, unsure, result, waiting)
+        item = Item(channel, op_id, operation, operation, unsure, result, waiting, self._can_look)
         item.now()
         self._pending[waiting] = item
         self._by_id[item.key] = item

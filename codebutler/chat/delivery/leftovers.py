@@ -7,16 +7,12 @@ thread and the time, before anything is streamed there: whenever we die, the nex
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
-from codebutler.chat.delivery.authority import Authority
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.reading import Reader
-from codebutler.chat.port import ChatPort
-from codebutler.chat.slack.metadata import op_id_of
+from codebutler.chat.port import Streams
 from codebutler.clock import Clock
 from codebutler.errors import (
     ChatAuthError,
@@ -43,19 +39,17 @@ log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Leftovers:
-    """``load`` it before use."""
+    """``load`` it before use. ``chat`` is what streams."""
 
     def __init__(
         self,
-        chat: ChatPort,
-        authority: Authority,
+        chat: Streams,
         loop: Loop,
         reader: Reader,
         notes: Notes,
         clock: Clock,
     ) -> None:
-        self._chat = chat
-        self._authority = authority
+        self.chat = chat
         self._loop = loop
         self._reader = reader
         self._notes = notes
@@ -130,30 +124,25 @@ class Leftovers:
         await self._clock.sleep(SETTLED_S)
         channel, thread_ts = thread
         since_s = self._noted.get(thread, 0.0)
-        bot_id = (await self._authority.me()).bot_id
         found: list[str] = []
         cursor = ""
         while True:
-            page = await self._reader.page(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
-            found += [str(message["ts"]) for message in page.messages if _is_streamed(message, bot_id)]
+            page = await self._reader.own(channel, thread_ts, since_s, cursor)
+            found += [
+                own.ts for own in page.messages if not own.op_id and not own.is_file and own.ts != thread_ts
+            ]
             if not (cursor := page.next_cursor):
                 return found
 
     async def _delete(self, channel: str, ts: str) -> None:
         await self._loop.claim("stop_stream", channel)
         try:
-            await self._chat.stop_stream(channel, ts)
+            await self.chat.stop_stream(channel, ts)
         except ChatError as error:
             log.debug("a stream that is to go has ended already: %s", error)
         await self._loop.claim("delete", channel)
         try:
-            await self._chat.delete(channel, ts)
+            await self.chat.delete(channel, ts)
         except ChatError as error:
             if error.code != "message_not_found":
                 raise
-
-
-def _is_streamed(message: Mapping[str, Any], bot_id: str) -> bool:
-    is_ours = bool(bot_id) and message.get("bot_id") == bot_id
-    is_reply = message.get("thread_ts") not in (None, message.get("ts"))
-    return is_ours and is_reply and op_id_of(message) is None and not message.get("files")

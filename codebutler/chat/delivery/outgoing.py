@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection
+from typing import TypeVar
 
 import msgspec
 
 from codebutler.chat.delivery.planner import Line
 from codebutler.chat.port import Call
-from codebutler.message import every_text, said
+from codebutler.message import ApprovalCard, Message, QuestionCard, every_text, said
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.text.links import ANY_WORKSPACE, at_home
 from codebutler.text.markup import NAMED, code, plain, words
@@ -20,6 +21,10 @@ TOO_MUCH = frozenset(
     {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"}
 )
 NAME_CHARS = 120
+
+SaidT = TypeVar("SaidT", Post, Upload)
+AGAIN = "↻ Sent again: the first attempt may have arrived."
+NOT_HERE = "🔒 This reply is for you alone, and this chat cannot show that. Ask me in a direct message."
 
 
 def item_of(operation: Operation) -> str:
@@ -134,6 +139,39 @@ def linked(operation: Operation, workspace_url: str, relinked: Callable[[str], s
         return operation
     message = every_text(operation.message, lambda text: relinked(at_home(text, workspace_url)))
     return msgspec.structs.replace(operation, message=message)
+
+
+def again_line(post: Post) -> Post:
+    """What is said where a post may have been said before and nobody can tell: the post takes its place."""
+    return msgspec.structs.replace(post, message=said(AGAIN))
+
+
+def said_again(operation: SaidT) -> SaidT:
+    """The operation with a first line that says that it may have been done before."""
+    if isinstance(operation, Upload):
+        return msgspec.structs.replace(operation, comment="\n".join(filter(None, (AGAIN, operation.comment))))
+    return msgspec.structs.replace(operation, message=_with_first_line(operation.message, AGAIN))
+
+
+def _with_first_line(message: Message, line: str) -> Message:
+    match message.card:
+        case ApprovalCard(requests=(first, *rest)):
+            first = msgspec.structs.replace(first, texts=(line, *first.texts))
+            return msgspec.structs.replace(message, card=ApprovalCard((first, *rest)))
+        case QuestionCard(questions=(first, *rest)) as card:
+            first = msgspec.structs.replace(first, text=f"{line}\n{first.text}")
+            return msgspec.structs.replace(
+                message, card=msgspec.structs.replace(card, questions=(first, *rest))
+            )
+        case _:
+            return msgspec.structs.replace(message, markdown=f"{line}\n\n{message.markdown}")
+
+
+def in_public(operation: Operation) -> Operation:
+    """What a chat without private messages shows instead of what is for one person alone: where to ask for it."""
+    if not isinstance(operation, Post) or not operation.only_for:
+        return operation
+    return msgspec.structs.replace(operation, message=said(NOT_HERE), only_for="")
 
 
 def instead(operation: Operation, refusal: str) -> Operation | None:

@@ -56,6 +56,11 @@ class Recovery:
                 wait_s = self._backoff_s(item, error)
             case _ if item.waiting.is_lasting and error.code in CLOSED:
                 self._channels.refused(item.channel, error.code)
+            case _ if item.place and error.code == "message_not_found":
+                # Somebody took away what was kept for it.
+                item.place = ""
+                item.now()
+                wait_s = self._backoff_s(item, error)
             case _ if not _simplify(item, error):
                 return False
         self._loop.again(item.waiting, wait_s)

@@ -15,13 +15,12 @@ from codebutler.chat.delivery.detour import Detour, NoDetour
 from codebutler.chat.delivery.handed import Handed
 from codebutler.chat.delivery.items import Items
 from codebutler.chat.delivery.leftovers import Leftovers
-from codebutler.chat.delivery.lookup import Lookup
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.delivery.outgoing import item_of
+from codebutler.chat.delivery.outgoing import in_public, item_of
 from codebutler.chat.delivery.outlet import Outlet
 from codebutler.chat.delivery.reading import Background, Reader
 from codebutler.chat.delivery.recovery import Recovery
-from codebutler.chat.delivery.streams import Streams
+from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.delivery.uploads import Uploads
 from codebutler.chat.port import ChatPort, Page
 from codebutler.clock import Clock
@@ -49,24 +48,25 @@ class Sender:
         notes: Notes | None = None,
     ) -> None:
         self._detour = detour or NoDetour()
-        self._items = Items()
+        can = chat.capabilities
+        self._items = Items(can_look=can.look_up is not None)
+        self._whispers = can.ephemeral is not None
         self._loop = Loop(chat.limits, clock)
         self._authority = Authority(chat, self._loop, clock)
         self.channels = Channels(self._loop)
         """Where nothing can be said now."""
-        self._reader = Reader(chat, self._loop)
+        self._reader = Reader(can, self._loop, clock)
         self.background = Background(self._reader)
         """What was said, for those who can wait: whatever is sent or looked up goes first."""
-        leftovers = (
-            Leftovers(chat, self._authority, self._loop, self._reader, notes, clock) if notes else None
-        )
-        self._streams = Streams(chat, self._loop, clock, redact, leftovers)
+        leftovers = None
+        if can.streams and can.look_up and notes:
+            leftovers = Leftovers(can.streams, self._loop, self._reader, notes, clock)
+        self._streams = Streamer(chat, self._loop, clock, redact, leftovers)
         self._handed = Handed(notes)
         outlet = Outlet(chat, self._streams, Uploads(chat, notes), self._handed, redact)
-        lookup = Lookup(self._reader, self._authority, clock)
         spread = rng or Random()  # noqa: S311 - spreads retries, guards nothing
         recovery = Recovery(self._loop, self._authority, self.channels, spread)
-        self._attempts = Attempts(self._items, self._loop, outlet, lookup, recovery, clock)
+        self._attempts = Attempts(self._items, self._loop, outlet, self._reader, recovery, clock)
 
     async def __aenter__(self) -> Self:
         await self._handed.begin()
@@ -117,6 +117,8 @@ class Sender:
         closed. Raises ChatError when Slack refuses it for good, and ChatUnreachableError when the sender closes
         before it is known to be done.
         """
+        if not self._whispers:
+            operation = in_public(operation)
         place = self.where(channel, item_of(operation))
         ts = await self._submit(place, op_id, operation, unsure=unsure, lasting=lasting)
         if place != channel and ts:
@@ -163,7 +165,8 @@ class Sender:
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
-        """A page of messages, as in the port, once the rate limits allow it. Raises ChatError as the port."""
+        """A page of messages, as in the port, once the rate limits allow it; an empty one where the chat has no
+        history. Raises ChatError as the port."""
         if thread_ts is not None:
             channel = self.where(channel, thread_ts)
         return await self._reader.page(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from codebutler.chat.delivery.growth import MOST_CHARS, Growth, more
 from codebutler.chat.delivery.leftovers import Leftovers, Thread
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.port import Call, ChatPort
-from codebutler.chat.slack.status import PASSING
+from codebutler.chat.port import ABOUT_A_PLACE, Call, ChatPort, Streams
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatOutcomeUnknownError, ChatRateLimitedError, StoreError
 from codebutler.model import Post
@@ -63,8 +62,8 @@ class _Stream:
         self.news.set()
 
 
-class Streams:
-    """The chat for posts and edits, and what is streamed beside them. ``redact`` sees every text last.
+class Streamer:
+    """The chat for posts, and what is streamed beside them. ``redact`` sees every text last.
 
     Without ``leftovers`` nothing is streamed.
     """
@@ -162,10 +161,10 @@ class Streams:
             while not stream.quiet.is_set() and (left_s := until_s - self._clock.monotonic()) > 0:
                 if await wait_for(self._clock, stream.news, left_s):
                     stream.news.clear()
-                    await self._grow(stream)
+                    await self._grow(stream, leftovers.chat)
                     await wait_for(self._clock, stream.quiet, PACE_S)
             if stream.ts and self._loop.is_free("stop_stream", stream.thread[0]):
-                await self._chat.stop_stream(stream.thread[0], stream.ts)
+                await leftovers.chat.stop_stream(stream.thread[0], stream.ts)
         except (ChatError, StoreError) as error:
             log.debug("a stream in %s has ended: %s", stream.thread[0], error)
             self._mind(stream, error)
@@ -178,11 +177,11 @@ class Streams:
         if stream.ts:
             return
         stream.is_lost = isinstance(error, ChatOutcomeUnknownError)
-        if type(error) is ChatError and error.code not in PASSING:
+        if type(error) is ChatError and error.code not in ABOUT_A_PLACE:
             self._works = False
             log.info("nothing is streamed in this workspace: %s", error)
 
-    async def _grow(self, stream: _Stream) -> None:
+    async def _grow(self, stream: _Stream, chat: Streams) -> None:
         """Show what there is to show, if the limits allow it now. Raises ChatError: then it is over."""
         channel, thread_ts = stream.thread
         # The end of what is being written may be the beginning of a key.
@@ -199,10 +198,10 @@ class Streams:
             return
         try:
             if stream.ts:
-                await self._chat.append_stream(channel, stream.ts, rest)
+                await chat.append_stream(channel, stream.ts, rest)
             else:
                 reached("stream.before")
-                stream.ts = await self._chat.start_stream(channel, thread_ts, rest)
+                stream.ts = await chat.start_stream(channel, thread_ts, rest)
                 reached("stream.after")
         except ChatRateLimitedError as error:
             self._loop.pause(call, channel, error.retry_after_s)
@@ -215,13 +214,15 @@ class Streams:
         Raises ChatOutcomeUnknownError if perhaps it does: it is to be looked for.
         """
         stream.end()
+        if self._leftovers is None:
+            return False
         channel, _ = stream.thread
         has_ended = await wait_for(self._clock, stream.ended, WAIT_S)
         if not has_ended or not stream.ts or stream.is_passed or not self._loop.is_free("update", channel):
             return False
         try:
             reached("stream.taking")
-            await self._chat.replace(channel, stream.ts, post, op_id)
+            await self._leftovers.chat.replace(channel, stream.ts, post, op_id)
             reached("stream.taken")
         except ChatOutcomeUnknownError:
             # What bears the operation now is the answer, and stays.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from codebutler.chat.delivery.items import Item
+from codebutler.chat.delivery.outgoing import said_again
 from codebutler.chat.port import ChatPort
 from codebutler.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.intake.notes import Notes
@@ -35,6 +36,8 @@ class Uploads:
                 # Noted in an earlier life, or before the channel was closed to us: then it may be shared.
                 item.file_id = await self._notes.note(_name(item))
                 item.unsure = item.unsure or bool(item.file_id)
+            if item.is_repeat:
+                upload = said_again(upload)
             if not item.file_id or not await self._share_again(item, upload):
                 await self._begin(item, upload)
         except StoreError as error:
@@ -68,9 +71,11 @@ class Uploads:
         reached("upload.shared")
 
     async def _known(self, file_id: str) -> frozenset[str] | None:
-        """As in the port; where Slack refuses to tell, nothing is known of the file."""
+        """As in the port; where the chat cannot or will not tell, nothing is known of the file."""
+        if (look_up := self._chat.capabilities.look_up) is None:
+            return None
         try:
-            return await self._chat.shared_in(file_id)
+            return await look_up.shared_in(file_id)
         except ChatError as error:
             if type(error) is not ChatError:
                 raise

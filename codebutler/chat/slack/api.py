@@ -11,7 +11,7 @@ import aiohttp
 from yarl import URL
 
 from codebutler.chat.layout import Section
-from codebutler.chat.port import Identity, Page
+from codebutler.chat.port import Capabilities, Download, Identity, OwnPage, Page, Take
 from codebutler.chat.slack.answers import (
     ChannelInfo,
     Person,
@@ -24,12 +24,13 @@ from codebutler.chat.slack.answers import (
     text_in,
 )
 from codebutler.chat.slack.chatclock import ChatClock
+from codebutler.chat.slack.download import Downloads
 from codebutler.chat.slack.endpoint import check_app_token
 from codebutler.chat.slack.escape import neutralise
 from codebutler.chat.slack.fields import ts_at
 from codebutler.chat.slack.http import SlackHttp
 from codebutler.chat.slack.limits import SLACK_LIMITS
-from codebutler.chat.slack.metadata import operation_metadata
+from codebutler.chat.slack.metadata import operation_metadata, own_in
 from codebutler.chat.slack.outcomes import Call
 from codebutler.chat.slack.render import Blocks, blocks_of, every_text, rendered
 from codebutler.clock import Clock, SystemClock
@@ -62,8 +63,19 @@ class SlackApi:
     ) -> None:
         self._redact = redact
         self.limits = SLACK_LIMITS
+        self.capabilities = Capabilities(
+            history=self,
+            look_up=self,
+            streams=self,
+            ephemeral=self,
+            status_line=self,
+            forms=self,
+            home=self,
+        )
         self.clock = ChatClock(clock or SystemClock())
         self._http = SlackHttp(token, base_url, timeout_s, self.clock.heard)
+        self._downloads = Downloads(self, self.clock)
+        self._me: Identity | None = None
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
@@ -77,15 +89,15 @@ class SlackApi:
     def use_token(self, token: str) -> None:
         """Go on with another bot token. Raises ChatAuthError at once for one of the wrong kind."""
         self._http.use_token(token)
+        self._me = None
 
     async def identity(self) -> Identity:
         """Slack: auth.test."""
-        return identity_in(await self._http.call(Call("auth.test")))
+        self._me = identity_in(await self._http.call(Call("auth.test")))
+        return self._me
 
     async def post(self, channel: str, post: Post, op_id: str) -> str:
-        """Slack: chat.postMessage, without unfurling links; chat.postEphemeral for one user alone."""
-        if post.only_for:
-            return await self._whisper(channel, post)
+        """Slack: chat.postMessage, without unfurling links."""
         text, blocks = self._rendered(post.message, post.mention)
         answer = await self._http.call(
             Call("chat.postMessage", write=True),
@@ -99,7 +111,8 @@ class SlackApi:
         )
         return text_in(answer, "ts")
 
-    async def _whisper(self, channel: str, post: Post) -> str:
+    async def whisper(self, channel: str, post: Post) -> str:
+        """Slack: chat.postEphemeral."""
         text, blocks = self._rendered(post.message, post.mention)
         answer = await self._http.call(
             Call("chat.postEphemeral", write=True),
@@ -231,6 +244,20 @@ class SlackApi:
             include_all_metadata=True,
         )
         return page_in(answer)
+
+    async def own(
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+    ) -> OwnPage:
+        """Slack: the same. Anybody with a token can write metadata; only our own message is the answer to our own
+        call."""
+        me = self._me or await self.identity()
+        return own_in(
+            await self.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor), me.bot_id
+        )
+
+    async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
+        """Slack: files.info, and the file's own address."""
+        return await self._downloads.fetch(channel, file_id, take)
 
     async def open_connection(self, app_token: str) -> str:
         """A fresh Socket Mode URL; a secret, valid once. Slack: apps.connections.open."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from codebutler.chat.port import Own, OwnPage, Page
+
 EVENT_TYPE = "codebutler_operation"
 
 
@@ -21,3 +23,13 @@ def op_id_of(message: Mapping[str, Any]) -> str | None:
     payload = metadata.get("event_payload")
     op_id = payload.get("op_id") if isinstance(payload, Mapping) else None
     return op_id if isinstance(op_id, str) else None
+
+
+def own_in(page: Page, bot_id: str) -> OwnPage:
+    """The messages on the page that ``bot_id`` wrote."""
+    found = [
+        Own(ts=ts, op_id=op_id_of(message) or "", is_file=bool(message.get("files")))
+        for message in page.messages
+        if message.get("bot_id") == bot_id and isinstance(ts := message.get("ts"), str)
+    ]
+    return OwnPage(messages=tuple(found), next_cursor=page.next_cursor)

@@ -1,31 +1,25 @@
 """Opens the form that asks why not, at once: the right to open it lives three seconds (Slack: trigger_id).
 
-Nothing is decided before the form is sent, so nothing has to be kept. What does not open is said in the thread,
-where a no with its reason can be written as well.
+Nothing is decided before the form is sent, so nothing has to be kept. What does not open, or a chat that has no forms,
+is said in the thread, where a no with its reason can be written as well.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
 
+from codebutler.chat.port import Forms
 from codebutler.chat.slack.forms import Placed, reason_form
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.intake import Intake
 from codebutler.process.tasks import Tasks
 
+IN_WORDS = "Write `no, because …` here."
 INSTEAD = "The form did not open in time: press the button again, or write `no, because …` here."
 
 log = logging.getLogger("codebutler.chat.slack.reasons")
-
-
-class Board(Protocol):
-    """The chat, as far as forms go."""
-
-    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
-        """Show a modal to whoever did what ``trigger_id`` came with; it lives three seconds and works once."""
 
 
 class Reasons:
@@ -33,13 +27,13 @@ class Reasons:
 
     def __init__(
         self,
-        board: Board,
+        forms: Forms | None,
         intake: Intake,
         notice: Callable[[str, str, str | None], Awaitable[None]],
         tasks: Tasks,
         in_vain: Callable[[PressedInVain], None],
     ) -> None:
-        self._board = board
+        self._forms = forms
         self._intake = intake
         self._notice = notice
         self._tasks = tasks
@@ -63,7 +57,10 @@ class Reasons:
                 return
             if not await self._intake.admits(click):
                 return
-            await self._board.open_form(wish.trigger_id, reason_form(place))
+            if self._forms is None:
+                await self._notice(click.channel, IN_WORDS, click.thread_ts or click.message_ts)
+                return
+            await self._forms.open_form(wish.trigger_id, reason_form(place))
         except (ChatError, StoreError) as error:
             log.warning("a form could not be opened: %s", error)
             await self._notice(click.channel, INSTEAD, click.thread_ts or click.message_ts)

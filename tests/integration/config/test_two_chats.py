@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from codebutler.config.channels import ChatName
 from codebutler.config.mask import masked
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry, add
@@ -20,7 +21,7 @@ from codebutler.repos import Repos, RepoTable, Served
 
 TOKEN = "123456789:AAsecretsecretsecretsecretsecret123"
 GROUP = -1001234567890
-BOTH = {
+BOTH: dict[str, dict[str, Any]] = {
     "slack": {"botToken": "xoxb-1-1", "appToken": "xapp-1-1", "allowedUsers": ["U0ANA"]},
     "telegram": {"botToken": TOKEN, "allowedUsers": [111]},
 }
@@ -146,7 +147,7 @@ def test_one_of_a_chat_that_came_after_the_start_waits_for_the_next(home: Home, 
     configured(home, BOTH)
     for channel in ("C0SHOP", f"tg:{GROUP}"):
         registered(home, tmp_path, channel, {})
-    table = RepoTable.read(home, {}).of_chats(("Slack",))
+    table = RepoTable.read(home, {}).of_chats(frozenset[ChatName]({"Slack"}))
     assert list(table.by_channel()) == ["C0SHOP"]
     assert "restart the supervisor" in table.unserved[0].problem
 

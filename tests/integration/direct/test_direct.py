@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
+from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
+from codebutler.chat.status import StatusBoard
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
 from codebutler.direct.book import Book
@@ -69,9 +71,11 @@ class House:
         book = Book(self.journal)
         await book.load()
         self.sender = await self._stack.enter_async_context(Sender(self.chat, self.clock, str, detour=book))
+        statuses = StatusBoard(None, self.clock, str)
+        slack = ServedChat(name="Slack", chat=self.chat, sender=self.sender, statuses=statuses)
         self.tasks = Tasks(lambda name, error: self.commands.append(f"{name}: {error!r}"))
         known = Known(book, lambda: self.repos, self.cards, lambda name: self.down.get(name, ""), self)
-        direct = DirectMessages(known, self.sender, self.journal, self.tasks, self.clock)
+        direct = DirectMessages(known, Chats([slack]), self.journal, self.tasks, self.clock)
         self.intake = Intake(
             repos=lambda: self.repos,
             journal=self.journal,

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from codebutler.apphome.turns import LatestTurns
+from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.answers import Person
-from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.people import People
 from codebutler.chat.slack.render import rendered
-from codebutler.chat.slack.status import StatusBoard
+from codebutler.chat.status import StatusBoard
 from codebutler.clock import ManualClock, settle
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings, SlackSection
@@ -76,7 +76,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         await book.place("C1", "D1", ("1234567890.000001",))
         sender = await stack.enter_async_context(Sender(chat, clock, same, detour=book, notes=journal))
         statuses = await stack.enter_async_context(
-            StatusBoard(chat, clock, lambda text: text.replace("key", "[redacted]"))
+            StatusBoard(chat.capabilities.status_line, clock, lambda text: text.replace("key", "[redacted]"))
         )
         people = People(Known(), clock)
         people.meet(["U0ANA"])
@@ -87,7 +87,6 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
             given=Given(Home(tmp_path), {}, Config(), clock, Descriptors(1024, 1024)),
             signals=signals,
             clock=clock,
-            api=SlackApi("xoxb-1"),
             people=people,
             redactor=Redactor(),
             logs=stack.enter_context(Logs(None, "info", same, stream=None)),
@@ -100,7 +99,8 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
             turns=LatestTurns(journal, signals.changed.tell),
             listeners=Listeners(),
         )
-        services = ParentServices(parts, sender, statuses)
+        slack = ServedChat(name="Slack", chat=chat, sender=sender, statuses=statuses)
+        services = ParentServices(parts, Chats([slack]))
         signals.interrupted.add(heard.append)
         signals.changed.add(lambda: heard.append(services.budgets.words(REPO.name, NOW)))
         yield services, chat

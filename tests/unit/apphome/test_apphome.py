@@ -249,12 +249,13 @@ class Slack:
         return "https://acme.slack.com/"
 
     @asynccontextmanager
-    async def life(self) -> AsyncIterator[AppHome]:
+    async def life(self, *, has_homes: bool = True) -> AsyncIterator[AppHome]:
         changed = Observers[()]()
         self.turns = LatestTurns(self, changed.tell)
         sources = HomeSources(self.turns, self.cards, self.trouble)
+        board = self if has_homes else None
         home = AppHome(
-            self, self, sources, self.clock, lambda said: said.replace("s3cret", "[redacted]"), self.url
+            board, self, sources, self.clock, lambda said: said.replace("s3cret", "[redacted]"), self.url
         )
         changed.add(home.changed)
         async with beside(home.run(), name="home"):
@@ -347,3 +348,11 @@ async def test_what_waits_for_words_is_known() -> None:
             slack.turns.tell("shop", (turn,))
             assert slack.turns.awaits(shop, "17.000001") is awaits
             assert not slack.turns.awaits(shop, "17.000002")
+
+
+async def test_a_chat_without_homes_shows_none() -> None:
+    slack = Slack()
+    async with slack.life(has_homes=False) as home:
+        home.opened("U1")
+        await slack.passes()
+    assert slack.published == []

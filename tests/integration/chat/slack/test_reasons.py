@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from codebutler.chat.slack.forms import Placed, packed, reason_form
 from codebutler.chat.slack.frames import Envelope
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain
 from codebutler.chat.slack.payloads import HomeOpened
-from codebutler.chat.slack.reasons import INSTEAD, Reasons
+from codebutler.chat.slack.reasons import IN_WORDS, INSTEAD, Reasons
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, SlackSection
 from codebutler.errors import ChatUnreachableError
@@ -31,11 +31,11 @@ OWNER, STRANGER = "U0OWNER", "U0EVE"
 class Scene:
     """A door, an intake and a chat in memory; what was routed, refused and said."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lacks: Collection[str] = ()) -> None:
         self.routed: list[Entry] = []
         self.refusals: list[str] = []
         self.said: list[tuple[str, str, str | None]] = []
-        self.chat = MemoryChat()
+        self.chat = MemoryChat(lacks=lacks)
         self.journal = Journal.open(path, ManualClock())
         self.broken: list[str] = []
         self.tasks = Tasks(lambda name, error: self.broken.append(f"{name}: {error}"))
@@ -49,7 +49,9 @@ class Scene:
         )
         self.in_vain: list[PressedInVain] = []
         self.homes: list[str] = []
-        self.reasons = Reasons(self.chat, intake, self.notice, self.tasks, self.in_vain.append)
+        self.reasons = Reasons(
+            self.chat.capabilities.forms, intake, self.notice, self.tasks, self.in_vain.append
+        )
         self.door = EventHandler(intake, self.chat.me, lambda notice: self.press(notice))
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
@@ -122,6 +124,13 @@ async def test_a_slack_that_does_not_answer_is_the_same(scene: Scene) -> None:
     scene.chat.fail_next("open_form", ChatUnreachableError("down"))
     await scene.interact(**wish())
     assert scene.said == [("C1", INSTEAD, "5.1")]
+
+
+async def test_a_chat_without_forms_is_told_what_to_write(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "journal.db", lacks=("forms",))
+    await scene.interact(**wish())
+    assert scene.said == [("C1", IN_WORDS, "5.1")]
+    await scene.journal.close()
 
 
 @pytest.mark.parametrize(("user", "channel", "refusals"), [(STRANGER, "C1", [STRANGER]), (OWNER, "C9", [])])

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from codebutler.chat.memory import MemoryChat
-from codebutler.chat.slack.status import MAX_WAITING, PACE_S, StatusBoard
+from codebutler.chat.status import MAX_WAITING, PACE_S, StatusBoard
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 
@@ -16,7 +16,7 @@ class Stage:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.chat = MemoryChat()
-        self.board = StatusBoard(self.chat, self.clock, lambda text: text)
+        self.board = StatusBoard(self.chat.capabilities.status_line, self.clock, lambda text: text)
 
     def thread(self) -> str:
         return self.chat.say("C1", "U1", "work")
@@ -99,3 +99,11 @@ async def test_a_flood_is_bounded(stage: Stage) -> None:
         stage.board.show("C1", f"{number}.1", "x")
     assert len(stage.board._waiting) == MAX_WAITING
     stage.chat.release("show_status")
+
+
+async def test_a_chat_without_such_a_line_shows_none() -> None:
+    chat, clock = MemoryChat(lacks=("status_line",)), ManualClock()
+    async with StatusBoard(chat.capabilities.status_line, clock, str) as board:
+        board.show("C1", chat.say("C1", "U1", "work"), "is working")
+        await clock.advance(1)
+    assert chat.calls == []

@@ -1,7 +1,8 @@
 """What is done in a thread, shown under it while it lasts (Slack: assistant.threads.setStatus).
 
 Best effort and no record: the latest for each thread, lost when the process ends; Slack drops it after two minutes
-and at our next message in the thread. A workspace that refuses it is not asked again.
+and at our next message in the thread. A chat that has no such line, or refuses it, shows none: what a turn does still
+stands in its progress message.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from codebutler.chat.port import ChatPort
+from codebutler.chat.port import ABOUT_A_PLACE, StatusLine
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 
@@ -20,25 +21,20 @@ PACE_S = 0.2
 """Between two calls; Slack allows 600 a minute for an app."""
 MAX_WAITING = 500
 MAX_CHARS = 200
-# About the thread or the channel, not about what our app may do in this workspace.
-PASSING = frozenset(
-    {"channel_not_found", "invalid_thread_ts", "is_archived", "not_in_channel", "thread_not_found"}
-)
 
-log = logging.getLogger("codebutler.chat.slack.status")
+log = logging.getLogger("codebutler.chat.status")
 
 
 class StatusBoard:
     """An async context manager; leaving it stops at once. ``redact`` sees every text last."""
 
-    def __init__(self, chat: ChatPort, clock: Clock, redact: Callable[[str], str]) -> None:
-        self._chat = chat
+    def __init__(self, line: StatusLine | None, clock: Clock, redact: Callable[[str], str]) -> None:
+        self._line = line
         self._clock = clock
         self._redact = redact
         self._waiting: dict[tuple[str, str], str] = {}
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._refused = False
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._work(), name="status board")
@@ -54,7 +50,7 @@ class StatusBoard:
     def show(self, channel: str, thread_ts: str, text: str) -> None:
         """Show ``text`` under the thread; "" takes away what is there."""
         known = (channel, thread_ts) in self._waiting
-        if self._refused or (not known and len(self._waiting) >= MAX_WAITING):
+        if self._line is None or (not known and len(self._waiting) >= MAX_WAITING):
             return
         self._waiting[channel, thread_ts] = text
         self._news.set()
@@ -67,19 +63,20 @@ class StatusBoard:
                 continue
             (channel, thread_ts), text = next(iter(self._waiting.items()))
             del self._waiting[channel, thread_ts]
-            await self._clock.sleep(await self._show(channel, thread_ts, text))
+            if self._line is not None:
+                await self._clock.sleep(await self._show(self._line, channel, thread_ts, text))
 
-    async def _show(self, channel: str, thread_ts: str, text: str) -> float:
+    async def _show(self, line: StatusLine, channel: str, thread_ts: str, text: str) -> float:
         """Returns the seconds until the next call."""
         try:
-            await self._chat.show_status(channel, thread_ts, self._redact(text)[:MAX_CHARS])
+            await line.show_status(channel, thread_ts, self._redact(text)[:MAX_CHARS])
         except ChatRateLimitedError as error:
             return error.retry_after_s
         except ChatUnreachableError:
             return PACE_S
         except ChatError as error:
-            if error.code not in PASSING:
-                self._refused = True
+            if error.code not in ABOUT_A_PLACE:
+                self._line = None
                 self._waiting.clear()
                 log.info("no status is shown under threads: %s", error)
         return PACE_S
