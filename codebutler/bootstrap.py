@@ -27,7 +27,6 @@ from codebutler.config.paths import Home
 from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global
-from codebutler.config.secrets import secrets_of
 from codebutler.config.zones import zone_of
 from codebutler.control.chat import Mouth
 from codebutler.dashboard.dashboard import Dashboard, Sources
@@ -38,12 +37,11 @@ from codebutler.dispatch.audit import AuditFirst
 from codebutler.dispatch.dispatcher import Dispatcher
 from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Intake, Threads
-from codebutler.intake.notes import OwnNotes
 from codebutler.observe.audit import maintain
 from codebutler.parent.cards import Cards
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.connections import Connections
-from codebutler.parent.integration import Directories, In, Integration, Out
+from codebutler.parent.integration import Directories, In, Integration, Out, own_notes
 from codebutler.parent.life import Life
 from codebutler.parent.notes import ConfigNotes
 from codebutler.parent.operator import Operator, Parent
@@ -51,6 +49,7 @@ from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
 from codebutler.parent.slack import SlackIntegration
 from codebutler.parent.status import Status
+from codebutler.parent.telegram import TelegramIntegration
 from codebutler.process import killpoints
 from codebutler.process.allocator import give_back_what_is_large
 from codebutler.process.cores import leave_no_core
@@ -72,11 +71,13 @@ from codebutler.supervisor.forkserver import ForkServer, kill_orphans
 from codebutler.supervisor.lock import SupervisorLock
 from codebutler.supervisor.port import Places, Shared
 from codebutler.supervisor.supervisor import Supervisor
-from codebutler.text.redact import Redactor
 from codebutler.web.front import Front
 from codebutler.web.hooks import Hooks
 
-INTEGRATIONS: Mapping[ChatName, type[Integration]] = {"Slack": SlackIntegration}
+INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
+    "Slack": SlackIntegration,
+    "Telegram": TelegramIntegration,
+}
 
 
 async def supervise(
@@ -118,9 +119,8 @@ async def _serve(
     env = {"CODEBUTLER_HOME": str(given.home.root), "PATH": given.env.get("PATH", os.defpath)}
     spawner = ForkServer(given=env, files=given.descriptors.given)
     spawner.start()
-    redactor = Redactor(secrets_of(given.config))
-    integrations = [await stack.enter_async_context(each(given, redactor)) for each in used]
-    parts = await open_parts(given, redactor, Directories(integrations), stack)
+    parts = await open_parts(given, stack)
+    integrations = [await stack.enter_async_context(each(parts)) for each in used]
     out = await _way_out(parts, integrations, spawner, stack)
     way_in = _way_in(parts, out)
     joined = [each.join(parts, out, way_in) for each in integrations]
@@ -146,7 +146,7 @@ async def _serve(
     for name, work in (
         ("audit", way_in.audit.run()),
         ("audit-log", maintain(parts.audit, parts.clock)),
-        ("people", parts.people.run()),
+        ("people", parts.people.run(Directories(integrations))),
         *((each.name, each.work()) for each in connections),
         ("front", front.run()),
         ("schedule", way_in.scheduler.run(way_in.intake, on_files)),
@@ -173,9 +173,9 @@ async def _way_out(
 
 
 async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack) -> ServedChat:
-    """A chat with its queue. Slack's notes have the names that they have always had."""
+    """A chat with its queue."""
     chat, clock, redact = integration.chat, parts.clock, parts.redactor.redact
-    notes = parts.journal if integration.name == "Slack" else OwnNotes(parts.journal, integration.name)
+    notes = own_notes(parts, integration.name)
     if parts.restored is not None:
         await begin_anew(notes)
     sender = await stack.enter_async_context(Sender(chat, clock, redact, detour=parts.book, notes=notes))

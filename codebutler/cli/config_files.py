@@ -49,15 +49,15 @@ def change_repo(where: Home, name: str, edit: Edit, source: str) -> Layer:
     return layer
 
 
-def allow(layer: Layer, users: Iterable[str]) -> Layer:
-    """Add to those who may use the agents."""
-    return _with_users(layer, [*dict.fromkeys([*_users(layer), *users])])
+def allow(layer: Layer, users: Iterable[str | int], section: str = "slack") -> Layer:
+    """Add to those who may use the agents in a chat."""
+    return _with_users(layer, section, [*dict.fromkeys([*_users(layer, section), *users])])
 
 
-def deny(layer: Layer, users: Iterable[str]) -> Layer:
-    """Take out of those who may use the agents."""
+def deny(layer: Layer, users: Iterable[str | int], section: str = "slack") -> Layer:
+    """Take out of those who may use the agents in a chat."""
     gone = set(users)
-    return _with_users(layer, [user for user in _users(layer) if user not in gone])
+    return _with_users(layer, section, [user for user in _users(layer, section) if user not in gone])
 
 
 def warn_of_overrides(where: Home, resolved: Resolved, keys: Iterable[str]) -> None:
@@ -68,12 +68,12 @@ def warn_of_overrides(where: Home, resolved: Resolved, keys: Iterable[str]) -> N
             notice(f"warning: {source} overrides {key} of the file")
 
 
-def _users(layer: Layer) -> list[str]:
-    return list(layer.get("slack", {}).get("allowedUsers", []))
+def _users(layer: Layer, section: str) -> list[str | int]:
+    return list(layer.get(section, {}).get("allowedUsers", []))
 
 
-def _with_users(layer: Layer, users: list[str]) -> Layer:
-    return {**layer, "slack": {**layer.get("slack", {}), "allowedUsers": users}}
+def _with_users(layer: Layer, section: str, users: list[str | int]) -> Layer:
+    return {**layer, section: {**layer.get(section, {}), "allowedUsers": users}}
 
 
 def _rewrite(directory: PrivateDir, edit: Edit, source: str) -> tuple[bytes | None, Layer]:

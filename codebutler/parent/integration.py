@@ -1,4 +1,4 @@
-"""What the composition root asks of a chat. It is opened before everything else and connected last."""
+"""What the composition root asks of a chat. Its way out is made first, and what brings its events last."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from codebutler.config.schema import Config
 from codebutler.dispatch.audit import AuditFirst
 from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Intake
+from codebutler.intake.notes import Notes, OwnNotes
 from codebutler.parent.cards import Cards
-from codebutler.parent.parts import Given, Parts
+from codebutler.parent.parts import Parts
 from codebutler.parent.services import ParentServices
 from codebutler.schedule.calls import HookDesk
 from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.scheduler import Scheduler
 from codebutler.supervisor.supervisor import Supervisor
-from codebutler.text.redact import Redactor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +68,11 @@ class Joined(Protocol):
         """Go on with other tokens. Raises ChatAuthError for one of the wrong kind: then all stays as it was."""
 
 
+def own_notes(parts: Parts, name: ChatName) -> Notes:
+    """What a chat's own parts remember. Slack's notes have the names that they have always had."""
+    return parts.journal if name == "Slack" else OwnNotes(parts.journal, name)
+
+
 class Directories:
     """Who people are, whatever their chat."""
 
@@ -83,7 +88,7 @@ class Directories:
 class Integration(Protocol):
     """A chat, as far as it can be made before what it brings has anywhere to go. An async context manager."""
 
-    def __init__(self, given: Given, redactor: Redactor) -> None: ...
+    def __init__(self, parts: Parts) -> None: ...
 
     @staticmethod
     def check(config: Config) -> None:

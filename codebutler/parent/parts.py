@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from codebutler.apphome.turns import LatestTurns
-from codebutler.chat.slack.people import Directory, People
+from codebutler.chat.slack.people import People
 from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config
+from codebutler.config.secrets import secrets_of
 from codebutler.control.listeners import Listeners
 from codebutler.direct.book import Book
 from codebutler.disk.backups import Backups, Keeper, Restored, open_or_restore
@@ -69,12 +70,12 @@ class Parts:
         return self.book.relinked(self.redactor.redact(text))
 
 
-async def open_parts(given: Given, redactor: Redactor, directory: Directory, stack: AsyncExitStack) -> Parts:
+async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     """``stack`` closes everything again, in reverse order. Raises ConfigError, StoreError."""
     home, clock, config, signals = given.home, given.clock, given.config, Signals()
     table = RepoTable.read(home, given.env)
-    redactor.learn(table.secrets(given.env))
-    people = People(directory, clock)
+    redactor = Redactor(secrets_of(config) | table.secrets(given.env))
+    people = People(clock)
     kept_days = config.logs.retention_days
     logs = stack.enter_context(
         Logs(home.log_file, config.logs.level, redactor.redact, retention_days=kept_days, people=people)

@@ -27,9 +27,8 @@ from codebutler.config.schema import Config
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.intake.absence_notice import AbsenceNotice
 from codebutler.parent.integration import In, Out
-from codebutler.parent.parts import Given, Parts
+from codebutler.parent.parts import Parts
 from codebutler.process.observers import Observers
-from codebutler.text.redact import Redactor
 
 
 class SlackIntegration:
@@ -37,10 +36,12 @@ class SlackIntegration:
 
     name: ChatName = "Slack"
 
-    def __init__(self, given: Given, redactor: Redactor) -> None:
-        slack = given.config.slack
+    def __init__(self, parts: Parts) -> None:
+        slack = parts.given.config.slack
         self._app_token = slack.app_token
-        self.chat = SlackApi(slack.bot_token, slack.api_base_url, clock=given.clock, redact=redactor.redact)
+        self.chat = SlackApi(
+            slack.bot_token, slack.api_base_url, clock=parts.clock, redact=parts.redactor.redact
+        )
 
     @staticmethod
     def check(config: Config) -> None:

@@ -40,8 +40,7 @@ class Directory(Protocol):
 class People:
     """``run`` is its life; everything else returns at once."""
 
-    def __init__(self, directory: Directory, clock: Clock) -> None:
-        self._directory = directory
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._names: dict[str, str] = {}
         self._met: dict[str, None] = {}
@@ -69,19 +68,19 @@ class People:
                 self._met[user] = self._due[user] = None
                 self._news.set()
 
-    async def run(self) -> None:
-        """Until cancelled."""
+    async def run(self, directory: Directory) -> None:
+        """Until cancelled. ``directory`` is asked who people are."""
         while True:
             if not await wait_for(self._clock, self._news, RENEW_S):
                 self._due |= self._met
             self._news.clear()
             while self._due:
                 user = next(iter(self._due))
-                await self._look_up(user)
+                await self._look_up(user, directory)
 
-    async def _look_up(self, user: str) -> None:
+    async def _look_up(self, user: str, directory: Directory) -> None:
         try:
-            names = (await self._directory.person(user)).names
+            names = (await directory.person(user)).names
             name = readable(names[0]) if names else ""
         except (ChatUnreachableError, ChatRateLimitedError, ChatAuthError) as error:
             await self._clock.sleep(getattr(error, "retry_after_s", RETRY_S))

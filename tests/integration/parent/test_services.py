@@ -78,9 +78,9 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         statuses = await stack.enter_async_context(
             StatusBoard(chat.capabilities.status_line, clock, lambda text: text.replace("key", "[redacted]"))
         )
-        people = People(Known(), clock)
+        people = People(clock)
         people.meet(["U0ANA"])
-        await stack.enter_async_context(beside(people.run(), name="people"))
+        await stack.enter_async_context(beside(people.run(Known()), name="people"))
         await settle()
         signals = Signals()
         parts = Parts(
