@@ -13,7 +13,7 @@ import msgspec
 
 from codebutler.cli.output import notice
 from codebutler.config.load import telegram_token_fault
-from codebutler.config.schema import TelegramSection
+from codebutler.config.schema import TelegramSection, telegram_id
 from codebutler.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError
 
 if TYPE_CHECKING:
@@ -31,10 +31,11 @@ _CHAT = re.compile(r"(?:tg:)?(-?[1-9][0-9]{0,15})")
 
 
 @dataclass(frozen=True)
-class Chat:
-    """A chat as Telegram knows it; ``advice``: what does not work there yet, "" if all does."""
+class Place:
+    """Where a repository is spoken to: as the registry and as people name it; ``advice``: what does not work there yet,
+    "" if all does."""
 
-    id: int
+    id: str
     name: str
     advice: str = ""
 
@@ -54,7 +55,7 @@ async def identify(telegram: TelegramSection) -> Mapping[str, Any]:
         return me
 
 
-async def look_up(telegram: TelegramSection, wanted: str) -> Chat:
+async def look_up(telegram: TelegramSection, wanted: str) -> Place:
     """The chat of that number, or of that public name (@…), which the bot is in. Raises CodeButlerError."""
     from codebutler.chat.telegram.api import BotApi
     from codebutler.doctor.telegram import chat_finding
@@ -81,7 +82,7 @@ async def look_up(telegram: TelegramSection, wanted: str) -> Chat:
         raise CodeButlerError(f"@{me.get('username')} is not in {chat.get('title')}: add it to the group")
     finding = chat_finding("", chat, me, member)
     name = str(chat.get("title") or chat.get("first_name") or "")
-    return Chat(chat["id"], name, "" if finding.level == "ok" else finding.text)
+    return Place(telegram_id(chat["id"]), name, "" if finding.level == "ok" else finding.text)
 
 
 class TelegramWizard:

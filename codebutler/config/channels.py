@@ -33,20 +33,34 @@ def channel_in(values: dict[str, Any]) -> str:
     return at(values, SLACK_CHANNEL) or ""
 
 
+def name_channel(values: dict[str, Any], channel: str, name: str) -> None:
+    """Have a layer name that channel, and none of another chat. Raises ConfigError if it is none."""
+    is_telegram = chat_of(channel) == "Telegram"
+    other = values.get("slack" if is_telegram else "telegram", {})
+    for key in ("channelID", "channelName", "chatId", "chatName"):
+        other.pop(key, None)
+    put(values, *_named(channel, "the registry"))
+    put(values, ("telegram", "chatName") if is_telegram else ("slack", "channelName"), name)
+
+
 def registered(channel: str, source: str, below: Iterable[Layer]) -> Layer:
     """A registered channel as a layer above all that names one. Raises ConfigError if it is none."""
     values: dict[str, Any] = {}
-    path, other = SLACK_CHANNEL, TELEGRAM_CHAT
-    said: str | int = channel
-    if chat_of(channel) == "Telegram":
-        path, other = other, path
-        try:
-            said = int(channel.removeprefix(TELEGRAM))
-        except ValueError:
-            raise ConfigError(
-                f"{source}: {channel} is no Telegram chat: run `codebutler add-repo` again"
-            ) from None
+    path, said = _named(channel, source)
+    other = SLACK_CHANNEL if path == TELEGRAM_CHAT else TELEGRAM_CHAT
     put(values, path, said)
     if any(at(layer.values, other) for layer in below):
         put(values, other, 0 if other == TELEGRAM_CHAT else "")
     return Layer(source, values)
+
+
+def _named(channel: str, source: str) -> tuple[tuple[str, str], str | int]:
+    """The key that names the channel, and its value."""
+    if chat_of(channel) == "Slack":
+        return SLACK_CHANNEL, channel
+    try:
+        return TELEGRAM_CHAT, int(channel.removeprefix(TELEGRAM))
+    except ValueError:
+        raise ConfigError(
+            f"{source}: {channel} is no Telegram chat: run `codebutler add-repo` again"
+        ) from None
