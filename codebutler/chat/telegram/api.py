@@ -99,8 +99,8 @@ class BotApi:
         if self._session is None:
             raise unreachable("a file", "the connection is not open")
         timeout = aiohttp.ClientTimeout(total=TRANSFER_TIMEOUT_S, connect=CONNECT_S, sock_read=SILENCE_S)
-        url = URL(f"{self.base_url}/file/bot{self._token}/{quote(path)}", encoded=True)
         try:
+            url = URL(f"{self.base_url}/file/bot{self._token}/{quote(path)}", encoded=True)
             async with self._session.get(
                 url, timeout=timeout, allow_redirects=False, proxy=proxy_for(self.base_url)
             ) as answer:
@@ -124,8 +124,8 @@ class BotApi:
             raise unreachable(method, "the connection is not open")
         timeout = aiohttp.ClientTimeout(total=timeout_s, connect=min(CONNECT_S, timeout_s))
         write = method not in READS
-        url = URL(f"{self.base_url}/bot{self._token}/{method}", encoded=True)
         try:
+            url = URL(f"{self.base_url}/bot{self._token}/{method}", encoded=True)
             async with self._session.post(
                 url, timeout=timeout, allow_redirects=False, proxy=proxy_for(self.base_url), **body
             ) as answer:

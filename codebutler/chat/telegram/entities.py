@@ -143,7 +143,7 @@ class Builder:
         text = sendable(text).rstrip()
         if not text.strip():
             return
-        if self._length and not self._gap:
+        if self._out and not self._out[-1].endswith("\n"):
             self.gap(1)
         prefix, self.prefix = self.prefix, ""
         self._apart("pre", text, **({"language": language} if language else {}))
@@ -165,6 +165,8 @@ class Builder:
 
     def _append(self, text: str) -> None:
         if self._gap:
+            if text.startswith("\n"):
+                self._gap = self._gap[1:]
             gap = self._gap + self.prefix if self._length else ""
             self._out.append(gap)
             self._length += len(gap)

@@ -162,7 +162,8 @@ class Poller:
                 timeout_s=ANSWER_S,
                 offset=self._offset,
                 limit=BATCH,
-                timeout=POLL_S,
+                # Whether we are heard is known at once, and what waited for us is told apart from what comes now.
+                timeout=0 if self._answered_s is None or self._failures else POLL_S,
                 allowed_updates=list(ALLOWED),
             )
         )

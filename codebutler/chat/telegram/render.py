@@ -55,7 +55,8 @@ def rendered(message: Message, mentioned: str = "", people: People = NOBODY) -> 
     keys: list[tuple[Key, ...]] = []
     for number, group in enumerate(groups, 1):
         for at, part in enumerate(group):
-            out.gap(2 if at == 0 else 1)
+            if number > 1 or at:
+                out.gap(1 if at else 2)
             label = f"{number}. " if numbered and part.markdown else ""
             # Questions are numbered already.
             _write(out, part, people, "" if at or isinstance(message.card, QuestionCard) else label)
