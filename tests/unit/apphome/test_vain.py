@@ -48,6 +48,6 @@ async def test_in_a_thread_only_who_pressed_sees_it() -> None:
 
 async def test_where_we_may_not_write_nothing_breaks() -> None:
     pressed = Pressed()
-    pressed.chat.fail_next("post", ChatError("no", "user_not_in_channel"))
+    pressed.chat.fail_next("whisper", ChatError("no", "user_not_in_channel"))
     await pressed.press(at_home=False)
     assert (pressed.chat.done, pressed.broken) == ([], [])

@@ -176,7 +176,7 @@ async def test_a_request_that_never_arrived_is_posted_after_looking() -> None:
         await b.passes(10)
         assert await task
         assert b.chat.texts(C) == ["answer"]
-        assert b.chat.calls == ["post", "identity", "history", "post"]
+        assert b.chat.calls == ["post", "history", "post"]
 
 
 async def test_looking_goes_on_through_every_page_and_through_failures() -> None:

@@ -99,14 +99,20 @@ class Stage:
             yield sender
 
     async def submit(self, operation: Operation, *, unsure: bool = False) -> str:
-        """The worker asks until it is told what became of it; each life ends when fate strikes."""
-        async with self.life() as sender:
-            task = asyncio.create_task(sender.submit(C, "op", operation, unsure=unsure, lasting=True))
-            while not task.done() and not self.fate.has_struck.is_set():
-                await self.clock.advance(1)
-                await settle()
+        """One life, in which the worker waits to hear what became of it; "" where fate strikes before."""
+        task = asyncio.create_task(self._live(operation, unsure=unsure))
+        for _ in range(600):
+            if task.done() or self.fate.has_struck.is_set():
+                break
+            await self.clock.advance(1)
+            await settle()
+        task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return "" if self.fate.has_struck.is_set() else task.result()
+        return "" if task.cancelled() else task.result()
+
+    async def _live(self, operation: Operation, *, unsure: bool) -> str:
+        async with self.life() as sender:
+            return await sender.submit(C, "op", operation, unsure=unsure, lasting=True)
 
     async def deliver(self, operation: Operation, *deaths: int) -> str:
         """With a death at each of these steps, counted from the start of its life."""
