@@ -83,7 +83,7 @@ class DirectMessages:
         """Where no repository is known yet for a thread, the entry is kept until the person
         has said which.
         """
-        if not entry.event.is_direct:
+        if not entry.event.is_direct or entry.channel in self._known.repos():
             go_on(entry)
             return
         event = entry.event

@@ -5,6 +5,7 @@
 | T01 | each is answered in its own chat; killed while both are written to, it loses and doubles nothing |
 | T02 | Telegram alone: without any token of Slack it is set up, registered, served and checked |
 | T03 | a token that Telegram refuses is named, and Slack goes on |
+| T04 | a private message is about the one repository that its writer may use, also after a kill |
 """
 
 from __future__ import annotations
@@ -49,19 +50,19 @@ async def connect(built: House, telegram: BotServer, repo: Path) -> None:
     assert f"tg:{GROUP}" in told
 
 
-def answers(telegram: BotServer, containing: str) -> list[dict[str, Any]]:
-    """What the bot has said in the group."""
-    said = telegram.telegram.chats[GROUP].messages.values()
+def answers(telegram: BotServer, containing: str, chat: int = GROUP) -> list[dict[str, Any]]:
+    """What the bot has said there."""
+    said = telegram.telegram.chats[chat].messages.values()
     return [each for each in said if each["from"]["is_bot"] and containing in each.get("text", "")]
 
 
-async def until_answered(built: House, telegram: BotServer, times: int) -> None:
+async def until_answered(built: House, telegram: BotServer, times: int, chat: int = GROUP) -> None:
     try:
         async with asyncio.timeout(DEADLINE_S):
-            while len(answers(telegram, LISTED)) < times:  # noqa: ASYNC110 - the server sets no event
+            while len(answers(telegram, LISTED, chat)) < times:  # noqa: ASYNC110 - the server sets no event
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
-        said = telegram.telegram.chats[GROUP].messages
+        said = telegram.telegram.chats[chat].messages
         raise AssertionError(f"never answered: {said}\n{built.log()}") from None
 
 
@@ -144,3 +145,17 @@ async def test_t03_a_token_that_telegram_refuses_leaves_slack_at_work(tmp_path: 
         assert status["slack"]["trouble"] == ""
         ts = await built.say(channel, ASKED)
         await built.answer(channel, ts, LISTED)
+
+
+async def test_t04_a_private_chat_finds_its_repository(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with both(tmp_path, git_repo) as (built, telegram):
+        await built.start_supervisor()
+        await until_both(built)
+        telegram.say(ANA, ASKED)
+        await until_answered(built, telegram, 1, ANA)
+        assert answers(telegram, LISTED) == [], "what is asked in private is answered there"
+        telegram.say(ANA, ASKED)
+        await built.stop(signal.SIGKILL)
+        await built.start_supervisor()
+        await until_answered(built, telegram, 2, ANA)

@@ -331,3 +331,11 @@ async def test_whose_worker_stays_down_is_told_in_the_thread_once(one: House) ->
     await one.accept(one.say("and that", first.ts))
     assert len(one.reached) == 2
     assert ["cannot answer now" in text for text in one.chat.texts(D)] == [True]
+
+
+async def test_a_private_chat_that_is_a_repositorys_own_is_about_no_other(tmp_path: Path) -> None:
+    made = House(tmp_path, ALPHA, repo("mine", D))
+    await made.start()
+    assert await made.accept(made.say("explain this")) == "accepted"
+    assert made.reached == [(D, Prompt(text="explain this"))]
+    await made.stop()
