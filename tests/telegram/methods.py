@@ -139,6 +139,13 @@ class Methods:
         del self._telegram.chat(given["chat_id"]).messages[message["message_id"]]
         return True
 
+    def do_pinChatMessage(self, given: Mapping[str, Any]) -> Any:  # noqa: N802
+        chat = self._telegram.chat(given.get("chat_id"))
+        if given.get("message_id") not in chat.messages:
+            raise Refused("Bad Request: message to pin not found")
+        chat.pinned = given["message_id"]
+        return True
+
     def do_setMessageReaction(self, given: Mapping[str, Any]) -> Any:  # noqa: N802
         chat = self._telegram.chat(given.get("chat_id"))
         wanted = [str(each["emoji"]) for each in given.get("reaction") or ()]

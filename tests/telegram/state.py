@@ -43,6 +43,7 @@ class Chat:
     """A description: every call is refused with it."""
     actions: list[tuple[str, int]] = field(default_factory=list)
     numbers: int = 0
+    pinned: int = 0
 
     def told(self) -> dict[str, Any]:
         named = {"title": self.title} if self.kind != "private" else {"first_name": self.title}

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ADAPTERS = (
     "codebutler/chat/slack/",
+    "codebutler/chat/telegram/",
     "codebutler/chat/memory.py",
     "codebutler/workspace/",
     "codebutler/config/channels.py",

@@ -30,20 +30,23 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class Asked(Struct, frozen=True, omit_defaults=True):
-    """A message of ours asks why not: an answer to it is a press of the button on the card, with words."""
+    """A message of ours asks why not: an answer to it is a press of the button on the card, with words. ``channel``:
+    where the card is."""
 
     card: str
     value: str
     thread: str = ""
+    channel: str = ""
 
 
 class Known(Struct, frozen=True, omit_defaults=True):
     """What is remembered of a message. ``thread``: the ts of the conversation that it belongs to, "" if it begins one.
-    ``topic``: it is one, reached under this number. ``parts``: the numbers of the messages that it goes on in;
-    ``part_of``: it is one of those."""
+    ``topic``: it is one, reached under this number. ``is_ours``: we know that we sent it. ``parts``: the numbers of the
+    messages that it goes on in; ``part_of``: it is one of those."""
 
     thread: str = ""
     topic: int = 0
+    is_ours: bool = False
     parts: tuple[int, ...] = ()
     part_of: int = 0
     files: tuple[File, ...] = ()

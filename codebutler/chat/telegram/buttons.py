@@ -23,6 +23,8 @@ BYTES = 9
 """Of chance in an id: as many as nobody guesses, and 12 characters."""
 PAGE = 100
 CURRENT = "telegram.buttons"
+HOME = "home"
+"""The owner of what is on somebody's home."""
 AGAIN_S = 30.0
 """Whoever presses the same button again within it has pressed it twice; after it, they mean it."""
 REMEMBERED = 500
@@ -35,12 +37,14 @@ Pressable = tuple[str, str]
 
 
 class Button(Struct, frozen=True, omit_defaults=True):
-    """``message``: the number of the message that bears it, 0 while that is not known."""
+    """``message``: the number of the message that bears it, 0 while that is not known. ``is_home``: it is on somebody's
+    home, and its value says where what it decides about is."""
 
     chat: int
     action: str
     value: str
     message: int = 0
+    is_home: bool = False
 
 
 class Buttons:
@@ -76,7 +80,8 @@ class Buttons:
         if (ids := self._shown.pop((chat, owner), None)) is None:
             return
         self._shown[chat, ts] = ids
-        await self._keep({data: Button(chat, *pressable, message) for pressable, data in ids.items()})
+        is_home = owner == HOME
+        await self._keep({data: Button(chat, *each, message, is_home) for each, data in ids.items()})
 
     async def meant(self, data: str, chat: int) -> Button | None:
         """What a press means; None if no button of ours in that chat is called so. Raises StoreError."""
@@ -131,8 +136,11 @@ class Buttons:
         if fresh:
             page = await self._current(len(fresh))
             made = {f"b:{page}-{self._random(BYTES)}": each for each in fresh}
-            await self._keep({data: Button(chat, *each, message) for data, each in made.items()})
+            is_home = owner == HOME
+            await self._keep({data: Button(chat, *each, message, is_home) for data, each in made.items()})
             shown.update({each: data for data, each in made.items()})
+        for gone in [each for each in shown if each not in wanted]:
+            del shown[gone]
         return shown
 
     async def _keep(self, buttons: Mapping[str, Button]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,11 +25,13 @@ from codebutler.chat.telegram.markdown import People
 from codebutler.chat.telegram.marks import Marks
 from codebutler.chat.telegram.messages import Messages
 from codebutler.chat.telegram.outcomes import MovedError
+from codebutler.chat.telegram.private import Private
 from codebutler.chat.telegram.render import Rendered, rendered
+from codebutler.chat.telegram.typing import Typing
 from codebutler.clock import Clock, SystemClock
 from codebutler.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.intake.notes import Notes
-from codebutler.message import Message
+from codebutler.message import Message, said
 from codebutler.model import Post, React, Update, Upload
 
 T = TypeVar("T")
@@ -36,7 +39,10 @@ T = TypeVar("T")
 MAX_UPLOAD_BYTES = 50 * 2**20
 CAPTION_CHARS = 1000
 BEGUN = 200
+OPEN_IT = "I can tell you this alone once you have opened our private chat: open my profile and press Start."
 QUIET = frozenset({"outcome", "progress", "sign"})
+
+log = logging.getLogger("codebutler.chat.telegram")
 
 
 class TelegramChat:
@@ -54,12 +60,14 @@ class TelegramChat:
         random: Callable[[int], str] = secrets.token_urlsafe,
     ) -> None:
         self.limits = TELEGRAM_LIMITS
-        self.capabilities = Capabilities(status_line=self)
         self.clock = clock or SystemClock()
         self.api = api
         self.book = Book(notes)
         self.buttons = Buttons(notes, self.clock, random)
         self._messages = Messages(self.api, self.book)
+        self.private = Private(self._messages, self.book, self.buttons, notes, self._cleaned)
+        self.capabilities = Capabilities(ephemeral=self, status_line=self, home=self.private)
+        self._typing = Typing(api, self.clock)
         self._downloads = Downloads(self.api, self.clock)
         self._marks = Marks()
         self._marking = asyncio.Lock()
@@ -74,6 +82,7 @@ class TelegramChat:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._typing.close()
         await self.api.__aexit__(kind, error, trace)
 
     def use_token(self, token: str) -> None:
@@ -151,18 +160,30 @@ class TelegramChat:
         await self._downloads.fetch(found, take)
         return Download(file=replace(found, id=file_id))
 
+    async def whisper(self, channel: str, post: Post) -> str:
+        """In the private chat with them. Who has never opened it is asked to, where they are."""
+        shown = self._rendered(post.message)
+        try:
+            return self.book.ts(number_of(post.only_for), await self.private.tell(post.only_for, shown))
+        except ChatError as error:
+            if error.code not in ("not_in_channel", "channel_not_found"):
+                raise
+        return await self.post(channel, replace(post, only_for="", message=said(OPEN_IT)), "")
+
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
-        """Bot API: sendChatAction; it ends by itself after five seconds."""
-        if not text:
-            return
+        """Bot API: sendChatAction. Telegram shows that something is done, and not what."""
         chat = self.book.chat(number_of(channel))
         try:
             place = await self._messages.place(chat, self._thread(chat, channel, thread_ts))
         except StoreError as error:
             raise _waits(error) from error
-        await self.api.call(
-            "sendChatAction", chat_id=chat, action="typing", message_thread_id=place.topic or None
-        )
+        if not text:
+            self._typing.over(place)
+            return
+        try:
+            await self._typing.show(place)
+        except MovedError:
+            log.debug("%s has another number now, which the next post finds out", channel)
 
     async def _post(self, channel: str, post: Post, op_id: str, shown: Rendered, silent: bool) -> str:
         chat = self.book.chat(number_of(channel))
@@ -179,6 +200,8 @@ class TelegramChat:
             only = len(shown.parts) == 1
             numbers = [await self._messages.send(place, shown.parts[0], keyboard if only else None)]
             await self._parts(chat, post.thread_ts or "", numbers)
+        if post.value == "answer":
+            self._typing.over(place)
         if len(shown.parts) > 1:
             self._begun[begun] = numbers
             while len(self._begun) > BEGUN:
@@ -211,10 +234,10 @@ class TelegramChat:
         ts = self.book.ts(chat, first)
 
         def begins(known: Known) -> Known:
-            return replace(known, thread=thread, parts=tuple(others))
+            return replace(known, thread=thread, is_ours=True, parts=tuple(others))
 
         def goes_on(known: Known) -> Known:
-            return replace(known, thread=thread or ts, part_of=first)
+            return replace(known, thread=thread or ts, is_ours=True, part_of=first)
 
         await kept(self.book.keep(chat, first, begins))
         for number in others:
@@ -245,13 +268,15 @@ class TelegramChat:
         return await call()
 
     def _rendered(self, message: Message, mention: str = "") -> Rendered:
-        shown = rendered(message, mention, People(message.names, self.book.called))
-        return Rendered(tuple(map(self._clean, shown.parts)), shown.keys)
+        return self._cleaned(rendered(message, mention, People(message.names, self.book.called)))
 
-    def _clean(self, part: Text) -> Text:
+    def _cleaned(self, shown: Rendered) -> Rendered:
         """A secret that only shows once its marks are gone takes the marks with it."""
-        text = self._redact(part.text)
-        return part if text == part.text else Text(text)
+        texts = [self._redact(part.text) for part in shown.parts]
+        parts = (
+            part if part.text == text else Text(text) for part, text in zip(shown.parts, texts, strict=True)
+        )
+        return Rendered(tuple(parts), shown.keys)
 
     def _place(self, channel: str, ts: str) -> tuple[int, int]:
         """Which message a ts names. Raises ChatError; of a group's under its old number nothing can be reached."""
@@ -263,9 +288,11 @@ class TelegramChat:
 
     def _thread(self, chat: int, channel: str, thread_ts: str) -> int:
         """The message that a conversation begins with, 0 where nothing can be said in answer to it."""
-        if not thread_ts or (chat != number_of(channel) and not era_of(thread_ts)):
+        try:
+            is_out_of_reach = chat != number_of(channel) and not era_of(thread_ts)
+            return 0 if is_out_of_reach else message_of(thread_ts)
+        except ChatError:
             return 0
-        return message_of(thread_ts)
 
 
 def _waits(error: StoreError) -> ChatUnreachableError:

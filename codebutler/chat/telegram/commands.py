@@ -8,6 +8,8 @@ from codebutler.words import ALIASES, ALL, WORDS
 
 START = "start"
 """What Telegram has everybody say first; with a code, it answers one that `codebutler setup` shows."""
+INBOX = "inbox"
+"""What needs somebody, in their private chat."""
 MAX_DESCRIPTION = 256
 
 _COMMAND = re.compile(r"/([A-Za-z0-9_]{1,32})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*))?$", re.DOTALL)
@@ -15,10 +17,9 @@ _COMMAND = re.compile(r"/([A-Za-z0-9_]{1,32})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*
 
 def menu() -> list[dict[str, str]]:
     """What Telegram offers when somebody types "/". Bot API: BotCommand."""
-    return [
-        {"command": word.name.replace("-", "_"), "description": _sentence(word.gist)[:MAX_DESCRIPTION]}
-        for word in ALL
-    ]
+    words = [(word.name.replace("-", "_"), _sentence(word.gist)) for word in ALL]
+    words.append((INBOX, "What needs you, in our private chat"))
+    return [{"command": name, "description": gist[:MAX_DESCRIPTION]} for name, gist in words]
 
 
 def is_for_another(text: str, username: str) -> bool:
@@ -31,6 +32,12 @@ def start_code(text: str) -> str | None:
     """The code of ``/start CODE``, "" without one; None for anything else."""
     found = _COMMAND.match(text.strip())
     return (found[3] or "").strip() if found is not None and found[1].lower() == START else None
+
+
+def is_inbox(text: str) -> bool:
+    """Whether somebody asks what needs them."""
+    found = _COMMAND.match(text.strip())
+    return found is not None and found[1].lower() == INBOX
 
 
 def spoken(text: str, username: str) -> str:

@@ -19,6 +19,7 @@ from codebutler.chat.telegram.polling import Poller, PollStatus, Taken
 from codebutler.chat.telegram.presses import Presses
 from codebutler.chat.telegram.updates import (
     Ignored,
+    InboxOpened,
     Me,
     Membership,
     Moved,
@@ -44,7 +45,7 @@ ATTEMPTS = 3
 """At an update whose handling fails for a reason of ours: then it is given up, or none would come any more."""
 FLUSH_S = 2.0
 
-Notice = ChannelMoved | Started
+Notice = ChannelMoved | Started | InboxOpened
 """What is good to know and need not be kept."""
 
 log = logging.getLogger("codebutler.chat.telegram")
@@ -53,8 +54,8 @@ log = logging.getLogger("codebutler.chat.telegram")
 class TelegramConnection:
     """``run`` until ``stop``. ``connected`` is set once Telegram has answered the first poll.
 
-    ``on_notice`` hears of chats that we were taken into or out of, and of codes that somebody opened the private chat
-    with.
+    ``on_notice`` hears of chats that we were taken into or out of, of codes that somebody opened the private chat with,
+    and of who asks for their home.
     """
 
     def __init__(
@@ -207,7 +208,16 @@ class TelegramConnection:
                 await self._presses.take(update)
             case Started(code=""):
                 await self._intake.accept(self._inbox.greeted(update), missed=missed)
+            case _:
+                await self._heed(update)
+
+    async def _heed(self, update: Update) -> None:
+        """What is no event."""
+        match update:
             case Started():
+                self._on_notice(update)
+            case InboxOpened(user):
+                await self._chat.private.reopen(user)
                 self._on_notice(update)
             case Moved(old, new):
                 if await self._chat.book.moved(old, new):

@@ -32,6 +32,11 @@ def number_of(name: str) -> int:
     return int(found[1])
 
 
+def is_private(channel: str) -> bool:
+    """Whether it is somebody's chat with us alone; what is no chat of Telegram is none."""
+    return _NAME.fullmatch(channel) is not None and number_of(channel) > 0
+
+
 def ts_of(chat: int, message: int, era: int = 0) -> str:
     """The ts of a message."""
     padded = f"{era * ERA + message:012d}"

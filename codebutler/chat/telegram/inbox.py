@@ -12,8 +12,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from codebutler.actions import DENY_ACTION
+from codebutler.actions import DENY_ACTION, PICK_ACTION
+from codebutler.chat.slack.forms import Placed, placed
 from codebutler.chat.telegram.book import Book, Known
+from codebutler.chat.telegram.buttons import Button
+from codebutler.chat.telegram.ids import is_private
 from codebutler.chat.telegram.updates import Pressed, Said, Spot, Started
 from codebutler.model import ButtonClicked, File, MessageEdited, MessagePosted
 
@@ -101,8 +104,8 @@ class Inbox:
         if asked is None:
             return None
         return ButtonClicked(
-            channel=self._book.channel(spot.chat),
-            is_direct=spot.is_direct,
+            channel=asked.channel,
+            is_direct=is_private(asked.channel),
             user=said.user,
             message_ts=asked.card,
             action_id=DENY_ACTION,
@@ -128,11 +131,20 @@ class Inbox:
             mentioned=True,
         )
 
-    async def place(self, pressed: Pressed) -> tuple[str, str | None]:
-        """The ts of the message whose button was pressed, and of its conversation."""
-        known = await self._book.known(pressed.spot.chat, pressed.spot.message)
-        card = self._book.ts(pressed.spot.chat, known.part_of or pressed.spot.message)
-        return card, await self.thread(pressed.spot)
+    async def place(self, pressed: Pressed, button: Button) -> Placed:
+        """What a press is about: the message of ours that bears the button or, on somebody's home, the one that it
+        stands for. Raises PayloadError."""
+        spot = pressed.spot
+        if button.is_home and button.action != PICK_ACTION:
+            return placed(button.value)
+        number = button.message or spot.message
+        known = await self._book.known(spot.chat, number)
+        return Placed(
+            channel=self._book.channel(spot.chat),
+            message_ts=self._book.ts(spot.chat, known.part_of or number),
+            value=button.value,
+            thread_ts=await self.thread(spot),
+        )
 
     def remember(self, said: Said) -> None:
         """These are its words now: an edit that leaves them is none."""

@@ -30,7 +30,7 @@ _FILE = re.compile(
     r"(?<![\w/.-])[\w./-]*\w\.(?:md|py|rs|sh|pl|cc|so|ps|mk|ml|zip|mov|app)(?![\w/-]|\.\w)", re.ASCII
 )
 _ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:|www\.|[\w-]+(?:\.[\w-]+)+(?:[/:?#]|\s*$))", re.I)
-_MESSAGE = re.compile(rf"{re.escape(ANY_WORKSPACE)}tg:-100(\d+)/p0*(\d+)")
+_MESSAGE = re.compile(rf"{re.escape(ANY_WORKSPACE)}tg:-100(\d+)/p\d0*(\d+)")
 _PERSON = re.compile(rf"{PREFIX}([1-9][0-9]*)")
 
 Names = Callable[[str], str]

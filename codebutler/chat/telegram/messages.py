@@ -98,8 +98,19 @@ class Messages:
         if spare:
             del numbers[len(parts) :]
             await keep(numbers)
-        for number in spare:
-            await self._delete(place.chat, number)
+        await self.take_away(place.chat, spare)
+
+    async def take_away(self, chat: int, numbers: Sequence[int]) -> None:
+        """Best effort."""
+        for number in numbers:
+            await self._delete(chat, number)
+
+    async def pin(self, chat: int, number: int) -> None:
+        """Best effort, without a sound."""
+        try:
+            await self._api.call("pinChatMessage", chat_id=chat, message_id=number, disable_notification=True)
+        except ChatError as error:
+            log.debug("%s", error)
 
     async def _edit(self, chat: int, number: int, text: Text, keyboard: Keyboard) -> None:
         try:

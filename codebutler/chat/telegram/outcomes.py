@@ -38,6 +38,7 @@ CODES: tuple[tuple[str, str], ...] = (
     ("chat not found", "channel_not_found"),
     ("terminated by other getupdates", "other_consumer"),
     ("webhook is active", "webhook"),
+    ("can't initiate conversation", "not_in_channel"),
     ("bot was blocked", "not_in_channel"),
     ("bot was kicked", "not_in_channel"),
     ("bot is not a member", "not_in_channel"),

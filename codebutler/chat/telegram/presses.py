@@ -16,6 +16,7 @@ from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.book import Asked, Book
 from codebutler.chat.telegram.buttons import Button, Buttons
 from codebutler.chat.telegram.entities import Builder
+from codebutler.chat.telegram.ids import is_private
 from codebutler.chat.telegram.inbox import Inbox
 from codebutler.chat.telegram.markdown import People, mention
 from codebutler.chat.telegram.updates import Pressed
@@ -57,18 +58,22 @@ class Presses:
         if button is None or not await self._is_on(button, pressed):
             self._answer(pressed, UNKNOWN)
             return
-        card, thread = await self._inbox.place(pressed)
+        place = await self._inbox.place(pressed, button)
         click = ButtonClicked(
-            channel=self._book.channel(pressed.spot.chat),
-            is_direct=pressed.spot.is_direct,
+            channel=place.channel,
+            is_direct=is_private(place.channel),
             user=pressed.user,
-            message_ts=card,
+            message_ts=place.message_ts,
             action_id=button.action,
-            value=button.value,
+            value=place.value,
             action_ts=pressed.id,
-            thread_ts=thread,
+            thread_ts=place.thread_ts,
             user_name=pressed.name,
         )
+        if button.is_home and button.action == PICK_ACTION:
+            # Nobody else sees a home, and who sends it is asked then.
+            self._start(self._tick(pressed), "tick", pressed)
+            return
         if button.action in (PICK_ACTION, REASON_ACTION):
             await self._aside(pressed, click)
             return
@@ -89,8 +94,7 @@ class Presses:
         sent without an answer may stand twice."""
         if button.message in (0, pressed.spot.message):
             return True
-        known = await self._book.known(pressed.spot.chat, pressed.spot.message)
-        return not known.thread and not known.part_of and not known.parts and not known.topic
+        return not (await self._book.known(pressed.spot.chat, pressed.spot.message)).is_ours
 
     async def _aside(self, pressed: Pressed, click: ButtonClicked) -> None:
         """What decides nothing yet, but is for those alone who may decide."""
@@ -170,8 +174,9 @@ class Presses:
         if not isinstance(number, int):
             self._answer(pressed, NO_PROMPT)
             return
-        asked = Asked(click.message_ts, click.value, click.thread_ts or "")
-        thread = click.thread_ts or click.message_ts
+        asked = Asked(click.message_ts, click.value, click.thread_ts or "", click.channel)
+        known = await self._book.known(pressed.spot.chat, pressed.spot.message)
+        thread = known.thread or self._book.ts(pressed.spot.chat, pressed.spot.message)
         await self._book.keep(
             pressed.spot.chat, number, lambda known: replace(known, asked=asked, thread=thread)
         )

@@ -46,35 +46,47 @@ class Rendered:
 
 def rendered(message: Message, mentioned: str = "", people: People = NOBODY) -> Rendered:
     """``mentioned``: a user to call, at the top."""
+    # Questions are numbered already.
+    shown = laid_out(
+        sections(message), mentioned, people, with_numbers=not isinstance(message.card, QuestionCard)
+    )
+    if message.is_short:
+        return Rendered(tuple(Text(part.text) for part in shown.parts))
+    return shown
+
+
+def laid_out(
+    parts: Sequence[Section], mentioned: str = "", people: People = NOBODY, *, with_numbers: bool = True
+) -> Rendered:
+    """One below the other. All keys stand at the end, so where there are several things to decide each has a number."""
+    parts = parts[:MAX_SECTIONS]
+    heads, below = _numbers(parts)
     out = Builder()
     if mentioned:
         mention(out, mentioned, people)
         out.write(" ")
-    groups = _groups(sections(message)[:MAX_SECTIONS])
-    numbered = sum(any(part.buttons or part.boxes for part in group) for group in groups) > 1
     keys: list[tuple[Key, ...]] = []
-    for number, group in enumerate(groups, 1):
-        for at, part in enumerate(group):
-            if number > 1 or at:
-                out.gap(1 if at else 2)
-            label = f"{number}. " if numbered and part.markdown else ""
-            # Questions are numbered already.
-            _write(out, part, people, "" if at or isinstance(message.card, QuestionCard) else label)
-            keys += _rows(part, label)
-    text = out.built()
-    if message.is_short:
-        return Rendered(tuple(Text(part.text) for part in split(text)) or (Text(NOTHING),))
-    return Rendered(tuple(split(text)) or (Text(NOTHING if not keys else "…"),), _few(keys))
+    for at, part in enumerate(parts):
+        if at:
+            out.gap(2 if part.begins or part.kind == "heading" else 1)
+        _write(out, part, people, heads.get(at, "") if with_numbers else "")
+        keys += _rows(part, below.get(at, ""))
+    return Rendered(tuple(split(out.built())) or (Text("…" if keys else NOTHING),), _few(keys))
 
 
-def _groups(parts: Sequence[Section]) -> list[list[Section]]:
-    """What stands apart, each with what belongs to it."""
-    groups: list[list[Section]] = []
-    for part in parts:
-        if part.begins or not groups:
-            groups.append([])
-        groups[-1].append(part)
-    return groups
+def _numbers(parts: Sequence[Section]) -> tuple[dict[int, str], dict[int, str]]:
+    """What is put before the texts and the buttons of the parts: the same before both of what belongs together."""
+    heads: dict[int, str] = {}
+    below: dict[int, str] = {}
+    first: int | None = None
+    for at, part in enumerate(parts):
+        if first is None and part.markdown and part.kind != "heading":
+            first = at
+        if part.buttons or part.boxes:
+            if first is not None:
+                heads[first] = below[at] = f"{len(below) + 1}. "
+            first = None
+    return (heads, below) if len(below) > 1 else ({}, {})
 
 
 def _write(out: Builder, part: Section, people: People, number: str) -> None:

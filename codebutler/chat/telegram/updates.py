@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.chat.telegram.commands import is_for_another, spoken, start_code
+from codebutler.chat.telegram.commands import is_for_another, is_inbox, spoken, start_code
 from codebutler.chat.telegram.content import files_of, marked
 from codebutler.chat.telegram.fields import is_number, mapping, number, section, text_in
 from codebutler.chat.telegram.ids import name_of
@@ -92,6 +92,13 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class InboxOpened:
+    """Somebody wants to see what needs them."""
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """A group has become a supergroup, which has another number."""
 
@@ -107,7 +114,7 @@ class Membership:
     is_in: bool
 
 
-Update = Said | Pressed | Started | Moved | Membership | Ignored
+Update = Said | Pressed | Started | InboxOpened | Moved | Membership | Ignored
 
 
 def parse(update: Mapping[str, Any], me: Me) -> Update:
@@ -138,6 +145,8 @@ def _message(message: Mapping[str, Any], me: Me) -> Update:
         return Started(
             name_of(number(user, "id")), name_in(user), _spot(message), float(number(message, "date")), code
         )
+    if is_inbox(text) and not is_for_another(text, me.username):
+        return InboxOpened(name_of(number(user, "id")))
     return _said(message, me)
 
 

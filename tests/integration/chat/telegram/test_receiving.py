@@ -251,7 +251,7 @@ async def test_network_trouble_is_waited_out(
 ) -> None:
     monkeypatch.setattr("codebutler.chat.telegram.polling.CAP_S", 0.05)
     for kind in ("dropped", "status", "lost", "rate_limit"):
-        server.faults.append(Fault("getUpdates", kind, retry_after=0))  # type: ignore[arg-type]
+        server.faults.append(Fault("getUpdates", kind, retry_after=0))
     server.say(GROUP, "still there?")
     async with Room(server, tmp_path / "a.db") as room:
         await room.confirmed()
