@@ -16,7 +16,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from codebutler.chat.chats import Chats, ServedChat
-from codebutler.chat.delivery.handed import begin_anew
+from codebutler.chat.delivery.outgoing import Editor
+from codebutler.chat.delivery.outlet import begin_anew
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.status import StatusBoard
 from codebutler.clock import SystemClock
@@ -178,7 +179,8 @@ async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack)
     notes = own_notes(parts, integration.name)
     if parts.restored is not None:
         await begin_anew(notes)
-    sender = await stack.enter_async_context(Sender(chat, clock, redact, detour=parts.book, notes=notes))
+    editor = Editor(redact, parts.people.called, parts.book.relinked)
+    sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.book, notes=notes))
     sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(chat.capabilities.status_line, clock, redact))
     return ServedChat(name=integration.name, chat=chat, sender=sender, statuses=statuses)

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from uuid import uuid4
 
 from codebutler.chat.chats import Chats
-from codebutler.chat.delivery.outgoing import addressed, has_links, linked, with_names
-from codebutler.chat.port import Download
+from codebutler.chat.delivery.outgoing import addressed
+from codebutler.chat.port import Download, Take
 from codebutler.chat.slack.history import read_thread
 from codebutler.config.schema import RepoSettings
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.entry import Entry
 from codebutler.message import said
-from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, TurnNote
+from codebutler.model import Event, MessagePosted, Operation, Post, Quoted
 from codebutler.observe.chain import Act, act_of
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.permission import Decision, Person, Where, may
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
+from codebutler.protocol.messages import (
+    Audit,
+    Budget,
+    Doing,
+    Live,
+    LogTag,
+    Overview,
+    TurnEnded,
+    TurnStarted,
+)
+from codebutler.supervisor.port import News
 from codebutler.text.markup import plain
 
 NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."
@@ -48,40 +58,37 @@ class ParentServices:
 
         Raises ChatError if it is refused for good.
         """
-        sender = self._chats.of(repo.channel_id).sender
         operation = addressed(operation, repo.config.allowed_users)
-        operation = with_names(operation, self._parts.people.called)
-        if has_links(operation):
-            operation = linked(operation, await sender.workspace_url(), sender.relinked)
-        ts = await sender.submit(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
-        if not isinstance(operation, Post) or (ts and not operation.outdated):
-            self._listeners.tell(repo.channel_id, operation, ts)
+        sender = self._chats.of(repo.channel_id).sender
+        ts, said = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
+        if said is not None and (not isinstance(said, Post) or (ts and not said.outdated)):
+            self._listeners.tell(repo.channel_id, said, ts)
         return ts
 
-    async def fetch(
-        self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
-    ) -> Download:
+    async def fetch(self, repo: RepoSettings, file_id: str, take: Take) -> Download:
         """A file of the repository's own channel, or of a direct message to it. Raises ChatError."""
         served = self._chats.of(repo.channel_id)
         return await served.chat.fetch(served.sender.where(repo.channel_id, file_id), file_id, take)
 
-    def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
-        """Best effort; it pings nobody and holds no secret that we know."""
+    def show(self, repo: RepoSettings, news: News) -> None:
+        """Best effort. What is done pings nobody and holds no secret that we know."""
         served = self._chats.of(repo.channel_id)
-        served.statuses.show(served.sender.where(repo.channel_id, thread_ts), thread_ts, text)
-        if not text:
-            served.sender.turn_over(repo.channel_id, thread_ts)
-
-    def live(self, repo: RepoSettings, live: Live) -> None:
-        """For those who chat in a terminal, and in a direct conversation."""
-        self._listeners.live(repo.channel_id, live)
-        if live.kind in ("text", "writing"):
-            sender = self._chats.of(repo.channel_id).sender
-            sender.written(repo.channel_id, live.thread_ts, live.text, whole=live.kind == "text")
-
-    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
-        """For those who wait at this machine."""
-        self._listeners.started(repo.channel_id, started.messages)
+        match news:
+            case Doing(thread_ts=thread_ts, text=text):
+                served.statuses.show(served.sender.where(repo.channel_id, thread_ts), thread_ts, text)
+                if not text:
+                    served.sender.turn_over(repo.channel_id, thread_ts)
+            case Live(kind=kind):
+                self._listeners.live(repo.channel_id, news)
+                if kind in ("text", "writing"):
+                    served.sender.written(repo.channel_id, news.thread_ts, news.text, whole=kind == "text")
+            case TurnStarted(messages=messages):
+                self._listeners.started(repo.channel_id, messages)
+            case Overview(turns=turns):
+                self._parts.turns.tell(repo.name, turns)
+            case Budget():
+                self.budgets.keep(repo.name, news)
+                self._signals.changed.tell()
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
         """For those who wait, and the schedule. What was interrupted has no more to stream, and is told of when we are
@@ -90,15 +97,6 @@ class ParentServices:
             self._signals.interrupted.tell(repo.channel_id)
             self._chats.of(repo.channel_id).sender.turn_over(repo.channel_id, ended.thread_ts)
         await self._listeners.ended(repo.channel_id, ended.messages, ended.outcome)
-
-    def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
-        """For App Home."""
-        self._parts.turns.tell(repo.name, turns)
-
-    def budget(self, repo: RepoSettings, budget: Budget) -> None:
-        """For status and App Home."""
-        self.budgets.keep(repo.name, budget)
-        self._signals.changed.tell()
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str

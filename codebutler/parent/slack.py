@@ -11,7 +11,7 @@ from typing import Self
 
 from codebutler.apphome.publisher import AppHome, HomeSources
 from codebutler.apphome.vain import Vain
-from codebutler.chat.delivery.channels import Channels
+from codebutler.chat.delivery.access import Channels
 from codebutler.chat.port import ChannelMoved
 from codebutler.chat.slack.answers import Person
 from codebutler.chat.slack.api import SlackApi

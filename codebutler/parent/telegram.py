@@ -9,7 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from codebutler.chat.delivery.channels import Channels
+from codebutler.chat.delivery.access import Channels
 from codebutler.chat.port import ChannelMoved
 from codebutler.chat.slack.answers import Person
 from codebutler.chat.telegram.api import BotApi

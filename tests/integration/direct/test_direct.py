@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
 from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.status import StatusBoard
@@ -70,7 +71,9 @@ class House:
         self.journal = await self._stack.enter_async_context(Journal.open(self._path, self.clock))
         book = Book(self.journal)
         await book.load()
-        self.sender = await self._stack.enter_async_context(Sender(self.chat, self.clock, str, detour=book))
+        self.sender = await self._stack.enter_async_context(
+            Sender(self.chat, self.clock, Editor(str), detour=book)
+        )
         statuses = StatusBoard(None, self.clock, str)
         slack = ServedChat(name="Slack", chat=self.chat, sender=self.sender, statuses=statuses)
         self.tasks = Tasks(lambda name, error: self.commands.append(f"{name}: {error!r}"))

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.status import StatusBoard
@@ -27,7 +28,7 @@ async def two() -> AsyncIterator[tuple[Chats, MemoryChat, MemoryChat]]:
     clock, chats, served = ManualClock(), (MemoryChat(), MemoryChat()), []
     async with AsyncExitStack() as stack:
         for name, chat in zip(NAMES, chats, strict=True):
-            sender = await stack.enter_async_context(Sender(chat, clock, str))
+            sender = await stack.enter_async_context(Sender(chat, clock, Editor(str)))
             statuses = StatusBoard(None, clock, str)
             served.append(ServedChat(name=name, chat=chat, sender=sender, statuses=statuses))
         yield Chats(served), *chats

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.frames import Envelope
@@ -68,7 +69,7 @@ async def listening(tmp_path: Path) -> AsyncIterator[Post]:
         WorkspaceServer(Options(channels=CHANNELS, with_limits=True)) as server,
         SlackApi(server.bot_token, server.api_url) as api,
         Journal.open(tmp_path / "journal.db", clock) as journal,
-        Sender(api, clock, str) as sender,
+        Sender(api, clock, Editor(str)) as sender,
     ):
         post = Post(server, api, clock)
         heartbeat = Heartbeat(sender, journal, lambda: post.channels, clock)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.fields import Ignored
@@ -76,7 +77,7 @@ async def parent() -> AsyncIterator[Parent]:
     async with (
         WorkspaceServer(Options(timing=PATIENT)) as server,
         SlackApi(server.bot_token, base_url=server.api_url) as api,
-        Sender(api, HurriedClock(), str, rng=Random(1)) as sender,
+        Sender(api, HurriedClock(), Editor(str), rng=Random(1)) as sender,
     ):
         made = Parent(server, api, sender)
         await made.start()
