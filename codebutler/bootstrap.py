@@ -164,7 +164,8 @@ async def _way_out(
     clock, journal = parts.clock, parts.journal
     services = ParentServices(parts, chats)
     if parts.restored is not None:
-        await journal.open_gaps(parts.repos.by_channel(), parts.restored.taken_at)
+        fetched = filter(chats.has_history, parts.repos.by_channel())
+        await journal.open_gaps([*fetched], parts.restored.taken_at)
         services.restored(parts.restored, parts.repos.by_channel())
     places = Places(parts.given.descriptors.workers)
     shared = Shared(spawner, services, clock, random.random, places=places)

@@ -98,6 +98,10 @@ class Chats:
         slack = self._by_name.get("Slack")
         return await slack.sender.workspace_url() if slack else ""
 
+    def has_history(self, channel: str) -> bool:
+        """Whether what was said in a channel can be fetched again."""
+        return self.of(channel).chat.capabilities.history is not None
+
     def trouble(self, channel: str) -> str:
         """Why nothing can be sent to the chat of that channel now; "" while all is well."""
         return self.of(channel).sender.trouble

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from codebutler.chat.chats import Chats, Connection
+from codebutler.apphome.publisher import AppHome, HomeSources
+from codebutler.chat.chats import Chats, Connection, ServedChat
 from codebutler.chat.port import ChatPort
 from codebutler.chat.slack.answers import Person
 from codebutler.config.channels import ChatName, chat_of
@@ -71,6 +72,19 @@ class Joined(Protocol):
 def own_notes(parts: Parts, name: ChatName) -> Notes:
     """What a chat's own parts remember. Slack's notes have the names that they have always had."""
     return parts.journal if name == "Slack" else OwnNotes(parts.journal, name)
+
+
+def app_home(chat: ServedChat, parts: Parts, out: Out, connection: Connection) -> AppHome:
+    """What needs each person of a chat, and how that is."""
+
+    def trouble() -> str:
+        return connection.status.trouble or chat.sender.trouble
+
+    sources = HomeSources(parts.turns, out.cards.of, trouble, f"{chat.name.lower()}.allowedUsers")
+    board, notes = chat.chat.capabilities.home, own_notes(parts, chat.name)
+    apphome = AppHome(board, notes, sources, parts.clock, parts.cleaned, chat.sender.workspace_url)
+    parts.signals.changed.add(apphome.changed)
+    return apphome
 
 
 class Directories:

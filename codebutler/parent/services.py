@@ -35,6 +35,11 @@ from codebutler.text.markup import plain
 
 NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."
 NO_AUDIT = "⚠️ The audit log cannot be written (`codebutler logs` says why)."
+FETCHED = (
+    "Messages since then are fetched again from the channel's history; a slash command or a click may have to be "
+    "repeated."
+)
+GONE = "What was written since then and not answered has to be written again."
 NOTHING_STARTS = "What runs goes on; nothing new starts until this is solved."
 
 
@@ -173,11 +178,11 @@ class ParentServices:
         self._logs.record("", "ERR", str(restored))
         text = (
             "⚠️ The record of what was received here was lost or damaged and is restored from the backup of "
-            f"{restored.taken_at:%Y-%m-%d %H:%M} UTC. Messages since then are fetched again from the channel's "
-            "history; a slash command or a click may have to be repeated."
+            f"{restored.taken_at:%Y-%m-%d %H:%M} UTC. "
         )
         for channel in channels:
-            self._tasks.start(self.notice(channel, text), name=f"notice to {channel}")
+            gone = FETCHED if self._chats.has_history(channel) else GONE
+            self._tasks.start(self.notice(channel, text + gone), name=f"notice to {channel}")
 
     async def notice(self, channel: str, text: str, thread_ts: str | None = None) -> None:
         """Say something of the supervisor's own; a refusal by the chat is logged, not raised."""

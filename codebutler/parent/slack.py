@@ -9,7 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from codebutler.apphome.publisher import AppHome, HomeSources
+from codebutler.apphome.publisher import AppHome
 from codebutler.apphome.vain import Vain
 from codebutler.chat.delivery.access import Channels
 from codebutler.chat.port import ChannelMoved
@@ -26,7 +26,7 @@ from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.intake.absence_notice import AbsenceNotice
-from codebutler.parent.integration import In, Out
+from codebutler.parent.integration import In, Out, app_home
 from codebutler.parent.parts import Parts
 from codebutler.process.observers import Observers
 
@@ -67,9 +67,7 @@ class SlackIntegration:
         sender, can = out.chats.named(self.name).sender, self.chat.capabilities
         notices = Observers[Notice]()
         connection = self._connection(parts, out, way_in, notices)
-        sources = HomeSources(parts.turns, out.cards.of, lambda: connection.status.trouble or sender.trouble)
-        apphome = AppHome(can.home, parts.journal, sources, parts.clock, parts.cleaned, sender.workspace_url)
-        parts.signals.changed.add(apphome.changed)
+        apphome = app_home(out.chats.named(self.name), parts, out, connection)
         vain = Vain(apphome.vain, sender, parts.tasks)
         reasons = Reasons(can.forms, way_in.intake, out.services.notice, parts.tasks, vain.pressed)
         notices.add(partial(_heed, apphome, vain, reasons, sender.channels))

@@ -9,6 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
+from codebutler.apphome.publisher import AppHome
 from codebutler.chat.delivery.access import Channels
 from codebutler.chat.port import ChannelMoved
 from codebutler.chat.slack.answers import Person
@@ -17,11 +18,13 @@ from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.connection import Notice, TelegramConnection
 from codebutler.chat.telegram.ids import number_of
 from codebutler.chat.telegram.outcomes import check_token
+from codebutler.chat.telegram.updates import InboxOpened, Started
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
 from codebutler.intake.absence_notice import AbsenceNotice
-from codebutler.parent.integration import In, Out, own_notes
+from codebutler.parent.integration import In, Out, app_home, own_notes
 from codebutler.parent.parts import Parts
+from codebutler.process.observers import Observers
 
 
 class TelegramIntegration:
@@ -70,9 +73,13 @@ class TelegramIntegration:
             own_notes(parts, self.name),
         )
         parts.signals.interrupted.add(absence_notice.interrupted)
-        heed = partial(_heed, sender.channels)
-        connection = TelegramConnection(self.chat, way_in.intake, heed, parts.clock, rng, absence_notice)
-        return TelegramJoined(connection)
+        notices = Observers[Notice]()
+        connection = TelegramConnection(
+            self.chat, way_in.intake, notices.tell, parts.clock, rng, absence_notice
+        )
+        apphome = app_home(out.chats.named(self.name), parts, out, connection)
+        notices.add(partial(_heed, apphome, sender.channels))
+        return TelegramJoined(connection, apphome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ class TelegramJoined:
     """A Joined."""
 
     connection: TelegramConnection
+    apphome: AppHome
 
     @property
     def name(self) -> ChatName:
@@ -87,7 +95,8 @@ class TelegramJoined:
         return "Telegram"
 
     async def work(self) -> None:
-        """See Joined. There is nothing beside the connection."""
+        """See Joined."""
+        await self.apphome.run()
 
     async def meet(self, users: Collection[str]) -> None:
         """See Joined. Whoever is allowed writes first: Telegram lets no bot begin."""
@@ -97,7 +106,11 @@ class TelegramJoined:
         self.connection.use_token(config.telegram.bot_token)
 
 
-def _heed(channels: Channels, notice: Notice) -> None:
-    """Codes are what `codebutler setup` waits for."""
-    if isinstance(notice, ChannelMoved):
-        channels.moved(notice)
+def _heed(apphome: AppHome, channels: Channels, notice: Notice) -> None:
+    match notice:
+        case InboxOpened(user=user):
+            apphome.opened(user)
+        case ChannelMoved():
+            channels.moved(notice)
+        case Started():
+            pass  # a code is what `codebutler setup` waits for

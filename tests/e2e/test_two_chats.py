@@ -5,6 +5,7 @@
 | T01 | each is answered in its own chat; killed while both are written to, it loses and doubles nothing |
 | T02 | Telegram alone: without any token of Slack it is set up, registered, served and checked |
 | T03 | a token that Telegram refuses is named, and Slack goes on |
+| T05 | `/inbox` shows what needs somebody in their private chat, of Telegram's repositories only |
 | T04 | a private message is about the one repository that its writer may use, also after a kill |
 """
 
@@ -57,9 +58,13 @@ def answers(telegram: BotServer, containing: str, chat: int = GROUP) -> list[dic
 
 
 async def until_answered(built: House, telegram: BotServer, times: int, chat: int = GROUP) -> None:
+    await until_said(built, telegram, LISTED, times, chat)
+
+
+async def until_said(built: House, telegram: BotServer, what: str, times: int, chat: int) -> None:
     try:
         async with asyncio.timeout(DEADLINE_S):
-            while len(answers(telegram, LISTED, chat)) < times:  # noqa: ASYNC110 - the server sets no event
+            while len(answers(telegram, what, chat)) < times:  # noqa: ASYNC110 - the server sets no event
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
         said = telegram.telegram.chats[chat].messages
@@ -159,3 +164,13 @@ async def test_t04_a_private_chat_finds_its_repository(tmp_path: Path, git_repo:
         await built.stop(signal.SIGKILL)
         await built.start_supervisor()
         await until_answered(built, telegram, 2, ANA)
+
+
+async def test_t05_what_needs_somebody_stands_in_their_private_chat(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with both(tmp_path, git_repo) as (built, telegram):
+        await built.start_supervisor()
+        await until_both(built)
+        telegram.say(ANA, "/inbox")
+        await until_said(built, telegram, "blog", 1, ANA)
+        assert answers(telegram, "shop", ANA) == [], "that is Slack's"
