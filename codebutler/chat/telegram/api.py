@@ -66,9 +66,10 @@ class BotApi:
             session, self._session = self._session, None
             await session.close()
 
-    def use_token(self, token: str) -> None:
-        """Go on with another token. Raises ChatAuthError at once for what is none."""
-        self._token = check_token(token)
+    def use_token(self, token: str) -> bool:
+        """Go on with another token; False if it is the same. Raises ChatAuthError at once for what is none."""
+        before, self._token = self._token, check_token(token)
+        return self._token != before
 
     async def renew(self) -> None:
         """Open new connections from now on: those that are open may be dead without knowing it. What is under way on

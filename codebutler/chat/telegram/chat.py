@@ -85,9 +85,9 @@ class TelegramChat:
         await self._typing.close()
         await self.api.__aexit__(kind, error, trace)
 
-    def use_token(self, token: str) -> None:
-        """Go on with another token. Raises ChatAuthError at once for what is none."""
-        self.api.use_token(token)
+    def use_token(self, token: str) -> bool:
+        """Go on with another token; False if it is the same. Raises ChatAuthError at once for what is none."""
+        return self.api.use_token(token)
 
     async def identity(self) -> Identity:
         """Bot API: getMe. ``team`` is our own name, as Telegram has no workspaces."""

@@ -118,8 +118,11 @@ class TelegramConnection:
 
     def use_token(self, token: str) -> None:
         """Go on with another token. Raises ChatAuthError at once for what is none."""
-        self._chat.use_token(token)
-        self._poller.nudge()
+        if self._chat.use_token(token):
+            # It may be another bot's.
+            self._me = Me(0)
+            self._tasks.start(self._identify(), name="telegram identity")
+            self._poller.nudge()
 
     async def _identify(self) -> None:
         failures = 0

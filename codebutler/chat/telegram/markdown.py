@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from markdown_it.token import Token
 
 from codebutler.chat.telegram.entities import Builder
 from codebutler.chat.telegram.ids import PREFIX
+from codebutler.text.blocks import BULLETS, Node, blocks, table_lines
+from codebutler.text.blocks import plain as bare
 from codebutler.text.links import ANY_WORKSPACE
 from codebutler.text.markup import CHANNEL, PERSON, Span, spans, words
-from codebutler.text.parser import parser
 
-BULLETS = "•◦▪"
 RULE = "─" * 16
 INDENT = "    "
 WORD_JOINER = "\u2060"
@@ -47,7 +46,7 @@ class People:
 
 def foreign(out: Builder, markdown: str) -> None:
     """Write an agent's Markdown."""
-    _blocks(out, _tree(parser().parse(markdown)).children)
+    _blocks(out, blocks(markdown))
 
 
 def own(out: Builder, markdown: str, people: People) -> None:
@@ -137,47 +136,21 @@ def _place(out: Builder, span: Span) -> None:
         plain(out, label)
 
 
-@dataclass
-class _Node:
-    """A block and the blocks in it; markdown-it bounds the nesting."""
-
-    token: Token | None = None
-    children: list[_Node] = field(default_factory=list)
-
-    @property
-    def type(self) -> str:
-        return self.token.type.removesuffix("_open") if self.token else ""
-
-
-def _tree(tokens: Sequence[Token]) -> _Node:
-    root = _Node()
-    path = [root]
-    for token in tokens:
-        if token.nesting < 0:
-            path.pop()
-            continue
-        node = _Node(token)
-        path[-1].children.append(node)
-        if token.nesting > 0:
-            path.append(node)
-    return root
-
-
-def _blocks(out: Builder, nodes: Sequence[_Node], depth: int = 0, *, tight: bool = False) -> None:
+def _blocks(out: Builder, nodes: Sequence[Node], depth: int = 0, *, tight: bool = False) -> None:
     for at, node in enumerate(nodes):
         if at:
             out.gap(1 if tight else 2)
         _block(out, node, depth)
 
 
-def _block(out: Builder, node: _Node, depth: int) -> None:
+def _block(out: Builder, node: Node, depth: int) -> None:
     assert node.token is not None
     match node.type:
         case "paragraph":
-            _inline(out, _inline_tokens(node))
+            _inline(out, node.inline)
         case "heading":
             with out.marked("bold"):
-                _inline(out, _inline_tokens(node))
+                _inline(out, node.inline)
         case "fence":
             out.pre(node.token.content, node.token.info.split()[0][:40] if node.token.info.split() else "")
         case "code_block":
@@ -188,18 +161,14 @@ def _block(out: Builder, node: _Node, depth: int) -> None:
             with out.marked("blockquote"):
                 _blocks(out, node.children, depth)
         case "table":
-            out.pre("\n".join(_table(node)))
+            out.pre("\n".join(table_lines(node)))
         case "hr":
             out.write(RULE)
         case _:
             plain(out, node.token.content)
 
 
-def _inline_tokens(node: _Node) -> list[Token]:
-    return [child for part in node.children if part.token for child in part.token.children or []]
-
-
-def _list(out: Builder, node: _Node, depth: int) -> None:
+def _list(out: Builder, node: Node, depth: int) -> None:
     assert node.token is not None
     ordered = node.type == "ordered_list"
     number = int(node.token.attrs.get("start", 1))
@@ -210,8 +179,8 @@ def _list(out: Builder, node: _Node, depth: int) -> None:
         _item(out, item, mark, depth)
 
 
-def _item(out: Builder, item: _Node, mark: str, depth: int) -> None:
-    first = next((token for child in item.children[:1] for token in _inline_tokens(child)), None)
+def _item(out: Builder, item: Node, mark: str, depth: int) -> None:
+    first = next((token for child in item.children[:1] for token in child.inline), None)
     if first is not None and first.type == "text" and (task := _TASK.match(first.content)):
         mark = "☐" if task[1] == " " else "☑"
         first.content = first.content[task.end() :]
@@ -235,7 +204,7 @@ def _inline(out: Builder, tokens: Sequence[Token]) -> None:
         elif token.type in ("softbreak", "hardbreak"):
             out.write("\n")
         elif token.type == "image":
-            link(out, str(token.attrs.get("src", "")), _words(token.children or []) or "image")
+            link(out, str(token.attrs.get("src", "")), bare(token.children or []) or "image")
         else:
             plain(out, token.content)
         at += 1
@@ -243,7 +212,7 @@ def _inline(out: Builder, tokens: Sequence[Token]) -> None:
 
 def _enclosed(out: Builder, name: str, token: Token, inner: Sequence[Token]) -> None:
     if name == "link":
-        link(out, str(token.attrs.get("href", "")), _words(inner))
+        link(out, str(token.attrs.get("href", "")), bare(inner))
         return
     with out.marked(STYLES[name]):
         _inline(out, inner)
@@ -256,38 +225,6 @@ def _closing(tokens: Sequence[Token], start: int) -> int:
         if depth == 0:
             return at
     return len(tokens)
-
-
-def _words(tokens: Sequence[Token]) -> str:
-    """The words alone."""
-    return "".join(
-        " " if token.type in ("softbreak", "hardbreak") else _words(token.children or []) or token.content
-        for token in tokens
-    )
-
-
-def _table(node: _Node) -> list[str]:
-    rows = [
-        [_words(_inline_tokens(cell)) for cell in row.children]
-        for part in node.children
-        for row in part.children
-    ]
-    widths = [max(_width(cell) for cell in column) for column in zip(*rows, strict=False)]
-    header, *body = [
-        " | ".join(
-            cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=False)
-        ).rstrip()
-        for row in rows
-    ]
-    return [header, "-+-".join("-" * width for width in widths), *body]
-
-
-def _width(text: str) -> int:
-    """Columns in a fixed-width font (Unicode TR 11)."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
-    )
 
 
 def _is_web(url: str) -> bool:

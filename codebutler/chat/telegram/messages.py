@@ -153,10 +153,16 @@ class Messages:
         return await send(await self._continued(place))
 
     async def _continued(self, place: Place) -> Place:
-        made = await self._api.call("createForumTopic", chat_id=place.chat, name=TOPIC)
+        try:
+            made = await self._api.call("createForumTopic", chat_id=place.chat, name=TOPIC)
+        except ChatError as error:
+            if type(error) is not ChatError:
+                raise
+            # It waits until somebody lets us: what belongs to one conversation is said in no other.
+            raise ChatError(f"the topic is gone, and none can be made: {error}", "not_in_channel") from None
         topic = made.get("message_thread_id") if isinstance(made, Mapping) else None
         if not isinstance(topic, int):
-            raise ChatError("Telegram does not say which topic it made", "thread_not_found")
+            raise ChatError("Telegram does not say which topic it made", "invalid_answer")
         root = self._book.ts(place.chat, place.root)
         await kept(self._book.keep(place.chat, place.root, lambda known: replace(known, topic=topic)))
         await kept(self._book.keep(place.chat, topic, lambda known: replace(known, topic=topic, thread=root)))

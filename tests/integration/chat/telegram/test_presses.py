@@ -108,7 +108,10 @@ async def test_a_button_means_nothing_on_another_card(room: Room, server: BotSer
     assert room.clicks == []
 
 
-async def test_a_press_that_the_disk_did_not_take_comes_again(room: Room, server: BotServer) -> None:
+async def test_a_press_that_the_disk_did_not_take_comes_again(
+    room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
     card = await post(room)
     room.intake.accept = Refusing(2, room.intake.accept)  # type: ignore[method-assign,assignment]
     await answered(room, server.press(GROUP, card, "Allow"))

@@ -97,6 +97,36 @@ async def test_strangers_bots_and_nobodies(room: Room, server: BotServer) -> Non
     assert (room.connection.status.ignored, room.connection.status.unreadable) == (1, 1)
 
 
+async def test_one_that_we_cannot_handle_keeps_no_other_away(
+    room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
+    accept, tried = room.intake.accept, []
+
+    async def odd(event: Event, *, missed: bool = False) -> object:
+        if getattr(event, "text", "") == "odd":
+            tried.append(event)
+            raise RuntimeError("a fault of ours")
+        return await accept(event, missed=missed)
+
+    room.intake.accept = odd  # type: ignore[method-assign,assignment]
+    server.say(GROUP, "odd")
+    server.say(GROUP, "hello")
+    await room.confirmed()
+    assert len(tried) == 3
+    assert [message.text for message in room.messages] == ["hello"]
+
+
+async def test_another_bots_token_makes_us_that_bot(room: Room, server: BotServer) -> None:
+    server.telegram.me["username"] = "other_bot"
+    room.connection.use_token("987654321:AAanother-token-of-another-bot_0000000")
+    server.token = "987654321:AAanother-token-of-another-bot_0000000"
+    await room.until(lambda: room.connection._me.username == "other_bot")
+    server.say(GROUP, "@other_bot fix it")
+    await room.until(lambda: room.messages)
+    assert room.messages[0].text == "fix it"
+
+
 async def test_a_topic_is_a_conversation(room: Room, server: BotServer) -> None:
     topic = server.topic(FORUM, "login")
     server.say(FORUM, "fix it", topic=topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
@@ -234,6 +235,19 @@ async def test_a_secret_that_shows_only_without_its_marks_does_not_leave(server:
     assert texts(server) == ["it is ••• now"]
 
 
+async def test_a_topic_that_cannot_be_replaced_is_waited_for(chat: TelegramChat, server: BotServer) -> None:
+    topic = server.topic(FORUM, "login")
+    await chat.book.keep(FORUM, topic, lambda known: type(known)(topic=topic))
+    del server.telegram.chats[FORUM].topics[topic]
+    server.faults.append(
+        Fault("createForumTopic", "refused", "Bad Request: not enough rights to create a topic")
+    )
+    with pytest.raises(ChatError) as raised:
+        await chat.post(f"tg:{FORUM}", Post(message=said("Hi"), thread_ts=f"{topic:012d}"), "op1")
+    assert raised.value.code == "not_in_channel"
+    assert server.telegram.texts(FORUM) == [], "not among other conversations"
+
+
 async def test_private_chats_have_names_of_their_own(chat: TelegramChat, server: BotServer) -> None:
     ts = await chat.post(f"tg:{ANA}", Post(message=said("Hi")), "op1")
     assert ts.endswith(f".{ANA}")
@@ -241,7 +255,10 @@ async def test_private_chats_have_names_of_their_own(chat: TelegramChat, server:
     assert texts(server, ANA) == ["Ho"]
 
 
-async def test_the_token_is_in_no_error(server: BotServer) -> None:
+async def test_the_token_is_in_no_error_and_no_log(
+    server: BotServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
     errors: list[BaseException] = []
     server.faults += [Fault("sendMessage", kind) for kind in ("lost", "dropped", "status")]
     server.faults.append(Fault("sendMessage", "refused", f"Bad Request: https://x/bot{TOKEN}/sendMessage"))
@@ -259,6 +276,9 @@ async def test_the_token_is_in_no_error(server: BotServer) -> None:
         if found is not None:
             assert TOKEN not in str(found) + repr(found)
             chain += [found.__cause__, found.__context__]
+    assert TOKEN not in "".join(
+        record.getMessage() for record in caplog.records if record.name != "aiohttp.access"
+    )
     with pytest.raises(ChatAuthError) as raised:
         BotApi(f"{TOKEN} x")
     assert TOKEN not in str(raised.value)
