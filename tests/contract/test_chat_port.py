@@ -7,8 +7,8 @@ import pytest
 from codebutler.chat.layout import Section
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import CAPABILITIES, Capabilities
+from codebutler.chat.slack.answers import op_id_of
 from codebutler.chat.slack.forms import Placed, reason_form
-from codebutler.chat.slack.metadata import op_id_of
 from codebutler.errors import (
     ChatError,
 )

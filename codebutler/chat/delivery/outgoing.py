@@ -22,6 +22,7 @@ TOO_MUCH = frozenset(
 NAME_CHARS = 120
 
 SaidT = TypeVar("SaidT", Post, Upload)
+
 AGAIN = "↻ Sent again: the first attempt may have arrived."
 NOT_HERE = "🔒 This reply is for you alone, and this chat cannot show that. Ask me in a direct message."
 

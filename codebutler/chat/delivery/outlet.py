@@ -39,41 +39,6 @@ async def begin_anew(notes: Notes) -> None:
     await notes.keep_note(SINCE, "")
 
 
-class Handed:
-    """Without ``notes`` anything may have been handed over. ``begin`` it before use."""
-
-    def __init__(self, notes: Notes | None) -> None:
-        self._notes = notes
-        self._is_whole = False
-
-    async def begin(self) -> None:
-        """Find out whether earlier lives noted what they handed over."""
-        if self._notes is not None:
-            with suppress(StoreError):
-                self._is_whole = bool(await self._notes.note(SINCE))
-                await self._notes.keep_note(SINCE, "noted")
-
-    async def trace(self, channel: str, op_id: str) -> str:
-        """What is known of that post: "" if it was not handed over, MAYBE if it may have been, else the ts of the place
-        that is kept for it."""
-        if self._notes is None:
-            return MAYBE
-        try:
-            if found := await self._notes.note(f"sent:{channel}:{op_id}"):
-                return found
-            if not self._is_whole:
-                # The next life takes the notes for whole.
-                await self.note(channel, op_id)
-        except StoreError:
-            return MAYBE
-        return "" if self._is_whole else MAYBE
-
-    async def note(self, channel: str, op_id: str, trace: str = MAYBE) -> None:
-        """It is about to be, or a place is kept for it. Raises StoreError."""
-        if self._notes is not None:
-            await self._notes.keep_note(f"sent:{channel}:{op_id}", trace)
-
-
 class Uploads:
     """Without ``notes`` a file's id is known for this life only."""
 
@@ -136,33 +101,50 @@ class Uploads:
 
 
 class Outlet:
-    """``editor`` has the last word on every text."""
+    """``editor`` has the last word on every text. Without ``notes`` anything may have been handed over before.
+    ``begin`` it before use."""
 
     def __init__(
         self,
         chat: ChatPort,
         streams: Streamer,
-        uploads: Uploads,
-        handed: Handed,
+        notes: Notes | None,
         editor: Editor,
         authority: Authority,
     ) -> None:
         self._chat = chat
         self._whispers = chat.capabilities.ephemeral
         self._streams = streams
-        self._uploads = uploads
-        self._handed = handed
+        self._uploads = Uploads(chat, notes)
+        self._notes = notes
         self._editor = editor
         self._authority = authority
+        self._has_all_noted = False
         self._large = asyncio.Semaphore(1)
         """To redact a file takes several times its size in memory: one at a time."""
 
+    async def begin(self) -> None:
+        """Find out whether earlier lives noted what they handed over."""
+        if self._notes is not None:
+            with suppress(StoreError):
+                self._has_all_noted = bool(await self._notes.note(SINCE))
+                await self._notes.keep_note(SINCE, "noted")
+
     async def may_have_sent(self, item: Item) -> bool:
-        """Whether an earlier attempt at a post may have reached the chat."""
-        trace = await self._handed.trace(item.channel, item.op_id)
-        item.place = "" if trace == MAYBE else trace
+        """Whether an earlier attempt at a post may have reached the chat; the item knows its place then, if one is kept
+        for it."""
+        if self._notes is None:
+            return True
+        try:
+            noted = await self._notes.note(_name(item))
+            if not noted and not self._has_all_noted:
+                # The next life takes the notes for whole.
+                await self._notes.keep_note(_name(item), MAYBE)
+        except StoreError:
+            return True
+        item.place = "" if noted == MAYBE else noted
         item.now()
-        return bool(trace)
+        return bool(noted) or not self._has_all_noted
 
     async def keep_place(self, item: Item, post: Post) -> None:
         """Say in one line that something comes that may have been said before: what comes takes that line's place,
@@ -170,18 +152,27 @@ class Outlet:
         item.place = await self._chat.post(item.channel, again_line(post), item.op_id)
         item.now()
         reached("place.kept")
-        with suppress(StoreError):  # then the next life keeps another one
-            await self._handed.note(item.channel, item.op_id, item.place)
+        if self._notes is not None:
+            with suppress(StoreError):  # then the next life keeps another one
+                await self._notes.keep_note(_name(item), item.place)
         reached("place.noted")
 
     async def send(self, item: Item) -> str:
         """One attempt; returns the message's ts, the file's id, or "". Raises ChatError."""
         await self._prepare(item)
         reached("post.before")
-        result = ""
-        match item.operation:
+        result = item.place
+        operation = item.operation
+        if item.is_repeat and isinstance(operation, Post):
+            operation = said_again(operation)
+        match operation:
+            case Post() as post if item.place:
+                edit = Update(target_ts=item.place, message=post.message, value=post.value)
+                await self._chat.update(item.channel, edit, item.op_id)
+            case Post() as post if post.only_for and self._whispers:
+                result = await self._whispers.whisper(item.channel, post)
             case Post() as post:
-                result = await self._say(item, said_again(post) if item.is_repeat else post)
+                result = await self._streams.post(item.channel, post, item.op_id)
             case Update() as update:
                 await self._chat.update(item.channel, update, item.op_id)
             case React() as react:
@@ -203,19 +194,14 @@ class Outlet:
             else:
                 item.operation = self._editor.edited(operation, url)
             item.is_clean = True
-        if isinstance(operation, Post) and not item.is_noted and not item.place:
+        if isinstance(operation, Post) and not item.is_noted and not item.place and self._notes is not None:
             try:
-                await self._handed.note(item.channel, item.op_id)
+                await self._notes.keep_note(_name(item), MAYBE)
             except StoreError as error:
                 if item.is_lasting:
                     raise ChatUnreachableError(f"a post waits: {error}") from error
             item.is_noted = True
 
-    async def _say(self, item: Item, post: Post) -> str:
-        if item.place:
-            edit = Update(target_ts=item.place, message=post.message, value=post.value)
-            await self._chat.update(item.channel, edit, item.op_id)
-            return item.place
-        if post.only_for and self._whispers is not None:
-            return await self._whispers.whisper(item.channel, post)
-        return await self._streams.post(item.channel, post, item.op_id)
+
+def _name(item: Item) -> str:
+    return f"sent:{item.channel}:{item.op_id}"

@@ -13,7 +13,7 @@ from codebutler.chat.delivery.items import Items
 from codebutler.chat.delivery.leftovers import Leftovers
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.outgoing import Detour, Editor, NoDetour, about, in_public
-from codebutler.chat.delivery.outlet import Handed, Outlet, Uploads
+from codebutler.chat.delivery.outlet import Outlet
 from codebutler.chat.delivery.reading import Background, Reader
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort, Page
@@ -57,14 +57,13 @@ class Sender:
         if can.streams and can.look_up and notes:
             leftovers = Leftovers(can.streams, self._loop, self._reader, notes, clock)
         self._streams = Streamer(chat, self._loop, clock, editor.redact, leftovers)
-        self._handed = Handed(notes)
-        outlet = Outlet(chat, self._streams, Uploads(chat, notes), self._handed, editor, self._authority)
+        self._outlet = Outlet(chat, self._streams, notes, editor, self._authority)
         spread = rng or Random()  # noqa: S311 - spreads retries, guards nothing
         recovery = Recovery(self._loop, self._authority, self.channels, spread)
-        self._attempts = Attempts(self._items, self._loop, outlet, self._reader, recovery, clock)
+        self._attempts = Attempts(self._items, self._loop, self._outlet, self._reader, recovery, clock)
 
     async def __aenter__(self) -> Self:
-        await self._handed.begin()
+        await self._outlet.begin()
         await self._streams.begin()
         return self
 

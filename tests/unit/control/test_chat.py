@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from codebutler.chat.port import Page
-from codebutler.chat.slack.metadata import operation_metadata
+from codebutler.chat.slack.answers import operation_metadata
 from codebutler.clock import ManualClock
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection

@@ -12,10 +12,9 @@ from typing import Any
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.frames import Envelope
 from codebutler.chat.slack.presence import EXPLANATION, Checks, Heartbeat, Presence
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.chat.slack.wire import SocketTiming
+from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.clock import ManualClock
 from codebutler.errors import ChatError
 from codebutler.intake.journal import Journal

@@ -12,10 +12,9 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.fields import Ignored
-from codebutler.chat.slack.frames import Envelope
 from codebutler.chat.slack.payloads import Notice, from_history, parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.chat.slack.wire import SocketTiming
+from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.clock import SystemClock
 from codebutler.message import Button, said
 from codebutler.model import ButtonClicked, Event, MessagePosted, Post, SlashCommand

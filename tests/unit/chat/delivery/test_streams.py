@@ -15,7 +15,7 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.delivery.streams import LIFE_S, LINGER_S, PACE_S
 from codebutler.chat.memory import MemoryChat
-from codebutler.chat.slack.metadata import op_id_of
+from codebutler.chat.slack.answers import op_id_of
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import (
     ChatError,
