@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from codebutler.chat.slack.metadata import op_id_of
+from codebutler.chat.slack.answers import op_id_of
 
 FINAL = frozenset({"white_check_mark", "x", "octagonal_sign"})
 FOOTER = "_tokens:"

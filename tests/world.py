@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import Download
@@ -22,13 +23,13 @@ from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings, SlackSection
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.model import Event, Operation, Quoted, TurnNote
+from codebutler.model import Event, Operation, Quoted
 from codebutler.permission import Decision
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent, TurnEnded, TurnStarted
+from codebutler.protocol.messages import Audit, LogTag, ToParent, TurnEnded
 from codebutler.supervisor.lifecycle import Policy
-from codebutler.supervisor.port import Shared
+from codebutler.supervisor.port import News, Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler_worker.bootstrap import serve
 from tests.worker_kit import CHANNEL, USER, OneAgent, Run, ScriptedBackend
@@ -102,23 +103,11 @@ class Books:
     ) -> Download:
         raise NotImplementedError
 
-    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
-        """Nobody waits for a message here."""
+    def show(self, repo: RepoSettings, news: News) -> None:
+        """Nobody looks here."""
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
         """Nobody waits for a message here."""
-
-    def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
-        """Nobody looks at App Home here."""
-
-    def budget(self, repo: RepoSettings, budget: Budget) -> None:
-        """Nobody looks at the status here."""
-
-    def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
-        return
-
-    def live(self, repo: RepoSettings, live: Live) -> None:
-        """Nobody listens at this machine here."""
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str
@@ -196,7 +185,7 @@ class World:
         """A parent with its worker; what it had not acknowledged comes again."""
         self.journal = Journal.open(self._root / "journal.db", self.clock)
         self._stack.push_async_callback(self.journal.close)
-        sender = Sender(self.chat, self.clock, lambda text: text, rng=Random(1))
+        sender = Sender(self.chat, self.clock, Editor(lambda text: text), rng=Random(1))
         self._sender = await self._stack.enter_async_context(sender)
         books = Books(sender, self.journal)
         self.books.append(books)

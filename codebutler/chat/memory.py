@@ -11,9 +11,9 @@ from typing import Any
 
 from codebutler.chat.layout import Section
 from codebutler.chat.port import CAPABILITIES, Capabilities, Download, Identity, OwnPage, Page, Take
+from codebutler.chat.slack.answers import operation_metadata, own_in
 from codebutler.chat.slack.escape import neutralise
 from codebutler.chat.slack.limits import SLACK_LIMITS
-from codebutler.chat.slack.metadata import operation_metadata, own_in
 from codebutler.chat.slack.render import blocks_of, rendered
 from codebutler.errors import ChatError
 from codebutler.model import File, Operation, Post, React, Update, Upload

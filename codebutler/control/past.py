@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from codebutler.chat.port import History
-from codebutler.chat.slack.history import THREAD_PAGES
-from codebutler.chat.slack.metadata import op_id_of
-from codebutler.chat.slack.past import parts_of, text_of
+from codebutler.chat.slack.answers import op_id_of
+from codebutler.chat.slack.history import THREAD_PAGES, parts_of, text_of
 from codebutler.control.ear import Ear, choices_of
 from codebutler.control.messages import Past, Said
 from codebutler.model import OPERATOR

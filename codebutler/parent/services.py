@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from uuid import uuid4
 
-from codebutler.chat.delivery.outgoing import addressed, has_links, linked, with_names
-from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.port import Download
+from codebutler.chat.chats import Chats
+from codebutler.chat.delivery.outgoing import addressed
+from codebutler.chat.port import Download, Take
 from codebutler.chat.slack.history import read_thread
-from codebutler.chat.status import StatusBoard
 from codebutler.config.schema import RepoSettings
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.entry import Entry
 from codebutler.message import said
-from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, TurnNote
+from codebutler.model import Event, MessagePosted, Operation, Post, Quoted
 from codebutler.observe.chain import Act, act_of
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.permission import Decision, Person, Where, may
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
+from codebutler.protocol.messages import (
+    Audit,
+    Budget,
+    Doing,
+    Live,
+    LogTag,
+    Overview,
+    TurnEnded,
+    TurnStarted,
+)
+from codebutler.supervisor.port import News
 from codebutler.text.markup import plain
 
 NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."
 NO_AUDIT = "⚠️ The audit log cannot be written (`codebutler logs` says why)."
+FETCHED = (
+    "Messages since then are fetched again from the channel's history; a slash command or a click may have to be "
+    "repeated."
+)
+GONE = "What was written since then and not answered has to be written again."
 NOTHING_STARTS = "What runs goes on; nothing new starts until this is solved."
 
 
 class ParentServices:
     """The supervisor's Services, and where refusals go."""
 
-    def __init__(self, parts: Parts, sender: Sender, statuses: StatusBoard) -> None:
+    def __init__(self, parts: Parts, chats: Chats) -> None:
         self._parts = parts
         self._signals = parts.signals
         self._journal = parts.journal
@@ -40,8 +54,7 @@ class ParentServices:
         self._logs = parts.logs
         self._listeners = parts.listeners
         self._tasks = parts.tasks
-        self._sender = sender
-        self._statuses = statuses
+        self._chats = chats
         self.budgets = Budgets()
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
@@ -50,54 +63,45 @@ class ParentServices:
 
         Raises ChatError if it is refused for good.
         """
-        operation = addressed(operation, repo.config.slack.allowed_users)
-        operation = with_names(operation, self._parts.people.called)
-        if has_links(operation):
-            operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
-        ts = await self._sender.submit(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
-        if not isinstance(operation, Post) or (ts and not operation.outdated):
-            self._listeners.tell(repo.channel_id, operation, ts)
+        operation = addressed(operation, repo.config.allowed_users)
+        sender = self._chats.of(repo.channel_id).sender
+        ts, said = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
+        if said is not None and (not isinstance(said, Post) or (ts and not said.outdated)):
+            self._listeners.tell(repo.channel_id, said, ts)
         return ts
 
-    async def fetch(
-        self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
-    ) -> Download:
+    async def fetch(self, repo: RepoSettings, file_id: str, take: Take) -> Download:
         """A file of the repository's own channel, or of a direct message to it. Raises ChatError."""
-        return await self._parts.api.fetch(self._sender.where(repo.channel_id, file_id), file_id, take)
+        served = self._chats.of(repo.channel_id)
+        return await served.chat.fetch(served.sender.where(repo.channel_id, file_id), file_id, take)
 
-    def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
-        """Best effort; it pings nobody and holds no secret that we know."""
-        place = self._sender.where(repo.channel_id, thread_ts)
-        self._statuses.show(place, thread_ts, text)
-        if not text:
-            self._sender.turn_over(repo.channel_id, thread_ts)
-
-    def live(self, repo: RepoSettings, live: Live) -> None:
-        """For those who chat in a terminal, and in a direct conversation."""
-        self._listeners.live(repo.channel_id, live)
-        if live.kind in ("text", "writing"):
-            self._sender.written(repo.channel_id, live.thread_ts, live.text, whole=live.kind == "text")
-
-    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
-        """For those who wait at this machine."""
-        self._listeners.started(repo.channel_id, started.messages)
+    def show(self, repo: RepoSettings, news: News) -> None:
+        """Best effort. What is done pings nobody and holds no secret that we know."""
+        served = self._chats.of(repo.channel_id)
+        match news:
+            case Doing(thread_ts=thread_ts, text=text):
+                served.statuses.show(served.sender.where(repo.channel_id, thread_ts), thread_ts, text)
+                if not text:
+                    served.sender.turn_over(repo.channel_id, thread_ts)
+            case Live(kind=kind):
+                self._listeners.live(repo.channel_id, news)
+                if kind in ("text", "writing"):
+                    served.sender.written(repo.channel_id, news.thread_ts, news.text, whole=kind == "text")
+            case TurnStarted(messages=messages):
+                self._listeners.started(repo.channel_id, messages)
+            case Overview(turns=turns):
+                self._parts.turns.tell(repo.name, turns)
+            case Budget():
+                self.budgets.keep(repo.name, news)
+                self._signals.changed.tell()
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
         """For those who wait, and the schedule. What was interrupted has no more to stream, and is told of when we are
         back."""
         if ended.outcome == "interrupted":
             self._signals.interrupted.tell(repo.channel_id)
-            self._sender.turn_over(repo.channel_id, ended.thread_ts)
+            self._chats.of(repo.channel_id).sender.turn_over(repo.channel_id, ended.thread_ts)
         await self._listeners.ended(repo.channel_id, ended.messages, ended.outcome)
-
-    def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
-        """For App Home."""
-        self._parts.turns.tell(repo.name, turns)
-
-    def budget(self, repo: RepoSettings, budget: Budget) -> None:
-        """For status and App Home."""
-        self.budgets.keep(repo.name, budget)
-        self._signals.changed.tell()
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str
@@ -107,7 +111,7 @@ class ParentServices:
         def is_heard(user: str) -> bool:
             return may(Person(user), "see", Where(repo.config, repo.channel_id)).allowed
 
-        return await read_thread(self._sender, repo.channel_id, thread_ts, before_ts, is_heard)
+        return await read_thread(self._chats, repo.channel_id, thread_ts, before_ts, is_heard)
 
     async def settle(self, seq: int) -> None:
         """The worker has stored this entry of the journal: it need not be delivered again. Returns at once."""
@@ -164,7 +168,7 @@ class ParentServices:
         self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
 
     def no_space(self, event: Event) -> None:
-        """The disk takes no event: tell the channel. Slack keeps what we cannot."""
+        """The disk takes no event: tell the channel. The chat keeps what we cannot."""
         text = f"{NO_SPACE} {NOTHING_STARTS} Messages are fetched by themselves then: no need to repeat them."
         # Not in the message's thread: a word of ours there would say later that the message was worked on.
         self._tasks.start(self.notice(event.channel, text), name=f"notice to {event.channel}")
@@ -174,16 +178,16 @@ class ParentServices:
         self._logs.record("", "ERR", str(restored))
         text = (
             "⚠️ The record of what was received here was lost or damaged and is restored from the backup of "
-            f"{restored.taken_at:%Y-%m-%d %H:%M} UTC. Messages since then are fetched again from the channel's "
-            "history; a slash command or a click may have to be repeated."
+            f"{restored.taken_at:%Y-%m-%d %H:%M} UTC. "
         )
         for channel in channels:
-            self._tasks.start(self.notice(channel, text), name=f"notice to {channel}")
+            gone = FETCHED if self._chats.has_history(channel) else GONE
+            self._tasks.start(self.notice(channel, text + gone), name=f"notice to {channel}")
 
     async def notice(self, channel: str, text: str, thread_ts: str | None = None) -> None:
-        """Say something of the supervisor's own; a refusal by Slack is logged, not raised."""
+        """Say something of the supervisor's own; a refusal by the chat is logged, not raised."""
         try:
-            await self._sender.submit(
+            await self._chats.submit(
                 channel, uuid4().hex, Post(message=said(text), thread_ts=thread_ts), unsure=False
             )
         except ChatError as error:

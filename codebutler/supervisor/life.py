@@ -283,16 +283,8 @@ class Life:
         match message:
             case Goodbye(reason=reason):
                 self._reports.blame(reason)
-            case TurnStarted():
-                self._shared.services.turn_started(self._repo, message)
-            case Budget():
-                self._shared.services.budget(self._repo, message)
-            case Overview(turns=turns):
-                self._shared.services.overview(self._repo, turns)
-            case Doing(thread_ts=thread_ts, text=text):
-                self._shared.services.doing(self._repo, thread_ts, text)
-            case Live():
-                self._shared.services.live(self._repo, message)
+            case Budget() | Doing() | Live() | Overview() | TurnStarted():
+                self._shared.services.show(self._repo, message)
             case Log():
                 self._reports.record(message)
             case Audit():

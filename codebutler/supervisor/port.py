@@ -8,11 +8,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from codebutler.chat.port import Download
+from codebutler.chat.port import Download, Take
 from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Operation, Quoted, TurnNote
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent, TurnEnded, TurnStarted
+from codebutler.model import Operation, Quoted
+from codebutler.protocol.messages import (
+    Audit,
+    Budget,
+    Doing,
+    Live,
+    LogTag,
+    Overview,
+    ToParent,
+    TurnEnded,
+    TurnStarted,
+)
 from codebutler.supervisor.lifecycle import Policy, Timing
 
 # What a worker's supervision needs of the world: a link to its process, and the parent's services.
@@ -60,6 +70,10 @@ class Spawner(Protocol):
         """Start the worker of the repository ``name``; its settings follow over the link."""
 
 
+News = Budget | Doing | Live | Overview | TurnStarted
+"""What a worker tells as it happens."""
+
+
 class Services(Protocol):
     """What the parent does on behalf of its workers. Implementations must not let one worker's call wait
     for another's."""
@@ -67,17 +81,13 @@ class Services(Protocol):
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repo's channel; returns the message's ts. Raises ChatError."""
 
-    async def fetch(
-        self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
-    ) -> Download:
+    async def fetch(self, repo: RepoSettings, file_id: str, take: Take) -> Download:
         """Give ``take`` the content of a file shared in the repo's channel, piece by piece; or return the
         chat's own transcript of a voice clip. Raises ChatError."""
 
-    def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
-        """Show what is done in a thread of the repo's channel."""
-
-    def live(self, repo: RepoSettings, live: Live) -> None:
-        """Tell who listens to the repo's channel at this machine what a running turn says and does."""
+    def show(self, repo: RepoSettings, news: News) -> None:
+        """Show what it does and how it fares to those who look: in the chat, at this machine, in App Home, the status.
+        None of it is kept by the worker, and none of it is worth a wait."""
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str
@@ -85,18 +95,9 @@ class Services(Protocol):
         """What was said in a thread of the repo's channel before ``before_ts``, and how many messages are left out
         of it. Raises ChatError."""
 
-    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
-        """Tell who waits for these messages that they are being worked on."""
-
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
         """Tell who waits for these messages what became of them; what has to be kept of it is on disk when this
         returns. The same may come again."""
-
-    def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
-        """Keep what the repo's newest turns are, for App Home."""
-
-    def budget(self, repo: RepoSettings, budget: Budget) -> None:
-        """Keep how much of the repo's daily limits is used, for status and App Home."""
 
     async def settle(self, seq: int) -> None:
         """The worker has the event on disk: the journal may forget it. Raises StoreError."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from codebutler.chat.layout import Section
+from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import CAPABILITIES, Capabilities
+from codebutler.chat.slack.answers import op_id_of
 from codebutler.chat.slack.forms import Placed, reason_form
-from codebutler.chat.slack.metadata import op_id_of
 from codebutler.errors import (
     ChatError,
 )
@@ -33,10 +34,13 @@ async def test_a_post_is_in_the_history_with_its_operation_and_its_author(rig: R
     assert message["bot_id"] == (await rig.chat.identity()).bot_id
 
 
-async def test_a_chat_says_what_it_has_beside_the_rest(rig: Rig) -> None:
-    can = rig.chat.capabilities
-    assert can in (Capabilities(), Capabilities(**dict.fromkeys(CAPABILITIES, rig.chat)))
-    assert can is rig.chat.capabilities
+async def test_a_chat_says_what_it_has_beside_the_rest(able: AbleRig) -> None:
+    whole = dict.fromkeys(CAPABILITIES, able.chat)
+    assert able.chat.capabilities == Capabilities(**whole)
+
+
+async def test_a_chat_may_have_nothing_beside_the_rest() -> None:
+    assert MemoryChat(lacks=CAPABILITIES).capabilities == Capabilities()
 
 
 async def test_a_file_is_given_to_whoever_asks_in_a_channel_that_shows_it(rig: Rig) -> None:

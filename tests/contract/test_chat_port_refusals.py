@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.chat.slack.metadata import op_id_of
+from codebutler.chat.slack.answers import op_id_of
 from codebutler.errors import (
     ChatAuthError,
     ChatError,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.slack.metadata import operation_metadata
+from codebutler.chat.slack.answers import operation_metadata
 from tests.history import Record, Said, check, overtaken
 
 FIRST = Said("C1", "1.0", "1.0", "token-1")

@@ -16,7 +16,9 @@ ADAPTERS = (
     "codebutler/chat/telegram/",
     "codebutler/chat/memory.py",
     "codebutler/workspace/",
+    "codebutler/config/channels.py",
 )
+"""And what tells which chat a registered channel belongs to."""
 ID = re.compile(r"(.*_)?(ts|msg_id|channel|channel_id|user|user_id)")
 NUMBERS = {"float", "int", "Decimal", "fromtimestamp", "strptime"}
 READS = {"startswith", "isdigit", "isdecimal", "isnumeric", "partition", "split"}

@@ -10,8 +10,9 @@ from codebutler.chat.port import Download
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.entry import Entry
-from codebutler.model import File, NoRequest, Operation, Quoted, TurnNote
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
+from codebutler.model import File, NoRequest, Operation, Quoted
+from codebutler.protocol.messages import Audit, Doing, LogTag, TurnEnded
+from codebutler.supervisor.port import News
 from tests.events import posted
 
 
@@ -65,24 +66,13 @@ class RecordingServices:
             await take(piece)
         return Download(file=File(id=file_id), transcript=found if isinstance(found, str) else "")
 
-    def live(self, repo: RepoSettings, live: Live) -> None:
-        """Nobody listens at this machine here."""
-
-    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
-        """Nobody waits for a message here."""
+    def show(self, repo: RepoSettings, news: News) -> None:
+        if isinstance(news, Doing):
+            self.doings.append((repo.name, news.thread_ts, news.text))
+            self._note()
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
         self.ended.append(ended)
-        self._note()
-
-    def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
-        """Nobody looks at App Home here."""
-
-    def budget(self, repo: RepoSettings, budget: Budget) -> None:
-        """Nobody looks at the status here."""
-
-    def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
-        self.doings.append((repo.name, thread_ts, text))
         self._note()
 
     async def thread(

@@ -5,19 +5,32 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from random import Random
 
 from msgspec.structs import replace
 
+from codebutler.chat.delivery.access import CLOSED, Authority, Channels
 from codebutler.chat.delivery.items import Item, Items
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.delivery.outgoing import supersedes
+from codebutler.chat.delivery.outgoing import about, instead
 from codebutler.chat.delivery.outlet import Outlet
 from codebutler.chat.delivery.reading import Reader
-from codebutler.chat.delivery.recovery import LOOK_DELAY_S, Recovery
 from codebutler.clock import Clock
-from codebutler.errors import ChatError
-from codebutler.model import Post
+from codebutler.errors import (
+    ChatAuthError,
+    ChatError,
+    ChatOutcomeUnknownError,
+    ChatRateLimitedError,
+    ChatUnreachableError,
+)
+from codebutler.model import Post, React, Update
 from codebutler.process.tasks import Tasks
+from codebutler.process.waiting import full_jitter_s
+
+BACKOFF_BASE_S = 0.5
+BACKOFF_CAP_S = 30.0
+# A request that timed out may still be under way inside the chat: looking at once would see too little.
+LOOK_DELAY_S = 2.0
 
 log = logging.getLogger("codebutler.chat.delivery")
 
@@ -37,29 +50,28 @@ class Attempts:
         self._look_from_s = clock.monotonic() + LOOK_DELAY_S
 
     def add(self, item: Item) -> None:
-        """Send it when its turn comes. What it makes pointless is done."""
-        waiting = item.waiting
-        if supersedes(item.operation):
-            for older in self._loop.waits(waiting.line):
+        """Send it when its turn comes. What it makes pointless is done: of edits and marks the last one counts."""
+        if isinstance(item.operation, Update | React):
+            for older in self._waiting(item):
                 # It takes that one's age, so that a message edited all the time is not always last.
-                waiting.number = older.number
-                self._settle(self._items.of(older), "")
+                item.number = older.number
+                self._settle(older, "")
         if item.unsure:
             # Nothing that an earlier process of ours sent may still be under way inside the chat.
-            waiting.from_s = self._look_from_s
-        elif waiting.call == "react" and waiting.value == "sign" and not self._loop.knows(waiting.line):
+            item.from_s = self._look_from_s
+        elif item.call == "react" and item.value == "sign":
             # Who sets a sign has not set it before.
-            self._loop.marked(waiting.line, there=False)
-        waiting.is_busy = item.is_doubtful
-        self._loop.enter(waiting, partial(self._begin, item), partial(self._settle, item, ""))
-        if item.is_doubtful:
+            self._loop.marked(item.line, there=False, is_guess=True)
+        item.is_busy = item.unsure and isinstance(item.operation, Post)
+        self._loop.enter(item, partial(self._begin, item), partial(self._settle, item, ""))
+        if item.is_busy:
             self._tasks.start(self._recall(item), name=f"recall of {item.op_id}")
 
     def outdate(self, item: Item) -> None:
         """Nobody needs it any more: if it has not been sent yet, it is left unsent."""
         if isinstance(item.operation, Post):
             item.operation = replace(item.operation, outdated=True)
-            if not item.unsure and not item.waiting.is_busy:
+            if not item.unsure and not item.is_busy:
                 self._settle(item, "")
 
     async def close(self) -> None:
@@ -67,48 +79,47 @@ class Attempts:
         await self._tasks.close(0)
 
     def _begin(self, item: Item) -> None:
-        self._tasks.start(self._attempt(item), name=f"{item.waiting.call} in {item.channel}")
+        self._tasks.start(self._attempt(item), name=f"{item.call} in {item.channel}")
 
     async def _recall(self, item: Item) -> None:
         """What was never handed over was not said."""
         if not await self._outlet.may_have_sent(item):
             self._not_done(item)
-        item.waiting.is_busy = False
+        item.is_busy = False
         self._loop.wake()
 
     async def _attempt(self, item: Item) -> None:
         try:
-            if item.must_look:
+            if item.step == "look":
                 await self._look(item)
             elif item.is_outdated:
                 self._settle(item, item.place)
-            elif item.must_keep_place:
-                await self._outlet.keep_place(item)
-                self._loop.again(item.waiting)
+            elif item.step == "keep a place" and isinstance(item.operation, Post):
+                await self._outlet.keep_place(item, item.operation)
+                self._loop.again(item)
             else:
                 result = await self._outlet.send(item)
                 self._recovery.went_well(item)
                 self._settle(item, result)
         except ChatError as error:
             if not self._recovery.failed(item, error):
-                self._refuse(item, error)
+                self._settle(item, error)
             elif not item.unsure:
                 self._not_done(item)
         except Exception as error:  # the others must survive whatever one operation brings
             log.exception("an operation could not be sent")
-            self._refuse(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))
+            self._settle(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))
 
     async def _look(self, item: Item) -> None:
         """Look for all that may have been said in the conversation, once. Raises ChatError if it cannot be now."""
-        waiting = [self._items.of(each) for each in self._loop.waits(item.waiting.line)]
-        asked = {each.op_id: each for each in (item, *waiting) if each.must_look}
-        found = await self._reader.find(item.channel, item.thread_ts, asked)
+        asked = {each.op_id: each for each in (item, *self._waiting(item)) if each.step == "look"}
+        found = await self._reader.find(item.channel, about(item.operation) or None, asked)
         for op_id, each in asked.items():
             if (ts := found.get(op_id)) is not None:
                 self._settle(each, ts)
             else:
                 self._not_done(each)
-        self._loop.again(item.waiting)
+        self._loop.again(item)
 
     def _not_done(self, item: Item) -> None:
         """It is to be sent, unless nobody needs it any more."""
@@ -116,11 +127,73 @@ class Attempts:
         if item.is_outdated:
             self._settle(item, "")
 
-    def _settle(self, item: Item, result: str) -> None:
-        self._items.settle(item, result)
-        self._loop.leave(item.waiting)
+    def _settle(self, item: Item, outcome: str | ChatError) -> None:
+        if isinstance(outcome, ChatError):
+            log.warning("the chat refused an operation in %s: %s", item.channel, outcome.code)
+        self._items.settle(item, outcome)
+        self._loop.leave(item)
 
-    def _refuse(self, item: Item, error: ChatError) -> None:
-        log.warning("the chat refused an operation in %s: %s", item.channel, error.code)
-        self._items.refuse(item, error)
-        self._loop.leave(item.waiting)
+    def _waiting(self, item: Item) -> list[Item]:
+        """What waits in its line."""
+        return [each for each in self._loop.waits(item.line) if isinstance(each, Item)]
+
+
+class Recovery:
+    """Nothing is given up but what the chat refuses for good."""
+
+    def __init__(self, loop: Loop, authority: Authority, channels: Channels, rng: Random) -> None:
+        self._loop = loop
+        self._authority = authority
+        self._channels = channels
+        self._rng = rng
+
+    def went_well(self, item: Item) -> None:
+        """A call went through."""
+        self._authority.refusals = 0
+        self._channels.accepted(item.channel)
+        if isinstance(item.operation, React):
+            self._loop.marked(item.line, there=not item.operation.remove)
+
+    def failed(self, item: Item, error: ChatError) -> bool:
+        """Whether it is called again."""
+        wait_s = 0.0
+        match error:
+            case ChatRateLimitedError():
+                self._loop.pause(item.call, item.channel, error.retry_after_s)
+            case ChatAuthError():
+                self._authority.lost(error)
+            case ChatUnreachableError() | ChatOutcomeUnknownError():
+                wait_s = self._backoff_s(item, error)
+            case _ if item.is_lasting and error.code in CLOSED:
+                self._channels.refused(item.channel, error.code)
+            case _ if item.place and error.code == "message_not_found":
+                # Somebody took away what was kept for it.
+                item.place = ""
+                item.now()
+                wait_s = self._backoff_s(item, error)
+            case _ if not _simplify(item, error):
+                return False
+        self._loop.again(item, wait_s)
+        return True
+
+    def _backoff_s(self, item: Item, error: ChatError) -> float:
+        item.failures += 1
+        if item.failures == 1:
+            log.warning("%s; trying again", error)
+        wait_s = full_jitter_s(self._rng, item.failures, BACKOFF_BASE_S, BACKOFF_CAP_S)
+        if not isinstance(error, ChatOutcomeUnknownError):
+            return wait_s
+        item.now(unsure=True)
+        if isinstance(item.operation, React):
+            self._loop.marked(item.line, there=None)
+        return max(wait_s, LOOK_DELAY_S)
+
+
+def _simplify(item: Item, error: ChatError) -> bool:
+    """Too long, blocks or a file that the chat dislikes: once more as short plain text, so that people are told."""
+    simple = None if item.is_simplified else instead(item.operation, error.code)
+    if simple is None:
+        return False
+    item.now(simple)
+    item.is_simplified = True
+    return True

@@ -7,8 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from itertools import count
 
-from codebutler.chat.delivery.limits import Buckets
-from codebutler.chat.delivery.planner import Line, State, Waiting, plan
+from codebutler.chat.delivery.planner import Buckets, Line, State, Waiting, plan
 from codebutler.chat.port import Call, Limits
 from codebutler.clock import Clock
 from codebutler.model import Value
@@ -121,17 +120,15 @@ class Loop:
         """Whether it waits for its channel."""
         return waiting.is_lasting and waiting.channel in self._closed
 
-    def marked(self, line: Line, there: bool | None) -> None:
-        """What is known of a mark; None: nothing."""
+    def marked(self, line: Line, there: bool | None, *, is_guess: bool = False) -> None:
+        """What is known of a mark; None: nothing. What ``is_guess`` counts where nothing is known."""
+        if is_guess and line in self._marks:
+            return
         self._marks.pop(line, None)
         if there is not None:
             self._marks[line] = there
             if len(self._marks) > REMEMBERED:
                 self._marks.popitem(last=False)
-
-    def knows(self, line: Line) -> bool:
-        """Whether the mark is known to be there, or not."""
-        return line in self._marks
 
     async def close(self) -> None:
         """Begin nothing more."""
@@ -154,16 +151,13 @@ class Loop:
         for waiting in decided.begin:
             waiting.is_busy = True
             self._buckets.take(waiting.call, waiting.channel, state.now_s)
-            self._serve(waiting)
+            self._begun += 1
+            self._served[waiting.call, waiting.channel] = self._begun
+            self._served.move_to_end((waiting.call, waiting.channel))
+            if len(self._served) > REMEMBERED:
+                self._served.popitem(last=False)
             self._told[waiting][0]()
         self._sleep(decided.until_s)
-
-    def _serve(self, waiting: Waiting) -> None:
-        self._begun += 1
-        self._served[waiting.call, waiting.channel] = self._begun
-        self._served.move_to_end((waiting.call, waiting.channel))
-        if len(self._served) > REMEMBERED:
-            self._served.popitem(last=False)
 
     def _sleep(self, until_s: float | None) -> None:
         if self._alarm is not None:

@@ -1,20 +1,19 @@
-"""What the sender does to an operation before it leaves, and what makes two operations related. Pure."""
+"""What the sender does to an operation before it leaves, where it leaves for, and what makes two operations related.
+Pure."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from codebutler.chat.delivery.planner import Line
 from codebutler.chat.port import Call
 from codebutler.message import ApprovalCard, Message, QuestionCard, every_text, said
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.text.links import ANY_WORKSPACE, at_home
-from codebutler.text.markup import NAMED, code, plain, words
+from codebutler.text.markup import NAMED, PERSON, code, plain, words
 from codebutler.text.redact import redacted_bytes
 
 TOO_MUCH = frozenset(
@@ -23,11 +22,12 @@ TOO_MUCH = frozenset(
 NAME_CHARS = 120
 
 SaidT = TypeVar("SaidT", Post, Upload)
+
 AGAIN = "↻ Sent again: the first attempt may have arrived."
 NOT_HERE = "🔒 This reply is for you alone, and this chat cannot show that. Ask me in a direct message."
 
 
-def item_of(operation: Operation) -> str:
+def about(operation: Operation) -> str:
     """The message that the operation is about, or whose thread it goes to; "" if none."""
     match operation:
         case Post(thread_ts=ts) | Upload(thread_ts=ts):
@@ -49,55 +49,6 @@ def call_of(operation: Operation) -> Call:
             return "share"
 
 
-def line_of(channel: str, operation: Operation, *, lasting: bool) -> Line:
-    """What keeps its order: what is said in a conversation, the edits of a message, a mark on a message. Each waits
-    for nothing else; what the supervisor says, not even for a worker in a closed channel."""
-    match operation:
-        case Update(target_ts=ts):
-            return channel, "edit", ts
-        case React(target_ts=ts, name=name):
-            return channel, "mark", ts, name
-        case _:
-            return channel, "say" if lasting else "notice", item_of(operation)
-
-
-def content_of(operation: Operation) -> str:
-    """What tells two operations of one id apart: nothing for a post or a file, whose id says it all."""
-    if isinstance(operation, Post | Upload):
-        return ""
-    return hashlib.sha256(msgspec.json.encode(operation)).hexdigest()
-
-
-def supersedes(newer: Operation) -> bool:
-    """Whether it makes what waits in its line pointless: of edits and marks the last one counts."""
-    return isinstance(newer, Update | React)
-
-
-def redacted(operation: Operation, redact: Callable[[str], str]) -> Operation:
-    """The operation with every text that people would see passed through ``redact``."""
-    match operation:
-        case Post() | Update():
-            message = every_text(operation.message, lambda text: _without_secrets(text, redact))
-            return msgspec.structs.replace(operation, message=message)
-        case Upload():
-            return msgspec.structs.replace(
-                operation,
-                filename=redact(operation.filename),
-                title=redact(operation.title),
-                comment=redact(operation.comment),
-                content=redacted_bytes(operation.content, redact),
-            )
-        case React():
-            return operation
-
-
-def _without_secrets(text: str, redact: Callable[[str], str]) -> str:
-    """Where a secret shows only once the marks are gone, the marks go."""
-    text = redact(text)
-    shown = words(text) if "\\" in text else text
-    return text if redact(shown) == shown else plain(redact(shown))
-
-
 def addressed(operation: Operation, allowed: Collection[str]) -> Operation:
     """The post with a call to the user it is for, if that is one of ``allowed``, and the edit with the mentions that
     stand for the names of such users (an edit calls nobody): nobody else can be pinged."""
@@ -114,31 +65,61 @@ def addressed(operation: Operation, allowed: Collection[str]) -> Operation:
             return operation
 
 
-def with_names(operation: Operation, called: Callable[[str], str]) -> Operation:
-    """The operation with names where it tells of people whom it may not mention; an agent's own Markdown stays as it
-    is."""
-    if not isinstance(operation, Post | Update) or operation.message.is_foreign:
-        return operation
-    message = operation.message
+class Editor:
+    """Has the last word on every text that leaves, in one pass: names of people, links, no secrets.
 
-    def name(found: re.Match[str]) -> str:
-        return found[0] if found[1] in message.names else plain(called(found[1]))
+    ``called`` says what a user is called, ``relinked`` leads links to where messages stand; ``redact`` sees a text
+    last.
+    """
 
-    named = every_text(message, lambda text: NAMED.sub(name, text))
-    return msgspec.structs.replace(operation, message=named)
+    def __init__(
+        self,
+        redact: Callable[[str], str],
+        called: Callable[[str], str] = str,
+        relinked: Callable[[str], str] = str,
+    ) -> None:
+        self.redact = redact
+        self._called = called
+        self._relinked = relinked
+
+    def edited(self, operation: Operation, workspace_url: str = "") -> Operation:
+        """The operation as it leaves. People are told of by name but where they may be mentioned; an agent's own
+        Markdown keeps its words. Links to messages lead into the workspace at ``workspace_url``."""
+        match operation:
+            case Post(message=message) | Update(message=message):
+                names = None if message.is_foreign else message.names
+                text = partial(self._text, names=names, workspace_url=workspace_url)
+                return msgspec.structs.replace(operation, message=every_text(message, text))
+            case Upload():
+                return msgspec.structs.replace(
+                    operation,
+                    filename=self.redact(operation.filename),
+                    title=self.redact(operation.title),
+                    comment=self.redact(operation.comment),
+                    content=redacted_bytes(operation.content, self.redact),
+                )
+            case React():
+                return operation
+
+    def _text(self, text: str, *, names: Collection[str] | None, workspace_url: str) -> str:
+        if names is not None and PERSON in text:
+            text = NAMED.sub(
+                lambda found: found[0] if found[1] in names else plain(self._called(found[1])), text
+            )
+        if ANY_WORKSPACE in text:
+            text = self._relinked(at_home(text, workspace_url))
+        text = self.redact(text)
+        if "\\" in text:
+            # Where a secret shows only once the marks are gone, the marks go.
+            shown = words(text)
+            if (clean := self.redact(shown)) != shown:
+                return plain(clean)
+        return text
 
 
 def has_links(operation: Operation) -> bool:
     """Whether it links to messages."""
-    return isinstance(operation, Post | Update) and ANY_WORKSPACE in str(operation)
-
-
-def linked(operation: Operation, workspace_url: str, relinked: Callable[[str], str] = str) -> Operation:
-    """The operation with its links to messages leading into our workspace, and ``relinked`` to where they stand."""
-    if not isinstance(operation, Post | Update):
-        return operation
-    message = every_text(operation.message, lambda text: relinked(at_home(text, workspace_url)))
-    return msgspec.structs.replace(operation, message=message)
+    return isinstance(operation, Post | Update) and ANY_WORKSPACE in str(operation.message)
 
 
 def again_line(post: Post) -> Post:
@@ -187,3 +168,24 @@ def instead(operation: Operation, refusal: str) -> Operation | None:
         return None
     message = msgspec.structs.replace(operation.message, is_short=True)
     return msgspec.structs.replace(operation, message=message)
+
+
+class Detour(Protocol):
+    """Knows which messages and files of a channel's repository stand in a direct conversation."""
+
+    def where(self, channel: str, item: str) -> str:
+        """The conversation in which ``item`` stands (a message's ts, a file's ID); else ``channel``."""
+
+    async def posted(self, channel: str, place: str, ts: str) -> None:
+        """Our message ``ts``, meant for ``channel``, stands in ``place``."""
+
+
+class NoDetour:
+    """Everything stays in its channel."""
+
+    def where(self, channel: str, item: str) -> str:  # noqa: ARG002 - no item stands elsewhere
+        """``channel`` itself."""
+        return channel
+
+    async def posted(self, channel: str, place: str, ts: str) -> None:
+        """Nothing to remember."""

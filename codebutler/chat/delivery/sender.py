@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from random import Random
 from types import TracebackType
 from typing import Self
 
-from codebutler.chat.delivery.attempts import Attempts
-from codebutler.chat.delivery.authority import Authority
-from codebutler.chat.delivery.channels import Channels
-from codebutler.chat.delivery.detour import Detour, NoDetour
-from codebutler.chat.delivery.handed import Handed
+from codebutler.chat.delivery.access import Authority, Channels
+from codebutler.chat.delivery.attempts import Attempts, Recovery
 from codebutler.chat.delivery.items import Items
 from codebutler.chat.delivery.leftovers import Leftovers
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.delivery.outgoing import in_public, item_of
+from codebutler.chat.delivery.outgoing import Detour, Editor, NoDetour, about, in_public
 from codebutler.chat.delivery.outlet import Outlet
 from codebutler.chat.delivery.reading import Background, Reader
-from codebutler.chat.delivery.recovery import Recovery
 from codebutler.chat.delivery.streams import Streamer
-from codebutler.chat.delivery.uploads import Uploads
 from codebutler.chat.port import ChatPort, Page
 from codebutler.clock import Clock
-from codebutler.errors import ChatError, ChatUnreachableError
+from codebutler.errors import ChatUnreachableError
 from codebutler.intake.notes import Notes
 from codebutler.model import Operation, Post
 
@@ -32,8 +26,9 @@ from codebutler.model import Operation, Post
 class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
-    ``redact`` sees every text last. ``detour`` says what stands in another place than the channel it was meant for;
-    there an answer is streamed while it is written, if ``notes`` keep where. They also keep which file an upload is.
+    ``editor`` has the last word on every text. ``detour`` says what stands in another place than the channel it was
+    meant for; there an answer is streamed while it is written, if ``notes`` keep where. They also keep which file an
+    upload is.
     While the token is refused everything waits, and ``trouble`` says so.
     """
 
@@ -41,7 +36,7 @@ class Sender:
         self,
         chat: ChatPort,
         clock: Clock,
-        redact: Callable[[str], str],
+        editor: Editor,
         *,
         rng: Random | None = None,
         detour: Detour | None = None,
@@ -61,15 +56,14 @@ class Sender:
         leftovers = None
         if can.streams and can.look_up and notes:
             leftovers = Leftovers(can.streams, self._loop, self._reader, notes, clock)
-        self._streams = Streamer(chat, self._loop, clock, redact, leftovers)
-        self._handed = Handed(notes)
-        outlet = Outlet(chat, self._streams, Uploads(chat, notes), self._handed, redact)
+        self._streams = Streamer(chat, self._loop, clock, editor.redact, leftovers)
+        self._outlet = Outlet(chat, self._streams, notes, editor, self._authority)
         spread = rng or Random()  # noqa: S311 - spreads retries, guards nothing
         recovery = Recovery(self._loop, self._authority, self.channels, spread)
-        self._attempts = Attempts(self._items, self._loop, outlet, self._reader, recovery, clock)
+        self._attempts = Attempts(self._items, self._loop, self._outlet, self._reader, recovery, clock)
 
     async def __aenter__(self) -> Self:
-        await self._handed.begin()
+        await self._outlet.begin()
         await self._streams.begin()
         return self
 
@@ -86,7 +80,7 @@ class Sender:
     @property
     def pending(self) -> int:
         """How many operations wait or are under way, but for those whose channel is closed."""
-        return sum(not self._loop.is_closed(item.waiting) for item in self._items.pending)
+        return sum(not self._loop.is_closed(item) for item in self._items.pending)
 
     @property
     def trouble(self) -> str:
@@ -95,10 +89,7 @@ class Sender:
 
     async def workspace_url(self) -> str:
         """The workspace's own address; "" while Slack does not tell."""
-        try:
-            return (await self._authority.me()).url
-        except ChatError:
-            return ""
+        return await self._authority.url()
 
     async def drain(self) -> None:
         """Wait until nothing is pending. Put a deadline around it."""
@@ -108,30 +99,50 @@ class Sender:
     async def submit(
         self, channel: str, op_id: str, operation: Operation, *, unsure: bool = False, lasting: bool = False
     ) -> str:
-        """Do ``operation`` in ``channel``; returns the message's ts, the file's id, or "".
+        """As ``deliver``; returns the result alone."""
+        result, _ = await self.deliver(channel, op_id, operation, unsure=unsure, lasting=lasting)
+        return result
+
+    async def deliver(
+        self, channel: str, op_id: str, operation: Operation, *, unsure: bool = False, lasting: bool = False
+    ) -> tuple[str, Operation | None]:
+        """Do ``operation`` in ``channel``. Returns the message's ts, the file's id, or ""; and the operation as it
+        left, None if that was done lately, or nobody needs it any more.
 
         The same ``op_id`` again, while it is under way or was done lately, is the same operation: doing an
         edit or a reaction twice could undo a later one. Only an edit or a reaction of other content is a new
         one, and a post that is outdated by now is left unsent. ``unsure``: it may have been done before, so look
         first. ``lasting``: whoever asks has it on disk and asks again in every life; it waits while its channel is
-        closed. Raises ChatError when Slack refuses it for good, and ChatUnreachableError when the sender closes
+        closed. Raises ChatError when the chat refuses it for good, and ChatUnreachableError when the sender closes
         before it is known to be done.
         """
         if not self._whispers:
             operation = in_public(operation)
-        place = self.where(channel, item_of(operation))
-        ts = await self._submit(place, op_id, operation, unsure=unsure, lasting=lasting)
-        if place != channel and ts:
-            await self._detour.posted(channel, place, ts)
-        return ts
+        place = self._detour.where(channel, about(operation))
+        is_outdated = isinstance(operation, Post) and operation.outdated
+        item = self._items.known(place, op_id, operation)
+        if isinstance(item, str):
+            return item, None
+        if item is None:
+            if is_outdated and not unsure:
+                return "", None
+            item = self._items.add(place, op_id, operation, unsure=unsure, lasting=lasting)
+            self._attempts.add(item)
+        elif is_outdated:
+            self._attempts.outdate(item)
+        try:
+            result = await asyncio.shield(item.result)
+        except asyncio.CancelledError:
+            if self._items.is_closed and item.result.cancelled():
+                raise ChatUnreachableError("the sender was closed before this was sent", "closed") from None
+            raise
+        if place != channel and result:
+            await self._detour.posted(channel, place, result)
+        return result, item.operation
 
     def where(self, channel: str, item: str) -> str:
         """Where the message or file that is known by ``channel`` really stands."""
         return self._detour.where(channel, item)
-
-    def relinked(self, text: str) -> str:
-        """The text with its links to messages leading to where they stand."""
-        return self._detour.relinked(text)
 
     def written(self, channel: str, thread_ts: str, text: str, *, whole: bool) -> None:
         """There is so much of a block of an agent's prose; ``whole``: all of it. Streamed in direct conversations."""
@@ -141,26 +152,6 @@ class Sender:
     def turn_over(self, channel: str, thread_ts: str) -> None:
         """Nothing more is written there, but for the answer that may be under way."""
         self._streams.over(self.where(channel, thread_ts), thread_ts)
-
-    async def _submit(
-        self, channel: str, op_id: str, operation: Operation, *, unsure: bool, lasting: bool
-    ) -> str:
-        if (result := self._items.done(channel, op_id, operation)) is not None:
-            return result
-        item = self._items.waiting(channel, op_id, operation)
-        if item is None:
-            if isinstance(operation, Post) and operation.outdated and not unsure:
-                return ""
-            item = self._items.add(channel, op_id, operation, unsure=unsure, lasting=lasting)
-            self._attempts.add(item)
-        elif isinstance(operation, Post) and operation.outdated:
-            self._attempts.outdate(item)
-        try:
-            return await asyncio.shield(item.result)
-        except asyncio.CancelledError:
-            if self._items.is_closed and item.result.cancelled():
-                raise ChatUnreachableError("the sender was closed before this was sent", "closed") from None
-            raise
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from codebutler.chat.delivery.growth import MOST_CHARS, Growth, more
 from codebutler.chat.delivery.leftovers import Leftovers, Thread
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.port import ABOUT_A_PLACE, Call, ChatPort, Streams
@@ -23,6 +22,47 @@ from codebutler.process.killpoints import reached
 from codebutler.process.tasks import Tasks
 from codebutler.process.waiting import wait_for
 from codebutler.text.begun import CUT
+
+MOST_CHARS = 10_000
+"""Slack: 12,000 characters in one message; whoever has read so much can wait for the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The blocks of prose that are whole, and what there is so far of the one that is being written."""
+
+    whole: str = ""
+    block: str = ""
+
+    def writing(self, text: str) -> Growth:
+        """There is so much of the block now. Its last word may not be whole: it waits."""
+        return replace(self, block=_without_last_word(text))
+
+    def written(self, text: str) -> Growth:
+        """The block is whole."""
+        return Growth(whole=_joined(self.whole, text.strip())[: MOST_CHARS + 1])
+
+    @property
+    def text(self) -> str:
+        """All that may be shown."""
+        text = _joined(self.whole, self.block)
+        return text if len(text) <= MOST_CHARS else _without_last_word(text[:MOST_CHARS])
+
+
+def more(shown: str, text: str) -> str | None:
+    """What is to be added to ``shown`` so that it says ``text``; None if nothing added can do that."""
+    return text[len(shown) :] if text.startswith(shown) else None
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def _without_last_word(text: str) -> str:
+    text = text.lstrip()
+    end = max(text.rfind(space) for space in " \n\t")
+    return text[: max(end, 0)].rstrip()
+
 
 PACE_S = 1.0
 LIFE_S = 240.0

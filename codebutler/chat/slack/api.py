@@ -18,20 +18,19 @@ from codebutler.chat.slack.answers import (
     channel_of,
     cursor_in,
     identity_in,
+    operation_metadata,
+    own_in,
     page_in,
     person_of,
     shares_in,
     text_in,
 )
-from codebutler.chat.slack.chatclock import ChatClock
 from codebutler.chat.slack.download import Downloads
 from codebutler.chat.slack.endpoint import check_app_token
 from codebutler.chat.slack.escape import neutralise
 from codebutler.chat.slack.fields import ts_at
-from codebutler.chat.slack.http import SlackHttp
+from codebutler.chat.slack.http import Call, ChatClock, SlackHttp
 from codebutler.chat.slack.limits import SLACK_LIMITS
-from codebutler.chat.slack.metadata import operation_metadata, own_in
-from codebutler.chat.slack.outcomes import Call
 from codebutler.chat.slack.render import Blocks, blocks_of, every_text, rendered
 from codebutler.clock import Clock, SystemClock
 from codebutler.errors import ChatError

@@ -14,11 +14,11 @@ from codebutler.chat.port import Identity
 from codebutler.chat.slack.catchup import CatchUp
 from codebutler.chat.slack.fields import Ignored, PayloadError
 from codebutler.chat.slack.forms import form_refused
-from codebutler.chat.slack.frames import Envelope
 from codebutler.chat.slack.interactive import in_vain, is_at_home, is_form
 from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope
 from codebutler.chat.slack.presence import Checks, Heartbeat, Presence
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
+from codebutler.chat.slack.wire import Envelope
 from codebutler.clock import Clock
 from codebutler.errors import ChatAuthError, ChatError, ProtocolError
 from codebutler.intake.absence_notice import AbsenceNotice

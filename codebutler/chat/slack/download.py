@@ -19,11 +19,35 @@ from yarl import URL
 from codebutler.chat.port import Download
 from codebutler.chat.slack.answers import shares_in, text_in
 from codebutler.chat.slack.fields import section
-from codebutler.chat.slack.vtt import spoken
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
+
+_TAG = re.compile(r"<[^<>]*>")
+_ENTITIES = {"&lt;": "<", "&gt;": ">", "&nbsp;": " ", "&amp;": "&"}
+
+
+def spoken(captions: str) -> str:
+    """The cues' texts in order, as one line; "" if these are no captions."""
+    blocks = re.split(r"\n[ \t]*\n", captions.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
+    if not blocks[0].startswith("WEBVTT"):
+        return ""
+    return " ".join(" ".join(_cue(block)).strip() for block in blocks[1:] if "-->" in block).strip()
+
+
+def _cue(block: str) -> list[str]:
+    lines = block.split("\n")
+    timing = next(number for number, line in enumerate(lines) if "-->" in line)
+    return [_plain(line) for line in lines[timing + 1 :] if line.strip()]
+
+
+def _plain(line: str) -> str:
+    line = _TAG.sub("", line)
+    for entity, character in _ENTITIES.items():
+        line = line.replace(entity, character)
+    return line.strip()
+
 
 CHUNK_BYTES = 256 * 1024
 MAX_REDIRECTS = 3

@@ -1,4 +1,5 @@
-"""Requests to Slack under one bot token: each is made once, and every outcome is one of our errors.
+"""Requests to Slack under one bot token: each is made once, and every outcome is one of our errors. Slack's own time of
+day comes with each answer: message stamps are compared with it, as our wall clock may be wrong, or be set.
 
 The SDK's own retries are off: it would post twice after a lost answer. Who retries is decided by the sender.
 """
@@ -7,8 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,8 +23,139 @@ from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
 from codebutler.chat.slack.endpoint import check_bot_token, proxy_for
-from codebutler.chat.slack.outcomes import Call, interrupted, refusal, unreachable
-from codebutler.errors import ChatError, ChatUnreachableError
+from codebutler.clock import Clock
+from codebutler.errors import (
+    ChatAuthError,
+    ChatError,
+    ChatOutcomeUnknownError,
+    ChatRateLimitedError,
+    ChatUnreachableError,
+)
+
+DEFAULT_RETRY_AFTER_S = 30.0
+MAX_RETRY_AFTER_S = 900.0
+
+# Slack's words for "this token is of no use", whichever method was called.
+TOKEN_REFUSED = frozenset(
+    {
+        "account_inactive",
+        "invalid_auth",
+        "not_allowed_token_type",
+        "not_authed",
+        "org_login_required",
+        "token_expired",
+        "token_revoked",
+    }
+)
+# Slack: "it's possible some aspect of the operation succeeded before the error was raised".
+# file_update_failed: files.completeUploadExternal is to be called again.
+HALF_DONE = frozenset(
+    {"fatal_error", "file_update_failed", "internal_error", "request_timeout", "service_unavailable"}
+)
+RATE_LIMITED = frozenset({"ratelimited", "rate_limited"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: ``write`` if doing it twice shows, ``key`` the configuration key of its token."""
+
+    method: str
+    write: bool = False
+    key: str = "slack.botToken"
+
+
+def refusal(call: Call, status: int, headers: Mapping[str, str], body: object) -> ChatError:
+    """The error in an answer that is not ``ok: true``."""
+    code = _code(body)
+    if status == 429 or code in RATE_LIMITED:
+        return ChatRateLimitedError(retry_after_s(headers.get("Retry-After")))
+    if code in TOKEN_REFUSED:
+        return ChatAuthError(
+            f"Slack refuses {call.key} ({code}): issue a new one and run `codebutler setup`", code
+        )
+    if not code or code in HALF_DONE or status >= 500:
+        return interrupted(call, code or f"status {status}")
+    return ChatError(f"Slack refused {call.method}: {code}{_detail(body)}", code)
+
+
+def interrupted(call: Call, why: str) -> ChatError:
+    """The request went out and no usable answer came back."""
+    if call.write:
+        return ChatOutcomeUnknownError(
+            f"no clear answer from Slack to {call.method}: {why}", "outcome_unknown"
+        )
+    return ChatUnreachableError(f"no answer from Slack to {call.method}: {why}", "unreachable")
+
+
+def unreachable(call: Call, why: str) -> ChatError:
+    """The request never left."""
+    return ChatUnreachableError(f"Slack cannot be reached for {call.method}: {why}", "unreachable")
+
+
+def retry_after_s(header: str | None) -> float:
+    """Seconds of a Retry-After header, within reason; half a minute where it says nothing usable."""
+    try:
+        seconds = float(header or "")
+    except ValueError:
+        return DEFAULT_RETRY_AFTER_S
+    if not math.isfinite(seconds) or seconds < 0:
+        return DEFAULT_RETRY_AFTER_S
+    return min(seconds, MAX_RETRY_AFTER_S)
+
+
+def _code(body: object) -> str:
+    code = body.get("error") if isinstance(body, Mapping) else None
+    return code if isinstance(code, str) else ""
+
+
+def _detail(body: object) -> str:
+    """Slack names the missing scope, or the fault in a block, beside the code."""
+    if not isinstance(body, Mapping):
+        return ""
+    needed: Any = body.get("needed")
+    metadata: Any = body.get("response_metadata")
+    messages: Any = metadata.get("messages") if isinstance(metadata, Mapping) else None
+    if isinstance(needed, str):
+        return f" (needs {needed})"
+    if isinstance(messages, list) and messages:
+        return f" ({str(messages[0])[:200]})"
+    return ""
+
+
+class ChatClock:
+    """A Clock whose ``now`` is what the chat's last answer said, plus the time since; our own before the first."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._told: tuple[datetime, float] | None = None
+
+    def heard(self, date: str) -> None:
+        """An answer came with this Date header (RFC 9110); one that cannot be read says nothing."""
+        try:
+            told = parsedate_to_datetime(date)
+        except ValueError:
+            return
+        self._told = (told if told.tzinfo else told.replace(tzinfo=UTC), self._clock.boottime())
+
+    def now(self) -> datetime:
+        """See Clock. Whole seconds and the answer's way make it late, never early: it is safe to look from."""
+        if self._told is None:
+            return self._clock.now()
+        told, at_s = self._told
+        return told + timedelta(seconds=self._clock.boottime() - at_s)
+
+    def monotonic(self) -> float:
+        """See Clock."""
+        return self._clock.monotonic()
+
+    def boottime(self) -> float:
+        """See Clock."""
+        return self._clock.boottime()
+
+    async def sleep(self, seconds: float) -> None:
+        """See Clock."""
+        await self._clock.sleep(seconds)
+
 
 # At once; each is an open file (``process.descriptors``).
 CONNECTIONS = 48

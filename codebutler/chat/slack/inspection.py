@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 
 from codebutler.chat.slack.endpoint import check_bot_token, proxy_for
-from codebutler.chat.slack.outcomes import Call, refusal, unreachable
+from codebutler.chat.slack.http import Call, refusal, unreachable
 from codebutler.clock import Clock
 
 TIMEOUT_S = 15.0

@@ -8,8 +8,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.chat.slack.frames import Disconnect, Envelope, Hello, encode_ack, parse_frame
-from codebutler.chat.slack.wire import SocketTiming, Wire
+from codebutler.chat.slack.wire import (
+    Disconnect,
+    Envelope,
+    Hello,
+    SocketTiming,
+    Wire,
+    encode_ack,
+    parse_frame,
+)
 from codebutler.clock import Clock
 from codebutler.process.aborting import abort
 from codebutler.process.killpoints import reached

@@ -16,9 +16,9 @@ from typing import Any
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.fields import PayloadError
-from codebutler.chat.slack.frames import Envelope
 from codebutler.chat.slack.payloads import parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
+from codebutler.chat.slack.wire import Envelope
 from codebutler.clock import SystemClock
 from codebutler.errors import ChatError, CodeButlerError, ProtocolError
 from codebutler.message import Button, said

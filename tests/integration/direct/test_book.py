@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.clock import ManualClock, settle
@@ -34,7 +35,10 @@ async def test_a_workers_words_go_to_the_conversation_they_are_about(tmp_path: P
     chat, clock = MemoryChat(), ManualClock()
     asked = chat.say(DIRECT, "U1", "what is this?")
     other = chat.say(HOME, "U1", "something else")
-    async with opened(tmp_path / "journal.db") as book, Sender(chat, clock, str, detour=book) as sender:
+    async with (
+        opened(tmp_path / "journal.db") as book,
+        Sender(chat, clock, Editor(str), detour=book) as sender,
+    ):
         await book.place(HOME, DIRECT, (asked,))
         answer = await sender.submit(HOME, "op-1", Post(message=said("working"), thread_ts=asked))
         await sender.submit(HOME, "op-2", Update(target_ts=answer, message=said("a toolbox")))
@@ -45,7 +49,10 @@ async def test_a_workers_words_go_to_the_conversation_they_are_about(tmp_path: P
         assert [message["text"] for message in told.messages] == ["what is this?", "a toolbox"]
         assert chat.marks(DIRECT, asked) == {"eyes"}
         assert chat.texts(HOME) == ["and here"]
-    async with opened(tmp_path / "journal.db") as book, Sender(chat, clock, str, detour=book) as sender:
+    async with (
+        opened(tmp_path / "journal.db") as book,
+        Sender(chat, clock, Editor(str), detour=book) as sender,
+    ):
         await sender.submit(HOME, "op-5", Update(target_ts=answer, message=said("a box of tools")))
         assert "a box of tools" in chat.texts(DIRECT)
 
@@ -98,6 +105,6 @@ async def test_an_answer_that_was_posted_stays_posted_when_the_disk_takes_nothin
     chat, book = MemoryChat(), Book(journal)
     asked = chat.say(DIRECT, "U1", "hello")
     await book.posted(HOME, DIRECT, asked)
-    async with Sender(chat, ManualClock(), str, detour=book) as sender:
+    async with Sender(chat, ManualClock(), Editor(str), detour=book) as sender:
         ts = await sender.submit(HOME, "op-1", Post(message=said("hi"), thread_ts=asked))
     assert book.where(HOME, ts) == DIRECT

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.clock import ManualClock, settle
@@ -39,7 +40,7 @@ class World:
         """One supervisor; at its end it has simply vanished, without a last word."""
         async with (
             Journal.open(self.path, self.clock) as journal,
-            Sender(self.chat, self.clock, str) as sender,
+            Sender(self.chat, self.clock, Editor(str)) as sender,
         ):
             home = AbsenceNotice(sender, journal, self.clock, lambda: self.channels, lambda: self.busy)
             home.lost()

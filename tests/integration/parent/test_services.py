@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from codebutler.apphome.turns import LatestTurns
+from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.answers import Person
-from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.people import People
 from codebutler.chat.slack.render import rendered
 from codebutler.chat.status import StatusBoard
@@ -33,7 +34,7 @@ from codebutler.parent.parts import Given, Parts, Signals
 from codebutler.parent.services import ParentServices
 from codebutler.process.descriptors import Descriptors
 from codebutler.process.tasks import Tasks, beside
-from codebutler.protocol.messages import Budget, DayUse, Live, TurnEnded
+from codebutler.protocol.messages import Budget, DayUse, Doing, Live, TurnEnded
 from codebutler.repos import Repos, RepoTable
 from codebutler.text.links import message_link
 from codebutler.text.markup import person
@@ -74,20 +75,21 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         stack.push_async_callback(journal.close)
         book = Book(journal)
         await book.place("C1", "D1", ("1234567890.000001",))
-        sender = await stack.enter_async_context(Sender(chat, clock, same, detour=book, notes=journal))
+        people = People(clock)
+        people.meet(["U0ANA"])
+        sender = await stack.enter_async_context(
+            Sender(chat, clock, Editor(same, people.called, book.relinked), detour=book, notes=journal)
+        )
         statuses = await stack.enter_async_context(
             StatusBoard(chat.capabilities.status_line, clock, lambda text: text.replace("key", "[redacted]"))
         )
-        people = People(Known(), clock)
-        people.meet(["U0ANA"])
-        await stack.enter_async_context(beside(people.run(), name="people"))
+        await stack.enter_async_context(beside(people.run(Known()), name="people"))
         await settle()
         signals = Signals()
         parts = Parts(
             given=Given(Home(tmp_path), {}, Config(), clock, Descriptors(1024, 1024)),
             signals=signals,
             clock=clock,
-            api=SlackApi("xoxb-1"),
             people=people,
             redactor=Redactor(),
             logs=stack.enter_context(Logs(None, "info", same, stream=None)),
@@ -100,7 +102,8 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
             turns=LatestTurns(journal, signals.changed.tell),
             listeners=Listeners(),
         )
-        services = ParentServices(parts, sender, statuses)
+        slack = ServedChat(name="Slack", chat=chat, sender=sender, statuses=statuses)
+        services = ParentServices(parts, Chats([slack]))
         signals.interrupted.add(heard.append)
         signals.changed.add(lambda: heard.append(services.budgets.words(REPO.name, NOW)))
         yield services, chat
@@ -145,7 +148,7 @@ async def test_what_is_about_a_direct_message_is_said_there_and_nothing_else(
     await services.send(REPO, "2", Update(target_ts=answer, message=said(f"done {link}")), unsure=False)
     assert "/archives/D1/p1234567890000001|yours>" in chat.texts("D1")[0]
     assert chat.texts("D1")[0].startswith("done")
-    services.doing(REPO, direct, "is working")
+    services.show(REPO, Doing(thread_ts=direct, text="is working"))
     await chat.until(lambda: bool(chat.statuses))
     assert ("D1", direct) in chat.statuses
     other = chat.say("D2", "U0BOB", "a conversation of somebody else's")
@@ -157,7 +160,7 @@ async def test_what_is_about_a_direct_message_is_said_there_and_nothing_else(
 async def test_what_is_done_is_shown_harmlessly(desk: tuple[ParentServices, MemoryChat]) -> None:
     services, chat = desk
     ts = chat.say("C1", "U0ANA", "work")
-    services.doing(REPO, ts, "is working: make 2>&1 <!channel> key")
+    services.show(REPO, Doing(thread_ts=ts, text="is working: make 2>&1 <!channel> key"))
     await chat.until(lambda: bool(chat.statuses))
     shown = chat.statuses["C1", ts]
     assert shown.startswith("is working: make 2>&1 <")
@@ -172,8 +175,8 @@ async def test_what_an_agent_writes_is_streamed_in_a_direct_conversation_only(
     direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
     here = chat.say("C1", "U0ANA", "work")
     for thread_ts in (here, direct):
-        services.live(REPO, Live(thread_ts=thread_ts, kind="tool", text="ls"))
-        services.live(REPO, Live(thread_ts=thread_ts, kind="writing", text="It is all f"))
+        services.show(REPO, Live(thread_ts=thread_ts, kind="tool", text="ls"))
+        services.show(REPO, Live(thread_ts=thread_ts, kind="writing", text="It is all f"))
     async with asyncio.timeout(30):
         await chat.until(lambda: bool(chat.streaming))
     assert chat.texts("D1") == ["It is all"]
@@ -190,12 +193,12 @@ async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
 ) -> None:
     services, chat = desk
     direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
-    services.live(REPO, Live(thread_ts=direct, kind="writing", text="It is all f"))
+    services.show(REPO, Live(thread_ts=direct, kind="writing", text="It is all f"))
     async with asyncio.timeout(30):
         await chat.until(lambda: bool(chat.streaming))
         await services.send(REPO, "1", Post(message=said("That failed."), thread_ts=direct), unsure=False)
         if how == "no words":
-            services.doing(REPO, direct, "")
+            services.show(REPO, Doing(thread_ts=direct, text=""))
         else:
             lost = TurnEnded(op_id="2", thread_ts=direct, messages=(direct,), outcome="interrupted")
             await services.turn_ended(REPO, lost)
@@ -207,5 +210,5 @@ async def test_what_is_used_is_kept_and_app_home_hears_of_it(
     desk: tuple[ParentServices, MemoryChat], heard: list[str]
 ) -> None:
     services, _ = desk
-    services.budget(REPO, Budget(until="2026-01-02T00:00:00+00:00", used=DayUse(runs=2, usd=0.5)))
+    services.show(REPO, Budget(until="2026-01-02T00:00:00+00:00", used=DayUse(runs=2, usd=0.5)))
     assert heard == ["2 runs, $0.50"]

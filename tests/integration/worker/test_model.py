@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from codebutler.chat.slack.metadata import op_id_of
+from codebutler.chat.slack.answers import op_id_of
 from codebutler.errors import ChatOutcomeUnknownError
 from codebutler.model import ButtonClicked, Event, MessagePosted
 from codebutler_worker.agents.backend import Finished, Started, ToolUse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codebutler.apphome.vain import NOT_SERVED, Vain
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.interactive import PressedInVain
@@ -23,7 +24,7 @@ class Pressed:
 
     async def press(self, *, at_home: bool) -> None:
         tasks = Tasks(lambda name, error: self.broken.append(f"{name}: {error}"))
-        async with Sender(self.chat, ManualClock(), str) as sender:
+        async with Sender(self.chat, ManualClock(), Editor(str)) as sender:
             vain = Vain(self.homes.append, sender, tasks)
             vain.pressed(PressedInVain("U1", "C1", "5.1", at_home=at_home))
             await tasks.close(10)
@@ -48,6 +49,6 @@ async def test_in_a_thread_only_who_pressed_sees_it() -> None:
 
 async def test_where_we_may_not_write_nothing_breaks() -> None:
     pressed = Pressed()
-    pressed.chat.fail_next("post", ChatError("no", "user_not_in_channel"))
+    pressed.chat.fail_next("whisper", ChatError("no", "user_not_in_channel"))
     await pressed.press(at_home=False)
     assert (pressed.chat.done, pressed.broken) == ([], [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.chat.delivery.outgoing import linked
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.message import ApprovalCard, Message, Request
 from codebutler.model import Post, React, Upload
 from codebutler.text.links import at_home, message_link
@@ -19,7 +19,7 @@ def test_a_link_leads_to_the_message_in_its_own_workspace() -> None:
 def test_an_operations_links_are_put_right_in_all_its_texts() -> None:
     link = message_link("C1", "1.2", "x")
     card = ApprovalCard((Request(id="a", texts=(link,), verdict=link),))
-    post = linked(Post(message=Message(card=card)), "http://127.0.0.1:9/")
+    post = Editor(str).edited(Post(message=Message(card=card)), "http://127.0.0.1:9/")
     assert str(post).count("(http://127.0.0.1:9/archives/C1/p12)") == 2
     for other in (React(target_ts="1.2", name="eyes"), Upload(filename="a", content=link.encode())):
-        assert linked(other, "http://127.0.0.1:9/") == other
+        assert Editor(str).edited(other, "http://127.0.0.1:9/") == other

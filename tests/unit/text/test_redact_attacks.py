@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.chat.delivery.outgoing import redacted
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.slack.render import rendered
 from codebutler.message import ApprovalCard, Button, Message, Request
 from codebutler.model import Post, Upload
@@ -106,7 +106,7 @@ def test_whatever_is_shown_twice_over_hides_the_same(text: str, start: int, end:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-16-le", "utf-32"])
 def test_a_files_content(secret: str, encoding: str) -> None:
     content = AROUND.format(secret).encode(encoding)
-    sent = redacted(Upload(filename="a.txt", content=content), Redactor([SECRET]).redact)
+    sent = Editor(Redactor([SECRET]).redact).edited(Upload(filename="a.txt", content=content))
     assert isinstance(sent, Upload)
     assert AROUND.format(REDACTED).encode() in sent.content
     assert not shows(
@@ -116,28 +116,28 @@ def test_a_files_content(secret: str, encoding: str) -> None:
 
 def test_a_file_made_to_look_like_no_text() -> None:
     content = b"\xff\xfe\xfa\x00" + f"key={TOKEN} end".encode() + b"\x80\x81"
-    sent = redacted(Upload(filename="a.bin", content=content), Redactor().redact)
+    sent = Editor(Redactor().redact).edited(Upload(filename="a.bin", content=content))
     assert isinstance(sent, Upload)
     assert sent.content == b"\xff\xfe\xfa\x00key=[redacted] end\x80\x81"
 
 
 def test_a_file_with_nothing_to_hide_is_not_touched() -> None:
     content = "über alles: näher\n".encode("utf-16") * 30
-    sent = redacted(Upload(filename="a.txt", content=content), Redactor([SECRET]).redact)
+    sent = Editor(Redactor([SECRET]).redact).edited(Upload(filename="a.txt", content=content))
     assert isinstance(sent, Upload)
     assert sent.content == content
 
 
 def test_a_picture_or_an_archive_is_not_touched() -> None:
     content = gzip.compress(TOKEN.encode() * 50) + bytes(range(256)) * 40
-    sent = redacted(Upload(filename="a.gz", content=content), Redactor([SECRET]).redact)
+    sent = Editor(Redactor([SECRET]).redact).edited(Upload(filename="a.gz", content=content))
     assert isinstance(sent, Upload)
     assert sent.content == content
 
 
 def test_the_name_of_a_file() -> None:
     upload = Upload(filename=f"{TOKEN}.txt", title=f"about {SECRET}", comment=TOKEN, content=b"")
-    sent = redacted(upload, Redactor([SECRET]).redact)
+    sent = Editor(Redactor([SECRET]).redact).edited(upload)
     assert isinstance(sent, Upload)
     assert (sent.filename, sent.title, sent.comment) == ("[redacted].txt", "about [redacted]", REDACTED)
 
@@ -145,7 +145,7 @@ def test_the_name_of_a_file() -> None:
 def test_every_text_of_a_message() -> None:
     asked = Request(id=TOKEN, texts=(TOKEN, SECRET), scope=SECRET, votes=(TOKEN,), verdict=SECRET)
     card = Message(card=ApprovalCard((asked,)), markdown=TOKEN, buttons=(Button(SECRET, TOKEN, SECRET),))
-    sent = redacted(Post(message=card), Redactor([SECRET]).redact)
+    sent = Editor(Redactor([SECRET]).redact).edited(Post(message=card))
     assert not shows(TOKEN, str(sent))
     assert not shows(SECRET, str(sent))
 
@@ -159,5 +159,5 @@ def test_no_escape_hides_a_secret() -> None:
         hidden = text.replace("\\", "")
         redactor = Redactor([SECRET, hidden.removeprefix("it is ").removesuffix(".")])
         for is_foreign in (False, True):
-            sent = redacted(Post(message=Message(markdown=text, is_foreign=is_foreign)), redactor.redact)
+            sent = Editor(redactor.redact).edited(Post(message=Message(markdown=text, is_foreign=is_foreign)))
             assert REDACTED in rendered(sent.message)[0].replace("\\", "")  # type: ignore[union-attr]  # a post

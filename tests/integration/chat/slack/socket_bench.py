@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from codebutler.chat.slack.frames import Envelope
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
-from codebutler.chat.slack.wire import SocketTiming
+from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.clock import SystemClock
 from tests.integration.chat.slack.server import DEADLINE_S, Peer, SocketServer
 

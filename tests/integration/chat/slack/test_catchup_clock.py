@@ -12,7 +12,7 @@ from random import Random
 
 from codebutler.chat.memory import ME
 from codebutler.chat.slack.catchup import CatchUp, Shelf
-from codebutler.chat.slack.chatclock import ChatClock
+from codebutler.chat.slack.http import ChatClock
 from codebutler.clock import ManualClock, settle
 from codebutler.dispatch.held import HeldBack
 from codebutler.intake.journal import Journal

@@ -13,6 +13,7 @@ from typing import Literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.port import Page
@@ -113,7 +114,7 @@ class Town:
         said = []
         async with (
             Journal.open(self.path, self.clock) as journal,
-            Sender(self.chat, self.clock, str) as sender,
+            Sender(self.chat, self.clock, Editor(str)) as sender,
         ):
             life = Told(journal, self.clock, self.chat, self.config)
             life.repos = {channel: Repo(channel, self.config) for channel in CHANNELS}

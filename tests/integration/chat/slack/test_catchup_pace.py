@@ -9,6 +9,7 @@ from itertools import chain, product
 from pathlib import Path
 from random import Random
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.port import Page
@@ -84,7 +85,10 @@ class Busy:
 async def busy(tmp_path: Path) -> AsyncIterator[Busy]:
     """After some hours in which every thread was written in, and a quiet moment."""
     clock, chat = ManualClock(START), MemoryChat()
-    async with Journal.open(tmp_path / "journal.db", clock) as journal, Sender(chat, clock, str) as sender:
+    async with (
+        Journal.open(tmp_path / "journal.db", clock) as journal,
+        Sender(chat, clock, Editor(str)) as sender,
+    ):
         made = Busy(journal, chat, clock, sender)
         running = asyncio.create_task(made.catch_up.run(ME))
         made.catch_up.lost()
@@ -145,7 +149,10 @@ async def test_a_moment_costs_a_call_a_channel_and_what_hides_in_old_threads_is_
 ) -> None:
     """20 channels of 2,000 messages in the last days; the line is cut three times within minutes."""
     clock, chat = ManualClock(START), MemoryChat(page_size=200)
-    async with Journal.open(tmp_path / "journal.db", clock) as journal, Sender(chat, clock, str) as sender:
+    async with (
+        Journal.open(tmp_path / "journal.db", clock) as journal,
+        Sender(chat, clock, Editor(str)) as sender,
+    ):
         b = Busy(journal, chat, clock, sender)
         running = asyncio.create_task(b.catch_up.run(ME))
         b.catch_up.lost()
@@ -183,7 +190,7 @@ async def test_the_newest_pages_of_all_channels_are_read_before_older_ones(tmp_p
     """After a restart, when all threads are looked at; and in each channel the newest first."""
     async with busy(tmp_path) as b:
         pages = Pages(b.chat)
-        async with Sender(pages, b.clock, str) as sender:
+        async with Sender(pages, b.clock, Editor(str)) as sender:
             shelf = Shelf(intake=b.life.intake, journal=b.life.journal, held=HeldBack())
             b.chat.page_size = 4
             missed = await b.outage()

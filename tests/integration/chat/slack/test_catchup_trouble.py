@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from random import Random
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.port import Page
@@ -117,7 +118,10 @@ async def test_a_hundred_channels_stay_within_the_rate_limit(tmp_path: Path) -> 
     clock = ManualClock(START)
     chat = TimedChat(clock)
     config = Config(slack=SlackSection(allowed_users=(OWNER,)))
-    async with Journal.open(tmp_path / "journal.db", clock) as journal, Sender(chat, clock, str) as sender:
+    async with (
+        Journal.open(tmp_path / "journal.db", clock) as journal,
+        Sender(chat, clock, Editor(str)) as sender,
+    ):
         life = Life(journal, clock, chat, config)
         life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(100)}
         shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())

@@ -9,12 +9,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.frames import Envelope
 from codebutler.chat.slack.presence import EXPLANATION, Checks, Heartbeat, Presence
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.chat.slack.wire import SocketTiming
+from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.clock import ManualClock
 from codebutler.errors import ChatError
 from codebutler.intake.journal import Journal
@@ -68,7 +68,7 @@ async def listening(tmp_path: Path) -> AsyncIterator[Post]:
         WorkspaceServer(Options(channels=CHANNELS, with_limits=True)) as server,
         SlackApi(server.bot_token, server.api_url) as api,
         Journal.open(tmp_path / "journal.db", clock) as journal,
-        Sender(api, clock, str) as sender,
+        Sender(api, clock, Editor(str)) as sender,
     ):
         post = Post(server, api, clock)
         heartbeat = Heartbeat(sender, journal, lambda: post.channels, clock)

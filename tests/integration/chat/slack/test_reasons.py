@@ -11,10 +11,10 @@ import pytest
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.connection import EventHandler
 from codebutler.chat.slack.forms import Placed, packed, reason_form
-from codebutler.chat.slack.frames import Envelope
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain
 from codebutler.chat.slack.payloads import HomeOpened
 from codebutler.chat.slack.reasons import IN_WORDS, INSTEAD, Reasons
+from codebutler.chat.slack.wire import Envelope
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, SlackSection
 from codebutler.errors import ChatUnreachableError

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.fields import Ignored
-from codebutler.chat.slack.frames import Envelope
 from codebutler.chat.slack.payloads import Notice, from_history, parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.chat.slack.wire import SocketTiming
+from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.clock import SystemClock
 from codebutler.message import Button, said
 from codebutler.model import ButtonClicked, Event, MessagePosted, Post, SlashCommand
@@ -76,7 +76,7 @@ async def parent() -> AsyncIterator[Parent]:
     async with (
         WorkspaceServer(Options(timing=PATIENT)) as server,
         SlackApi(server.bot_token, base_url=server.api_url) as api,
-        Sender(api, HurriedClock(), str, rng=Random(1)) as sender,
+        Sender(api, HurriedClock(), Editor(str), rng=Random(1)) as sender,
     ):
         made = Parent(server, api, sender)
         await made.start()

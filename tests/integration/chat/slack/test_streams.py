@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from codebutler.chat.delivery.leftovers import NOTE
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
 from codebutler.clock import SystemClock
@@ -55,7 +56,7 @@ class Stage:
         self.root = str(said["ts"])
 
     def sender(self) -> Sender:
-        return Sender(self.api, SystemClock(), str, rng=Random(1), detour=self.book, notes=self.notes)
+        return Sender(self.api, SystemClock(), Editor(str), rng=Random(1), detour=self.book, notes=self.notes)
 
     @property
     def said(self) -> list[str]:

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
 from codebutler.clock import SystemClock
@@ -46,7 +47,7 @@ class Stage:
         async with (
             Journal.open(self._path, SystemClock()) as journal,
             SlackApi(self.server.bot_token, self.server.api_url) as api,
-            Sender(api, HurriedClock(), str, rng=Random(1), notes=journal) as sender,
+            Sender(api, HurriedClock(), Editor(str), rng=Random(1), notes=journal) as sender,
         ):
             yield sender
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
@@ -39,7 +40,7 @@ async def life(server: BotServer, notes: Notes) -> AsyncIterator[Sender]:
     clock = HurriedClock()
     async with (
         TelegramChat(BotApi(server.token, server.url, timeout_s=3), notes, clock=clock) as chat,
-        Sender(chat, clock, str, notes=notes) as sender,
+        Sender(chat, clock, Editor(str), notes=notes) as sender,
     ):
         yield sender
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from codebutler.chat.delivery.channels import PROBE_S
+from codebutler.chat.delivery.access import PROBE_S
 from codebutler.chat.port import ChannelMoved
 from codebutler.clock import settle
 from codebutler.errors import ChatError

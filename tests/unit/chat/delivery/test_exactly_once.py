@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from random import Random
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.clock import ManualClock, settle
@@ -61,7 +62,7 @@ async def one_life(
     ledger: Ledger, chat: MemoryChat, notes: Notes, clock: ManualClock, *, first: bool, lasts_s: float
 ) -> None:
     """A sender that is killed after a while, with whatever it was doing."""
-    async with Sender(chat, clock, lambda text: text, rng=Random(7), notes=notes) as sender:
+    async with Sender(chat, clock, Editor(lambda text: text), rng=Random(7), notes=notes) as sender:
         left = [op_id for op_id in ledger.wanted if op_id not in ledger.marked]
         tasks = [asyncio.create_task(ledger.send(sender, op_id, unsure=not first)) for op_id in left]
         spent_s = 0.0

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from codebutler.chat.delivery.growth import MOST_CHARS, Growth, more
+from codebutler.chat.delivery.streams import MOST_CHARS, Growth, more
 
 
 @pytest.mark.parametrize(

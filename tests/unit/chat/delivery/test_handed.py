@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from codebutler.chat.delivery.handed import begin_anew
+from codebutler.chat.delivery.outgoing import Editor
+from codebutler.chat.delivery.outlet import begin_anew
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.clock import ManualClock, settle
@@ -28,7 +29,7 @@ class Stage:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[Sender]:
-        async with Sender(self.chat, self.clock, str, rng=Random(1), notes=self.notes) as sender:
+        async with Sender(self.chat, self.clock, Editor(str), rng=Random(1), notes=self.notes) as sender:
             yield sender
         await asyncio.gather(*self.tasks, return_exceptions=True)
 

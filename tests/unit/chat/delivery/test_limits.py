@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codebutler.chat.delivery.limits import Buckets
+from codebutler.chat.delivery.planner import Buckets
 from codebutler.chat.port import Limit, Limits
 from codebutler.chat.slack.limits import SLACK_LIMITS
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.delivery.outgoing import addressed, with_names
+from codebutler.chat.delivery.outgoing import Editor, addressed
 from codebutler.chat.slack.render import rendered
 from codebutler.message import (
     ApprovalCard,
@@ -86,7 +86,7 @@ def test_an_edit_names_those_who_may_talk_to_us_and_nobody_else() -> None:
     told = f"Allowed by {person('U0ANA')} and {person('U0EVE')}. It says {plain(person('U0ANA'))} {person('U0BEN')}"
     message = Message(markdown=told, names=("U0ANA", "U0EVE", "channel"))
     edit = addressed(Update(target_ts="1.1", message=message), ("U0ANA", "U0BEN"))
-    edit = with_names(edit, str)
+    edit = Editor(str).edited(edit)
     assert isinstance(edit, Update)
     shown, _ = rendered(edit.message)
     assert shown == "Allowed by <@U0ANA> and U0EVE. It says [@U0ANA](person:U0ANA) U0BEN"

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.limits import SLACK_LIMITS
 from codebutler.clock import settle
@@ -84,7 +85,7 @@ async def _asked(b: Bench, channels: int, each: int) -> dict[str, list[str]]:
 
 async def _many(channels: int, each: int) -> float:
     b = Bench()
-    async with Sender(b.chat, b.clock, str, notes=Notes()) as sender:
+    async with Sender(b.chat, b.clock, Editor(str), notes=Notes()) as sender:
         work = Work(sender, b)
         for channel, asked in (await _asked(b, channels, each)).items():
             for ts in asked:
@@ -109,7 +110,7 @@ async def test_hundreds_that_may_have_been_sent_before_a_crash() -> None:
     """Of 240 answers in 240 threads thirty had been handed to Slack, half of them arrived; nobody knows."""
     b, notes = Bench(), Notes()
     asked = await _asked(b, 16, 15)
-    async with Sender(b.chat, b.clock, str, notes=notes) as first:
+    async with Sender(b.chat, b.clock, Editor(str), notes=notes) as first:
         work = Work(first, b)
         for channel, roots in asked.items():
             work.turn(channel, roots[0])
@@ -121,7 +122,7 @@ async def test_hundreds_that_may_have_been_sent_before_a_crash() -> None:
     await work.over()
     b.chat.release("post")
     before = Counter(b.chat.calls)
-    async with Sender(b.chat, b.clock, str, notes=notes) as second:
+    async with Sender(b.chat, b.clock, Editor(str), notes=notes) as second:
         work = Work(second, b)
         for channel, roots in asked.items():
             for ts in roots:
@@ -138,7 +139,7 @@ async def test_hundreds_that_may_have_been_sent_before_a_crash() -> None:
 
 async def test_conversations_without_an_unsure_operation_wait_for_no_look() -> None:
     b = Bench()
-    async with Sender(b.chat, b.clock, str) as sender:
+    async with Sender(b.chat, b.clock, Editor(str)) as sender:
         asked = await _asked(b, 4, 50)
         unsure = Work(sender, b)
         for channel, roots in asked.items():

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codebutler.chat.delivery.limits import Buckets
-from codebutler.chat.delivery.planner import Line, Plan, State, Waiting, plan
+from codebutler.chat.delivery.planner import Buckets, Line, Plan, State, Waiting, plan
 from codebutler.chat.port import Call, Limit, Limits
 from codebutler.chat.slack.limits import SLACK_LIMITS
 from codebutler.model import Value

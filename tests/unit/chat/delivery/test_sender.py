@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.clock import ManualClock, settle
@@ -38,7 +39,7 @@ class Bench:
     def another(self) -> Sender:
         """A sender that knows nothing yet, as after a restart of the parent."""
         hide = partial(re.sub, "s3cret", "[redacted]")
-        return Sender(self.chat, self.clock, hide, rng=Random(1))
+        return Sender(self.chat, self.clock, Editor(hide), rng=Random(1))
 
     def submit(
         self, op_id: str, operation: Operation, *, channel: str = C, unsure: bool = False
@@ -176,7 +177,7 @@ async def test_a_request_that_never_arrived_is_posted_after_looking() -> None:
         await b.passes(10)
         assert await task
         assert b.chat.texts(C) == ["answer"]
-        assert b.chat.calls == ["post", "identity", "history", "post"]
+        assert b.chat.calls == ["post", "history", "post"]
 
 
 async def test_looking_goes_on_through_every_page_and_through_failures() -> None:

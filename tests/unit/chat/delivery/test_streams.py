@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from codebutler.chat.delivery.leftovers import NOTE
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.delivery.streams import LIFE_S, LINGER_S, PACE_S
 from codebutler.chat.memory import MemoryChat
-from codebutler.chat.slack.metadata import op_id_of
+from codebutler.chat.slack.answers import op_id_of
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import (
     ChatError,
@@ -39,9 +40,6 @@ class Detour:
     def where(self, channel: str, item: str) -> str:
         return DIRECT if channel == HOME and item != self.apart else channel
 
-    def relinked(self, text: str) -> str:
-        return text
-
     async def posted(self, channel: str, place: str, ts: str) -> None:
         """Known by its channel."""
 
@@ -55,7 +53,9 @@ class Stage:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[Sender]:
-        sender = Sender(self.chat, self.clock, self._redact, rng=Random(1), detour=Detour(), notes=self.notes)
+        sender = Sender(
+            self.chat, self.clock, Editor(self._redact), rng=Random(1), detour=Detour(), notes=self.notes
+        )
         async with sender:
             yield sender
 

@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.clock import ManualClock, settle
@@ -43,7 +44,7 @@ class Bench:
     async def life(self) -> Sender:
         """The sender dies with all it was doing; the next one begins."""
         await self._life.aclose()
-        sender = Sender(self.chat, self.clock, str, rng=Random(1), notes=self.notes)
+        sender = Sender(self.chat, self.clock, Editor(str), rng=Random(1), notes=self.notes)
         return await self._life.enter_async_context(sender)
 
     async def over(self) -> None:

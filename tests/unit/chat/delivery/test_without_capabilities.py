@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from codebutler.chat.delivery.outgoing import AGAIN, NOT_HERE
+from codebutler.chat.delivery.outgoing import AGAIN, NOT_HERE, Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import CAPABILITIES, Page
@@ -95,18 +95,24 @@ class Stage:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[Sender]:
-        async with Sender(self.chat, self.clock, str, rng=Random(1), notes=self.notes) as sender:
+        async with Sender(self.chat, self.clock, Editor(str), rng=Random(1), notes=self.notes) as sender:
             yield sender
 
     async def submit(self, operation: Operation, *, unsure: bool = False) -> str:
-        """The worker asks until it is told what became of it; each life ends when fate strikes."""
-        async with self.life() as sender:
-            task = asyncio.create_task(sender.submit(C, "op", operation, unsure=unsure, lasting=True))
-            while not task.done() and not self.fate.has_struck.is_set():
-                await self.clock.advance(1)
-                await settle()
+        """One life, in which the worker waits to hear what became of it; "" where fate strikes before."""
+        task = asyncio.create_task(self._live(operation, unsure=unsure))
+        for _ in range(600):
+            if task.done() or self.fate.has_struck.is_set():
+                break
+            await self.clock.advance(1)
+            await settle()
+        task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return "" if self.fate.has_struck.is_set() else task.result()
+        return "" if task.cancelled() else task.result()
+
+    async def _live(self, operation: Operation, *, unsure: bool) -> str:
+        async with self.life() as sender:
+            return await sender.submit(C, "op", operation, unsure=unsure, lasting=True)
 
     async def deliver(self, operation: Operation, *deaths: int) -> str:
         """With a death at each of these steps, counted from the start of its life."""
@@ -237,7 +243,7 @@ async def test_what_is_for_one_person_alone_is_shown_to_nobody_else() -> None:
 async def test_a_whisper_that_may_be_one_again_says_so() -> None:
     chat, clock = MemoryChat(), ManualClock()
     chat.deliver_then_fail("whisper", LOST)
-    async with Sender(chat, clock, str, rng=Random(1), notes=Notes()) as sender:
+    async with Sender(chat, clock, Editor(str), rng=Random(1), notes=Notes()) as sender:
         task = asyncio.create_task(sender.submit(C, "op", Post(message=said("psst"), only_for="U1")))
         await clock.advance(10)
         assert await task
@@ -251,7 +257,7 @@ async def test_a_whisper_that_may_be_one_again_says_so() -> None:
 async def test_nothing_is_streamed_where_it_cannot_be_or_could_not_be_found_again(lacks: str) -> None:
     chat, clock = MemoryChat(lacks=(lacks,)), ManualClock()
     root = chat.say(DIRECT, "U1", "question")
-    async with Sender(chat, clock, str, rng=Random(1), detour=Detour(), notes=Notes()) as sender:
+    async with Sender(chat, clock, Editor(str), rng=Random(1), detour=Detour(), notes=Notes()) as sender:
         sender.written(HOME, root, "It is all", whole=False)
         await clock.advance(10)
         assert await sender.submit(HOME, "op", Post(message=said("Fine."), thread_ts=root, in_place=True))

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from codebutler.chat.slack.endpoint import check_app_token, check_bot_token, is_loopback, proxy_for
-from codebutler.chat.slack.frames import Disconnect, Envelope, Hello, encode_ack, parse_frame
-from codebutler.chat.slack.outcomes import Call, refusal, retry_after_s
+from codebutler.chat.slack.http import Call, refusal, retry_after_s
+from codebutler.chat.slack.wire import Disconnect, Envelope, Hello, encode_ack, parse_frame
 from codebutler.errors import (
     ChatAuthError,
     ChatError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.chat.slack.vtt import spoken
+from codebutler.chat.slack.download import spoken
 
 CAPTIONS = (
     "\ufeffWEBVTT\r\n\r\nNOTE made by a machine\r\n\r\n1\r\n00:00:00.000 --> 00:00:02.000 align:start\r\n"
