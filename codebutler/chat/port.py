@@ -96,6 +96,10 @@ class Limits:
     workspace: Mapping[Call, Limit]
     channel: Mapping[Call, Limit]
 
+    def within(self, channel: str) -> Mapping[Call, Limit]:  # noqa: ARG002 - a chat may have several kinds of them
+        """How often it lets us call in that channel."""
+        return self.channel
+
 
 @dataclass(frozen=True, slots=True)
 class ChannelMoved:
