@@ -1,8 +1,8 @@
 """The parent's composition root: the one place that knows which concrete parts a supervisor is made of.
 
-Read it from ``_serve`` down: what everybody works with, the way out to Slack, the way in from it, the pages that show
-how everything stands. Each part is whole once it is made; who is to hear of something that is made later hears it from
-``Signals``.
+Read it from ``_serve`` down: what everybody works with, the way out to the chats, the way in from them, the pages
+that show how everything stands. Each part is whole once it is made; who is to hear of something that is made later
+hears it from ``Signals``.
 """
 
 from __future__ import annotations
@@ -11,29 +11,19 @@ import asyncio
 import os
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 
-from codebutler.apphome.publisher import AppHome, HomeSources
-from codebutler.apphome.vain import Vain
-from codebutler.chat.delivery.access import Channels
+from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.outlet import begin_anew
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.port import ChannelMoved
-from codebutler.chat.slack.catchup import CatchUp, Shelf
-from codebutler.chat.slack.connection import Care, SlackConnection
-from codebutler.chat.slack.endpoint import check_app_token, check_bot_token
-from codebutler.chat.slack.interactive import FormAsked, PressedInVain
-from codebutler.chat.slack.payloads import HomeOpened, Notice
-from codebutler.chat.slack.presence import Heartbeat
-from codebutler.chat.slack.reasons import Reasons
 from codebutler.chat.status import StatusBoard
 from codebutler.clock import SystemClock
 from codebutler.commands.asked import Resources
 from codebutler.commands.step import ParentCommands
+from codebutler.config.channels import ChatName, served_chats
 from codebutler.config.paths import Home
 from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
@@ -42,23 +32,25 @@ from codebutler.config.zones import zone_of
 from codebutler.control.chat import Mouth
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
-from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.door import DirectDoor
 from codebutler.direct.step import DirectMessages, Known
 from codebutler.dispatch.audit import AuditFirst
 from codebutler.dispatch.dispatcher import Dispatcher
 from codebutler.dispatch.held import HeldBack
-from codebutler.intake.absence_notice import AbsenceNotice
 from codebutler.intake.intake import Intake, Threads
 from codebutler.observe.audit import maintain
 from codebutler.parent.cards import Cards
 from codebutler.parent.configuration import Configuration
+from codebutler.parent.connections import Connections
+from codebutler.parent.integration import Directories, In, Integration, Out, own_notes
 from codebutler.parent.life import Life
 from codebutler.parent.notes import ConfigNotes
 from codebutler.parent.operator import Operator, Parent
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
+from codebutler.parent.slack import SlackIntegration
 from codebutler.parent.status import Status
+from codebutler.parent.telegram import TelegramIntegration
 from codebutler.process import killpoints
 from codebutler.process.allocator import give_back_what_is_large
 from codebutler.process.cores import leave_no_core
@@ -83,38 +75,27 @@ from codebutler.supervisor.supervisor import Supervisor
 from codebutler.web.front import Front
 from codebutler.web.hooks import Hooks
 
-
-@dataclass(frozen=True, kw_only=True)
-class Out:
-    """The way out: from the workers to Slack."""
-
-    sender: Sender
-    services: ParentServices
-    supervisor: Supervisor
-    cards: Cards
+INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
+    "Slack": SlackIntegration,
+    "Telegram": TelegramIntegration,
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class In:
-    """The way in: from Slack, hooks and the clock to the workers."""
-
-    intake: Intake
-    held: HeldBack
-    scheduler: Scheduler
-    jobs: ScheduleDesk
-    hooks: HookDesk
-    audit: AuditFirst
-
-
-async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
+async def supervise(
+    home: Home,
+    env: Mapping[str, str],
+    stopping: Stopping | None = None,
+    integrations: Mapping[ChatName, type[Integration]] = INTEGRATIONS,
+) -> None:
     """Serve every registered repository until ``stopping`` asks; SIGTERM and SIGINT do.
 
     Raises ConfigError, LockHeldError, ChatAuthError and StoreError, each with one line that says what to do.
     """
     home.ensure()
     resolved = resolve_global(home, env)
-    check_bot_token(resolved.config.slack.bot_token)
-    check_app_token(resolved.config.slack.app_token)
+    used = [integrations[name] for name in served_chats(resolved.config)]
+    for each in used:
+        each.check(resolved.config)
     hand_over_soon()
     give_back_what_is_large()
     leave_no_core()
@@ -127,44 +108,47 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     with SupervisorLock(home.lock), stopping.on_signals():
         env["PATH"] = await supervisors_path(home, env, shell)
         async with AsyncExitStack() as stack:
-            await _serve(Given(home, env, resolved.config, SystemClock(), descriptors), stack, stopping)
+            given = Given(home, env, resolved.config, SystemClock(), descriptors)
+            await _serve(given, used, stack, stopping)
 
 
-async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> None:
+async def _serve(
+    given: Given, used: Sequence[type[Integration]], stack: AsyncExitStack, stopping: Stopping
+) -> None:
     """``stack`` closes everything again, in reverse order."""
     # A demo's home is none that our own environment names; and programs are looked for in more than our own PATH.
     env = {"CODEBUTLER_HOME": str(given.home.root), "PATH": given.env.get("PATH", os.defpath)}
     spawner = ForkServer(given=env, files=given.descriptors.given)
     spawner.start()
     parts = await open_parts(given, stack)
-    out = await _way_out(parts, spawner, stack)
+    integrations = [await stack.enter_async_context(each(parts)) for each in used]
+    out = await _way_out(parts, integrations, spawner, stack)
     way_in = _way_in(parts, out)
-    connection = _connect(parts, out, way_in)
-    status = Status(parts, out.supervisor, out.sender, out.services.budgets, connection)
-    apphome = _apphome(parts, out, way_in, status)
+    joined = [each.join(parts, out, way_in) for each in integrations]
+    connections = Connections(joined, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks)
+    status = Status(parts, out.supervisor, out.chats, out.services.budgets, connections)
     front = _front(parts, out, way_in, status)
     watchers = Watchers(parts.repos.path_of, way_in.scheduler.changed)
     stack.push_async_callback(watchers.close)
-    acquaintance = Acquaintance(parts.api, parts.book, parts.journal, parts.api.clock)
     notes = ConfigNotes(parts.journal, parts.logs.record, out.services.notice, parts.tasks)
-    configuration = Configuration(parts, out.supervisor, connection, acquaintance, notes)
+    configuration = Configuration(parts, out.supervisor, connections, notes)
     parent = Parent(parts.repos, status, configuration, front)
     operator = Operator(
         parent=parent,
         workers=out.supervisor,
-        mouth=Mouth(way_in.intake, out.sender, out.supervisor, parts.clock),
+        mouth=Mouth(way_in.intake, out.chats, out.supervisor, parts.clock),
         listeners=parts.listeners,
         jobs=way_in.jobs,
     )
-    life = Life(parts, configuration, way_in.intake, connection, out.supervisor, out.sender)
+    life = Life(parts, configuration, way_in.intake, connections, out.supervisor, out.chats)
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
     on_files = partial(_use, way_in.hooks, front, watchers)
     for name, work in (
         ("audit", way_in.audit.run()),
         ("audit-log", maintain(parts.audit, parts.clock)),
-        ("people", parts.people.run()),
-        ("app-home", apphome.run()),
+        ("people", parts.people.run(Directories(integrations))),
+        *((each.name, each.work()) for each in connections),
         ("front", front.run()),
         ("schedule", way_in.scheduler.run(way_in.intake, on_files)),
     ):
@@ -173,28 +157,39 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
         await life.serve(operator, stopping)
 
 
-async def _way_out(parts: Parts, spawner: ForkServer, stack: AsyncExitStack) -> Out:
-    api, clock, redact, journal = parts.api, parts.clock, parts.redactor.redact, parts.journal
+async def _way_out(
+    parts: Parts, integrations: Sequence[Integration], spawner: ForkServer, stack: AsyncExitStack
+) -> Out:
+    chats = Chats([await _served(each, parts, stack) for each in integrations])
+    clock, journal = parts.clock, parts.journal
+    services = ParentServices(parts, chats)
     if parts.restored is not None:
-        await begin_anew(journal)
-    editor = Editor(redact, parts.people.called, parts.book.relinked)
-    sender = await stack.enter_async_context(Sender(api, clock, editor, detour=parts.book, notes=journal))
-    sender.channels.changed.add(parts.signals.changed.tell)
-    statuses = await stack.enter_async_context(StatusBoard(api.capabilities.status_line, clock, redact))
-    services = ParentServices(parts, sender, statuses)
-    if parts.restored is not None:
-        await journal.open_gaps(parts.repos.by_channel(), parts.restored.taken_at)
+        fetched = filter(chats.has_history, parts.repos.by_channel())
+        await journal.open_gaps([*fetched], parts.restored.taken_at)
         services.restored(parts.restored, parts.repos.by_channel())
     places = Places(parts.given.descriptors.workers)
     shared = Shared(spawner, services, clock, random.random, places=places)
     supervisor = await stack.enter_async_context(Supervisor(shared))
-    cards = Cards(parts, supervisor, sender.channels, services.budgets)
-    return Out(sender=sender, services=services, supervisor=supervisor, cards=cards)
+    cards = Cards(parts, supervisor, chats, services.budgets)
+    return Out(chats=chats, services=services, supervisor=supervisor, cards=cards)
+
+
+async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack) -> ServedChat:
+    """A chat with its queue."""
+    chat, clock, redact = integration.chat, parts.clock, parts.redactor.redact
+    notes = own_notes(parts, integration.name)
+    if parts.restored is not None:
+        await begin_anew(notes)
+    editor = Editor(redact, parts.people.called, parts.book.relinked)
+    sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.book, notes=notes))
+    sender.channels.changed.add(parts.signals.changed.tell)
+    statuses = await stack.enter_async_context(StatusBoard(chat.capabilities.status_line, clock, redact))
+    return ServedChat(name=integration.name, chat=chat, sender=sender, statuses=statuses)
 
 
 def _way_in(parts: Parts, out: Out) -> In:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
-    voice = Voice(out.sender, parts.listeners)
+    voice = Voice(out.chats, parts.listeners)
     provenance = Provenance(Registry(given.home))
     files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance))
     scheduler = Scheduler(journal, voice, files.look, clock, parts.tasks)
@@ -205,7 +200,7 @@ def _way_in(parts: Parts, out: Out) -> In:
     resources = Resources(jobs, clock, since=clock.now())
     commands = ParentCommands(resources, voice, journal, parts.tasks, repos.name_of)
     known = Known(parts.book, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
-    direct = DirectMessages(known, out.sender, journal, parts.tasks, clock)
+    direct = DirectMessages(known, out.chats, journal, parts.tasks, clock)
     dispatcher = Dispatcher(
         held_back=held.take,
         direct_message=direct.take,
@@ -226,45 +221,6 @@ def _way_in(parts: Parts, out: Out) -> In:
     return In(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
-def _connect(parts: Parts, out: Out, way_in: In) -> SlackConnection:
-    """Our presence in the workspace, with what sees to it that no event is missed."""
-    clock, rng = parts.clock, random.Random()  # noqa: S311 - back-off
-    shelf = Shelf(intake=way_in.intake, journal=parts.journal, held=way_in.held)
-    catch_up = CatchUp(out.sender.background, shelf, parts.api.clock, rng, parts.repos.listened)
-    heartbeat = Heartbeat(out.sender, parts.journal, catch_up.channels, clock)
-    absence_notice = AbsenceNotice(
-        out.sender,
-        parts.journal,
-        clock,
-        catch_up.channels,
-        lambda: catch_up.is_busy or out.supervisor.is_starting,
-    )
-    parts.signals.interrupted.add(absence_notice.interrupted)
-    care = Care(catch_up, heartbeat, absence_notice, parts.signals.notices.tell)
-    app_token = parts.given.config.slack.app_token
-    return SlackConnection(parts.api, app_token, way_in.intake, care, clock, rng)
-
-
-def _apphome(parts: Parts, out: Out, way_in: In, status: Status) -> AppHome:
-    """App Home, and the others who hear Slack's notices."""
-    sources = HomeSources(parts.turns, out.cards.of, lambda: status.trouble)
-    apphome = AppHome(
-        parts.api.capabilities.home,
-        parts.journal,
-        sources,
-        parts.clock,
-        parts.cleaned,
-        out.sender.workspace_url,
-    )
-    parts.signals.changed.add(apphome.changed)
-    vain = Vain(apphome.vain, out.sender, parts.tasks)
-    reasons = Reasons(
-        parts.api.capabilities.forms, way_in.intake, out.services.notice, parts.tasks, vain.pressed
-    )
-    parts.signals.notices.add(partial(_heed, apphome, vain, reasons, out.sender.channels))
-    return apphome
-
-
 def _front(parts: Parts, out: Out, way_in: In, status: Status) -> Front:
     """The port, and what is looked at there."""
     sources = Sources(
@@ -272,25 +228,13 @@ def _front(parts: Parts, out: Out, way_in: In, status: Status) -> Front:
         turns=lambda: parts.turns.by_repo,
         jobs=way_in.jobs.rows,
         ring=parts.logs.ring,
-        workspace_url=out.sender.workspace_url,
+        workspace_url=out.chats.workspace_url,
         clean=parts.cleaned,
     )
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
     hooks = Hooks(way_in.hooks, parts.clock)
     dashboard = Dashboard(sources, keys, parts.clock)
     return Front(parts.given.config.dashboard, hooks, dashboard)
-
-
-def _heed(apphome: AppHome, vain: Vain, reasons: Reasons, channels: Channels, notice: Notice) -> None:
-    match notice:
-        case HomeOpened(user=user):
-            apphome.opened(user)
-        case PressedInVain():
-            vain.pressed(notice)
-        case FormAsked():
-            reasons.asked(notice)
-        case ChannelMoved():
-            channels.moved(notice)
 
 
 def _use(hooks: HookDesk, front: Front, watchers: Watchers, found: Found) -> None:

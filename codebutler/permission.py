@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from codebutler.config.schema import AuthorizationRule, Config
+from codebutler.config.schema import TELEGRAM, AuthorizationRule, Config
 from codebutler.config.shells import objection_to
 from codebutler.model import (
     OPERATOR,
@@ -114,8 +114,8 @@ def may(person: Person, action: Action, place: Where) -> Decision:
     if needs is None or (needs.rule == "agent" and not place.prefixes):
         return UNKNOWN
     if not person.is_owner:
-        if person.user not in place.config.slack.allowed_users:
-            return _stranger(person.user)
+        if person.user not in place.config.allowed_users:
+            return _stranger(person.user, place.config)
         if needs.rule and not _ruled(person.user, needs, place):
             return _unruled(needs, place)
     if needs.own and person.user != place.author:
@@ -172,10 +172,11 @@ def _objection(place: Where) -> str:
     return next(filter(None, found), "")
 
 
-def _stranger(user: str) -> Decision:
+def _stranger(user: str, config: Config) -> Decision:
+    key = f"{'telegram' if config.is_on_telegram else 'slack'}.allowedUsers"
     told = (
         "You are not authorized to use CodeButler here. "
-        f"Its owner can add your user ID `{user}` to `slack.allowedUsers`."
+        f"Its owner can add your user ID `{user.removeprefix(TELEGRAM)}` to `{key}`."
     )
     return Decision(allowed=False, reason="not in allowedUsers", told=told, is_strangers=True)
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from codebutler.config.channels import ChatName, chat_of, served_chats
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.config.resolve import env_file_values, resolve_repo
-from codebutler.config.schema import Config, RepoSettings, SlackSection
+from codebutler.config.schema import Config, RepoSettings, SlackSection, TelegramSection
 from codebutler.config.secrets import SECRET_AGENT_VARIABLES, secrets_of
 from codebutler.errors import ConfigError
 from codebutler.intake.intake import Repo
@@ -43,6 +44,20 @@ def with_env_file(home: Home, env: Mapping[str, str]) -> dict[str, str]:
     return {name: kept[name] for name in AGENT_VARIABLES if name in kept} | dict(env)
 
 
+def without_tokens(config: Config) -> Config:
+    """As a worker is told it: of the chats only its own place, and who may speak there."""
+    slack, telegram = config.slack, config.telegram
+    return msgspec.structs.replace(
+        config,
+        slack=SlackSection(
+            channel_id=slack.channel_id, channel_name=slack.channel_name, allowed_users=slack.allowed_users
+        ),
+        telegram=TelegramSection(
+            chat_id=telegram.chat_id, chat_name=telegram.chat_name, allowed_users=telegram.allowed_users
+        ),
+    )
+
+
 @dataclass(frozen=True)
 class Served:
     """One repository that can be served."""
@@ -53,6 +68,11 @@ class Served:
     trusted: bool
 
     @property
+    def channel_id(self) -> str:
+        """Where it is spoken to."""
+        return self.config.channel_id
+
+    @property
     def repo(self) -> Repo:
         """As the intake sees it."""
         return Repo(self.entry.name, self.config)
@@ -60,23 +80,18 @@ class Served:
     @property
     def unheard(self) -> str:
         """Why nothing that is said in its channel is heard; "" if it is."""
-        slack = self.config.slack
-        if not slack.listen_channels or slack.channel_id in slack.listen_channels:
+        heard, channel = self.config.slack.listen_channels, self.channel_id
+        if not heard or self.config.is_on_telegram or channel in heard:
             return ""
-        return f"nothing said in {slack.channel_id} is heard: add it to slack.listenChannels (SLACK_LISTEN_CHANNELS)"
+        return f"nothing said in {channel} is heard: add it to slack.listenChannels (SLACK_LISTEN_CHANNELS)"
 
     def settings(self, env: Mapping[str, str]) -> RepoSettings:
-        """As its worker sees it: no Slack token, and of the environment only what agents need."""
-        slack = SlackSection(
-            channel_id=self.config.slack.channel_id,
-            channel_name=self.config.slack.channel_name,
-            allowed_users=self.config.slack.allowed_users,
-        )
+        """As its worker sees it: no token of a chat, and of the environment only what agents need."""
         return RepoSettings(
             name=self.entry.name,
             path=self.entry.path,
-            channel_id=self.config.slack.channel_id,
-            config=msgspec.structs.replace(self.config, slack=slack),
+            channel_id=self.channel_id,
+            config=without_tokens(self.config),
             agent_env={name: env[name] for name in AGENT_VARIABLES if env.get(name)},
             skills_digest=self.entry.skills_digest,
         )
@@ -105,10 +120,7 @@ class RepoTable:
         for entry in Registry(home).load():
             try:
                 resolved = resolve_repo(home, entry, env)
-                if not resolved.config.slack.channel_id:
-                    raise ConfigError(
-                        f"{entry.name}: it has no channel: run `codebutler add-repo` for it again"
-                    )
+                _check_place(entry.name, resolved.config)
                 served.append(Served(entry, resolved.config, resolved.notes, resolved.trusted))
             except ConfigError as error:
                 unserved.append(Unserved(entry, str(error)))
@@ -121,13 +133,25 @@ class RepoTable:
         kept = [each for each in earlier.served if _same_place(each.entry, broken.get(each.entry.name))]
         return RepoTable((*self.served, *kept), self.unserved)
 
+    def of_chats(self, chats: Collection[ChatName]) -> RepoTable:
+        """Without the repositories of chats that this supervisor was started without."""
+        served = [each for each in self.served if chat_of(each.channel_id) in chats]
+        left_out = [
+            Unserved(
+                each.entry, f"{each.entry.name}: restart the supervisor to connect {chat_of(each.channel_id)}"
+            )
+            for each in self.served
+            if each not in served
+        ]
+        return RepoTable(tuple(served), (*self.unserved, *left_out))
+
     def by_channel(self) -> dict[str, Repo]:
         """Channel ID to repository; with ``listenChannels`` set, only those channels."""
-        return {each.config.slack.channel_id: each.repo for each in self.served if not each.unheard}
+        return {each.channel_id: each.repo for each in self.served if not each.unheard}
 
     def channels(self) -> set[str]:
         """Every channel that a registered repository has, served or not."""
-        configured = {each.config.slack.channel_id for each in self.served}
+        configured = {each.channel_id for each in self.served}
         served = {each.entry.channel_id for each in self.served}
         unserved = {each.entry.channel_id for each in self.unserved}
         return (configured | served | unserved) - {""}
@@ -160,13 +184,18 @@ class Repos:
         """Channel ID to repository."""
         return self._by_channel
 
-    def listened(self) -> dict[str, Repo]:
-        """The same, with every direct conversation."""
-        return {**self._by_channel, **dict.fromkeys(self._direct(), Repo("direct messages", Config()))}
+    def listened(self, chat: ChatName) -> dict[str, Repo]:
+        """The same of one chat, with every direct conversation there."""
+        everywhere = {**self._by_channel, **dict.fromkeys(self._direct(), Repo("direct messages", Config()))}
+        return {channel: repo for channel, repo in everywhere.items() if chat_of(channel) == chat}
 
     def channels(self, table: RepoTable | None = None) -> set[str]:
         """Where we listen with ``table``: the repositories' channels and the direct conversations."""
         return (table or self.table).channels() | set(self._direct())
+
+    def people(self) -> frozenset[str]:
+        """Everybody who may talk to some repository."""
+        return frozenset(user for served in self.table.served for user in served.config.allowed_users)
 
     def name_of(self, channel: str) -> str:
         """The repository of the channel; "" if there is none."""
@@ -177,6 +206,13 @@ class Repos:
         """Where a served repository is; None if it is not there."""
         served = self.table.named(name)
         return path if served is not None and (path := Path(served.entry.path)).is_dir() else None
+
+
+def _check_place(name: str, config: Config) -> None:
+    if not config.channel_id:
+        raise ConfigError(f"{name}: it has no channel: run `codebutler add-repo` for it again")
+    if (chat := chat_of(config.channel_id)) not in served_chats(config):
+        raise ConfigError(f"{name}: there is no token for {chat}: run `codebutler setup`")
 
 
 def _same_place(entry: RepoEntry, broken: Unserved | None) -> bool:

@@ -29,12 +29,13 @@ log = logging.getLogger("codebutler.apphome")
 
 @dataclass(frozen=True, slots=True)
 class HomeSources:
-    """The workers' newest ``turns``, the ``cards`` that a user may see (None for a stranger), and what is wrong with
-    Slack ("" if nothing is)."""
+    """The workers' newest ``turns``, the ``cards`` that a user may see (None for a stranger), what is wrong with the
+    chat ("" if nothing is), and the key that says who may use it."""
 
     turns: LatestTurns
     cards: Callable[[str], list[RepoCard] | None]
     trouble: Callable[[], str]
+    key: str = "slack.allowedUsers"
 
 
 class AppHome:
@@ -110,7 +111,11 @@ class AppHome:
 
     async def _publish(self, user: str) -> None:
         cards = self._sources.cards(user)
-        parts = stranger() if cards is None else home(cards, self._sources.trouble(), self._clock.now())
+        parts = (
+            stranger(self._sources.key)
+            if cards is None
+            else home(cards, self._sources.trouble(), self._clock.now())
+        )
         if user in self._vain:
             parts = [*not_served(), *parts]
         url = await self._workspace_url()

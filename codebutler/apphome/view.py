@@ -60,9 +60,9 @@ class RepoCard:
     load: str = ""
 
 
-def stranger() -> list[Section]:
+def stranger(key: str) -> list[Section]:
     """For somebody who may use nothing here."""
-    what_to_do = "Its owner can add your user ID to `slack.allowedUsers`."
+    what_to_do = f"Its owner can add your user ID to `{key}`."
     return [Section(f"You are not authorized to use CodeButler here. {what_to_do}")]
 
 
@@ -71,7 +71,7 @@ def not_served() -> list[Section]:
     return [Section("⚠️ That repository is not served any more: nothing was decided.")]
 
 
-def home(cards: Sequence[RepoCard], slack_trouble: str, now: datetime) -> list[Section]:
+def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[Section]:
     """What needs somebody first, then what is out of order, what was done, and every repository."""
     needs = [(card, turn) for card in cards for turn in card.turns if turn.state in NEEDS]
     recent = sorted(
@@ -79,7 +79,7 @@ def home(cards: Sequence[RepoCard], slack_trouble: str, now: datetime) -> list[S
         key=lambda pair: pair[1].at,
         reverse=True,
     )
-    troubles = [f"🔴 {plain(slack_trouble)}"] if slack_trouble else []
+    troubles = [f"🔴 {plain(trouble)}"] if trouble else []
     troubles += [f"🔴 **{plain(card.name)}**: {plain(card.trouble)}" for card in cards if card.trouble]
     return [
         Section("What needs you", "heading"),

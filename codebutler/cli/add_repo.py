@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +17,9 @@ from codebutler.cli import channels, repo_files
 from codebutler.cli.output import is_interactive, notice, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
+from codebutler.cli.telegram import Place, look_up
 from codebutler.cli.trust import vouched
+from codebutler.config.channels import CHANNEL_KEYS, name_channel, served_chats
 from codebutler.config.git_repo import is_tracked, repo_root
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
@@ -23,20 +27,25 @@ from codebutler.config.ownership import ROOTS_OWN, Owner
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.provenance import JOBS_NAME, Provenance, read_jobs
 from codebutler.config.registry import Registry, RepoEntry, add, name_for
-from codebutler.config.resolve import CHANNEL_KEY, resolve_global, resolve_repo
+from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
 from codebutler.doctor.machine import programs_path
 from codebutler.errors import ConfigError
-from codebutler.process.lookup import CLAUDE_CODE, KIMI_CODE, look_up
+from codebutler.process.lookup import CLAUDE_CODE, KIMI_CODE
+from codebutler.process.lookup import look_up as program_at
 from codebutler.skills.shelf import find_skills
 
 if TYPE_CHECKING:
     from codebutler.chat.slack.answers import ChannelInfo
 
 
-def run(
+def run(  # noqa: PLR0913 - an argument for each option
     path: Annotated[Path, typer.Argument(help="The repository; this directory if left out.")] = Path(),
     channel: Annotated[str, typer.Option(help="Its channel: an ID (C…) or a name.")] = "",
+    telegram: Annotated[
+        str,
+        typer.Option(metavar="CHAT", help="Its group in Telegram: a number (-100…) or a public name (@…)."),
+    ] = "",
     create_channel: Annotated[str, typer.Option(help="Make a channel of this name.")] = "",
     name: Annotated[str, typer.Option(help="What to call it; the directory's name if left out.")] = "",
     invite: Annotated[
@@ -50,11 +59,8 @@ def run(
     agent: Annotated[AgentName | None, typer.Option(help="Who answers plain messages.")] = None,
 ) -> None:
     """Give a repository a channel, register it, and trust its config as it is now."""
-    if channel and create_channel:
-        raise typer.BadParameter("--channel and --create-channel exclude each other")
-    if invite and channel:
-        raise typer.BadParameter("--invite is for a channel that is made: pass --create-channel too")
     # Nothing is changed before everything that may be refused has been looked at; Slack's own refusal comes first.
+    wish = Wish(telegram, channel, channels.Wish(create_channel, "", invite))
     where = home()
     registry = Registry(where)
     root = repo_root(path.expanduser())
@@ -63,20 +69,16 @@ def run(
     entry = RepoEntry(name=name or name_for(root), path=str(root))
     add(registry.load(), entry)  # refuse a duplicate before anything is done
     _refuse_roots_own(root)
-    slack = resolve_global(where, environment()).config.slack
-    if not slack.bot_token:
-        raise ConfigError("no bot token yet: run `codebutler setup` first")
-    present = _looked_at(root, where, entry)
-    known = channel or _own_channel(present, create_channel)
-    wanted, wish = _wanted(slack, known, channels.Wish(create_channel, entry.name, invite))
-    chosen = _channel(slack, registry, entry, wanted, wish)
+    chosen = _chosen(registry, entry, _looked_at(root, where, entry), wish)
     entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
     where.ensure()
     _write(root, _prepared_layer(root), chosen, agent)
     trusted, guarded = vouched(entry)
     foreign = _came_with_the_repository(root, guarded)
     registry.update(partial(add, entry=entry if foreign else trusted))
-    say(f"Registered {entry.name}: #{chosen.name} ({chosen.id}) for {root}.")
+    say(f"Registered {entry.name}: {chosen.name} ({chosen.id}) for {root}.")
+    if chosen.advice:
+        notice(f"warning: {chosen.advice}")
     if foreign:
         notice(
             f"warning: git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
@@ -87,6 +89,50 @@ def run(
     _warn_without_agent(entry)
     if not reload_supervisor():
         notice("Next: `codebutler supervise`.")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Where the repository is to be: in a chat of Telegram, in a channel of Slack, or in a new one there."""
+
+    telegram: str
+    channel: str
+    new: channels.Wish
+
+    def __post_init__(self) -> None:
+        """Raises BadParameter for options that exclude each other."""
+        if self.telegram and (self.channel or self.new.name or self.new.invite):
+            raise typer.BadParameter("--telegram excludes --channel, --create-channel and --invite")
+        if self.channel and self.new.name:
+            raise typer.BadParameter("--channel and --create-channel exclude each other")
+        if self.new.invite and self.channel:
+            raise typer.BadParameter("--invite is for a channel that is made: pass --create-channel too")
+
+
+def _chosen(registry: Registry, entry: RepoEntry, present: dict[str, Any], wish: Wish) -> Place:
+    """The channel that is wished for; else the one it had before; else one that is asked for, in Slack."""
+    config = resolve_global(home(), environment()).config
+    if chat := wish.telegram or _own_chat(present, wish):
+        place = asyncio.run(look_up(config.telegram, chat))
+        add(registry.load(), replace(entry, channel_id=place.id))
+        return place
+    if served_chats(config) == ("Telegram",):
+        raise typer.BadParameter("pass --telegram CHAT, the number of its group (-100…)")
+    if not config.slack.bot_token:
+        raise ConfigError("no bot token yet: run `codebutler setup` first")
+    wanted, new = _wanted(
+        config.slack,
+        wish.channel or _own_channel(present, wish.new.name),
+        dataclasses.replace(wish.new, repo=entry.name),
+    )
+    found = _channel(config.slack, registry, entry, wanted, new)
+    return Place(found.id, f"#{found.name}")
+
+
+def _own_chat(layer: dict[str, Any], wish: Wish) -> str:
+    """The chat in Telegram that the repository had before, unless it is to have a channel."""
+    known = layer.get("telegram", {}).get("chatId")
+    return str(known) if known and not (wish.channel or wish.new.name) else ""
 
 
 def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
@@ -111,7 +157,7 @@ def _warn_without_agent(entry: RepoEntry) -> None:
     if config.agent.default not in agents:
         return
     agent, binary = agents[config.agent.default]
-    if look_up(binary, asyncio.run(programs_path(where, env))) is None:
+    if program_at(binary, asyncio.run(programs_path(where, env))) is None:
         notice(f"warning: {agent.missing(binary, Path.home())}")
 
 
@@ -192,9 +238,8 @@ def _channel(
     return asyncio.run(channels.enter(slack, found))
 
 
-def _write(root: Path, layer: dict[str, Any], channel: ChannelInfo, agent: AgentName | None) -> None:
-    put(layer, ("slack", "channelID"), channel.id)
-    put(layer, ("slack", "channelName"), channel.name)
+def _write(root: Path, layer: dict[str, Any], channel: Place, agent: AgentName | None) -> None:
+    name_channel(layer, channel.id, channel.name.removeprefix("#"))
     if agent is not None:
         put(layer, ("agent", "default"), agent)
     paths = RepoPaths(root)
@@ -205,5 +250,5 @@ def _write(root: Path, layer: dict[str, Any], channel: ChannelInfo, agent: Agent
 
 def _came_with_the_repository(root: Path, guarded: tuple[str, ...]) -> tuple[str, ...]:
     """The guarded keys nobody here has set: those of a config file that git tracks."""
-    keys = tuple(key for key in guarded if key != CHANNEL_KEY)
+    keys = tuple(key for key in guarded if key not in CHANNEL_KEYS)
     return keys if keys and is_tracked(root, f".codebutler/{CONFIG_NAME}") else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,10 +17,13 @@ from codebutler.cli.config_files import ALLOWED_USERS as KEY
 from codebutler.cli.output import notice, print_json, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
+from codebutler.cli.telegram import USERS as TELEGRAM_KEY
+from codebutler.cli.telegram import user_in
+from codebutler.config.channels import chat_of
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global, resolve_repo
-from codebutler.config.schema import USER_ID, SlackSection
+from codebutler.config.schema import USER_ID, Config, SlackSection, telegram_id
 from codebutler.errors import ChatError, CodeButlerError, ConfigError
 
 
@@ -27,45 +31,71 @@ def run(
     users: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[USER]", help="A Slack name, e-mail address or user ID; without it, list them."
+            metavar="[USER]",
+            help="A Slack name, e-mail address or user ID, or somebody's number in Telegram; without it, list them.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print who is allowed as JSON.")] = False,
 ) -> None:
     """Allow people to use the agents, or list who may."""
     where = home().ensure()
-    slack = resolve_global(where, environment()).config.slack
-    if users:
+    numbers, others = _numbers(users or [])
+    if others:
+        slack = resolve_global(where, environment()).config.slack
         _require_token(slack)
-        added = asyncio.run(_found(slack, users))
+        added = asyncio.run(_found(slack, others))
         config_files.change(where, partial(config_files.allow, users=[one.id for one in added]), "allow")
         _tell("Allowed", added, where)
-        slack = resolve_global(where, environment()).config.slack
+    if numbers:
+        config_files.change(where, partial(config_files.allow, users=numbers, section="telegram"), "allow")
+        _tell("Allowed", _in_telegram(numbers), where)
     if as_json or not users:
-        _list(slack, as_json=as_json)
+        _list(resolve_global(where, environment()).config, as_json=as_json)
 
 
 def deny(
     users: Annotated[
-        list[str], typer.Argument(metavar="USER", help="A Slack name, e-mail address or user ID.")
+        list[str],
+        typer.Argument(
+            metavar="USER", help="A Slack name, e-mail address or user ID, or a number in Telegram."
+        ),
     ],
 ) -> None:
     """Take people off the list of those who may use the agents."""
     where = home().ensure()
-    slack = resolve_global(where, environment()).config.slack
-    gone = [_allowed_one(slack, user) for user in users]
-    config_files.change(where, partial(config_files.deny, users=[one.id for one in gone]), "deny")
+    config = resolve_global(where, environment()).config
+    numbers, others = _numbers(users)
+    if unknown := [number for number in numbers if number not in config.telegram.allowed_users]:
+        raise CodeButlerError(f"{unknown[0]} is not on the list: `codebutler allow` shows it")
+    in_slack = [_allowed_one(config.slack, user) for user in others]
+    gone = [*in_slack, *_in_telegram(numbers)]
+    if in_slack:
+        config_files.change(where, partial(config_files.deny, users=[one.id for one in in_slack]), "deny")
+    if numbers:
+        config_files.change(where, partial(config_files.deny, users=numbers, section="telegram"), "deny")
     resolved = resolve_global(where, environment())
-    left = resolved.config.slack.allowed_users
+    slack, telegram = resolved.config.slack.allowed_users, resolved.config.telegram.allowed_users
+    left = {*slack, *map(telegram_id, telegram)}
     if still := [one for one in gone if one.id in left]:
-        source = resolved.provenance[KEY]
+        key = TELEGRAM_KEY if chat_of(still[0].id) == "Telegram" else KEY
+        source = resolved.provenance[key]
         raise CodeButlerError(
-            f"{people.named(still)} is still allowed: {source} overrides {KEY}, change it there"
+            f"{people.named(still)} is still allowed: {source} overrides {key}, change it there"
         )
     _tell("Denied", gone, where)
     _warn_of_own_lists(where)
     if not left:
         notice("Nobody is allowed now: nobody can use the agents.")
+
+
+def _numbers(users: list[str]) -> tuple[list[int], list[str]]:
+    """People of Telegram, and those of Slack."""
+    numbers = [number for user in users if (number := user_in(user)) is not None]
+    return numbers, [user for user in users if user_in(user) is None]
+
+
+def _in_telegram(numbers: Iterable[int]) -> list[Person]:
+    return [Person(id=telegram_id(number), names=()) for number in numbers]
 
 
 def _allowed_one(slack: SlackSection, wanted: str) -> Person:
@@ -95,13 +125,15 @@ async def _described(slack: SlackSection) -> list[Person]:
         return await people.described(api, slack.allowed_users)
 
 
-def _list(slack: SlackSection, *, as_json: bool) -> None:
+def _list(config: Config, *, as_json: bool) -> None:
+    slack = config.slack
     known = [Person(id=user, names=()) for user in slack.allowed_users]
     if slack.bot_token:
         try:
             known = asyncio.run(_described(slack))
         except ChatError as error:
             notice(f"warning: no names: {error}")
+    known += _in_telegram(config.telegram.allowed_users)
     if as_json:
         print_json({"users": [{"id": one.id, "name": one.names[0] if one.names else ""} for one in known]})
         return
@@ -114,19 +146,20 @@ def _list(slack: SlackSection, *, as_json: bool) -> None:
 def _tell(done: str, who: list[Person], where: Home) -> None:
     for one in who:
         say(f"{done}: {one}")
-    config_files.warn_of_overrides(where, resolve_global(where, environment()), [KEY])
+    config_files.warn_of_overrides(where, resolve_global(where, environment()), [KEY, TELEGRAM_KEY])
     reload_supervisor()
 
 
 def _warn_of_own_lists(where: Home) -> None:
     """A repository's own list, where it is trusted, replaces the one that was changed."""
     for entry in Registry(where).load():
+        key = TELEGRAM_KEY if chat_of(entry.channel_id) == "Telegram" else KEY
         try:
-            source = resolve_repo(where, entry, environment()).provenance[KEY]
+            source = resolve_repo(where, entry, environment()).provenance[key]
         except ConfigError:
             continue
         if source == str(RepoPaths(Path(entry.path)).config):
-            notice(f"warning: {entry.name} has a list of its own: see {KEY} in {source}")
+            notice(f"warning: {entry.name} has a list of its own: see {key} in {source}")
 
 
 def _require_token(slack: SlackSection) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from codebutler.cli.output import notice
 from codebutler.cli.repo_files import encode, prepare
+from codebutler.config.channels import channel_in
 from codebutler.config.files import PrivateDir
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
@@ -42,21 +43,21 @@ def change_repo(where: Home, name: str, edit: Edit, source: str) -> Layer:
         notice(f"warning: its file was not trusted before: read it, then run `codebutler trust {name}`")
         return layer
     # The digest of what we wrote, not of what is there by now: an agent may write, too.
-    channel = layer.get("slack", {}).get("channelID") or entry.channel_id
+    channel = channel_in(layer) or entry.channel_id
     trusted = msgspec.structs.replace(entry, digest=digest(encode(layer)), channel_id=channel)
     registry.update(partial(replace, entry=trusted))
     return layer
 
 
-def allow(layer: Layer, users: Iterable[str]) -> Layer:
-    """Add to those who may use the agents."""
-    return _with_users(layer, [*dict.fromkeys([*_users(layer), *users])])
+def allow(layer: Layer, users: Iterable[str | int], section: str = "slack") -> Layer:
+    """Add to those who may use the agents in a chat."""
+    return _with_users(layer, section, [*dict.fromkeys([*_users(layer, section), *users])])
 
 
-def deny(layer: Layer, users: Iterable[str]) -> Layer:
-    """Take out of those who may use the agents."""
+def deny(layer: Layer, users: Iterable[str | int], section: str = "slack") -> Layer:
+    """Take out of those who may use the agents in a chat."""
     gone = set(users)
-    return _with_users(layer, [user for user in _users(layer) if user not in gone])
+    return _with_users(layer, section, [user for user in _users(layer, section) if user not in gone])
 
 
 def warn_of_overrides(where: Home, resolved: Resolved, keys: Iterable[str]) -> None:
@@ -67,12 +68,12 @@ def warn_of_overrides(where: Home, resolved: Resolved, keys: Iterable[str]) -> N
             notice(f"warning: {source} overrides {key} of the file")
 
 
-def _users(layer: Layer) -> list[str]:
-    return list(layer.get("slack", {}).get("allowedUsers", []))
+def _users(layer: Layer, section: str) -> list[str | int]:
+    return list(layer.get(section, {}).get("allowedUsers", []))
 
 
-def _with_users(layer: Layer, users: list[str]) -> Layer:
-    return {**layer, "slack": {**layer.get("slack", {}), "allowedUsers": users}}
+def _with_users(layer: Layer, section: str, users: list[str | int]) -> Layer:
+    return {**layer, section: {**layer.get(section, {}), "allowedUsers": users}}
 
 
 def _rewrite(directory: PrivateDir, edit: Edit, source: str) -> tuple[bytes | None, Layer]:

@@ -87,15 +87,24 @@ def manager_of(where: Home, env: Mapping[str, str], platform: str = sys.platform
 
 def check_ready(where: Home, env: Mapping[str, str]) -> None:
     """Would it start without this shell's variables? Raises ConfigError with what is missing."""
-    from codebutler.config.load import app_token_fault, bot_token_fault
+    from codebutler.config.channels import served_chats
+    from codebutler.config.load import app_token_fault, bot_token_fault, telegram_token_fault
     from codebutler.config.resolve import resolve_global
 
-    here, there = resolve_global(where, env).config.slack, resolve_global(where, {}).config.slack
-    for name, fault, found, kept in (
-        ("SLACK_BOT_TOKEN", bot_token_fault, here.bot_token, there.bot_token),
-        ("SLACK_APP_TOKEN", app_token_fault, here.app_token, there.app_token),
+    here, there = resolve_global(where, env).config, resolve_global(where, {}).config
+    chats = served_chats(here)
+    for chat, name, fault, found, kept in (
+        ("Slack", "SLACK_BOT_TOKEN", bot_token_fault, here.slack.bot_token, there.slack.bot_token),
+        ("Slack", "SLACK_APP_TOKEN", app_token_fault, here.slack.app_token, there.slack.app_token),
+        (
+            "Telegram",
+            "TELEGRAM_BOT_TOKEN",
+            telegram_token_fault,
+            here.telegram.bot_token,
+            there.telegram.bot_token,
+        ),
     ):
-        if not fault(kept):
+        if chat not in chats or not fault(kept):
             continue
         if found and not fault(found):
             raise ConfigError(

@@ -1,20 +1,22 @@
-"""``codebutler setup``: tokens and people, checked with Slack before they are saved."""
+"""``codebutler setup``: tokens and people, checked with the chat before they are saved."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from codebutler.cli import config_files, people
+from codebutler.cli import config_files, people, telegram
 from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN, Layer
 from codebutler.cli.output import is_interactive, notice, say
+from codebutler.cli.prompts import ask
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
+from codebutler.config.channels import served_chats
 from codebutler.config.load import check_layer
 from codebutler.config.merge import put
 from codebutler.config.paths import Home
@@ -26,10 +28,12 @@ if TYPE_CHECKING:
     from codebutler.chat.port import Identity
 
 TOKENS = frozenset({BOT_TOKEN, APP_TOKEN})
+WHICH = {"slack": ("slack",), "telegram": ("telegram",), "both": ("slack", "telegram")}
+Answer = str | Sequence[str] | Sequence[int]
 API_URL, OPENAI_KEY, KIMI_KEY = "slack.apiBaseUrl", "openai.apiKey", "kimi.apiKey"
 
 
-def run(
+def run(  # noqa: PLR0913 - an argument for each option
     bot_token: Annotated[str, typer.Option(help="Bot token, xoxb-…")] = "",
     app_token: Annotated[str, typer.Option(help="App-level token with connections:write, xapp-…")] = "",
     allow_user: Annotated[
@@ -41,8 +45,15 @@ def run(
         str, typer.Option(help="Kimi API key: Kimi Code, the built-in agent, auto-memory.")
     ] = "",
     api_url: Annotated[str, typer.Option(help="Another Slack-compatible server's API.")] = "",
+    telegram_token: Annotated[str, typer.Option(help="Token of a Telegram bot, from @BotFather.")] = "",
+    telegram_user: Annotated[
+        list[int] | None,
+        typer.Option(help="Who may use the agents in Telegram: a person's number; may be repeated."),
+    ] = None,
+    telegram_api_url: Annotated[str, typer.Option(help="Another Bot API server.")] = "",
 ) -> None:
-    """Connect to Slack: tokens, and who may use it. Asks for what is missing when run in a terminal."""
+    """Connect to Slack, Telegram or both: tokens, and who may use it. Asks for what is missing when run in a
+    terminal."""
     given = {
         BOT_TOKEN: bot_token.strip(),
         APP_TOKEN: app_token.strip(),
@@ -51,19 +62,41 @@ def run(
         KIMI_KEY: kimi_key,
     }
     given = {key: value for key, value in given.items() if value}
+    in_telegram: dict[str, str | list[int]] = {
+        telegram.TOKEN: telegram_token.strip(),
+        telegram.USERS: telegram_user or [],
+        telegram.API_URL: telegram_api_url,
+    }
+    in_telegram = {key: value for key, value in in_telegram.items() if value}
     where = home().ensure()
     answers = Answers(where)
     users = allow_user or []
-    if is_interactive():
-        _ask(answers, given, users)
-    else:
-        _take(answers, given, users)
+    chats = _chats(where, is_slack=bool(given or users), is_telegram=bool(in_telegram))
+    if in_telegram:
+        _take_telegram(answers, in_telegram)
+    if "slack" in chats:
+        (_ask if is_interactive() else _take)(answers, given, users)
+    if "telegram" in chats and not in_telegram:
+        _ask_telegram(answers)
     resolved = resolve_global(where, environment())
     config_files.warn_of_overrides(where, resolved, answers.saved)
-    if not resolved.config.slack.allowed_users:
+    if not resolved.config.slack.allowed_users and not resolved.config.telegram.allowed_users:
         notice(people.NOBODY_ALLOWED)
     reload_supervisor()
-    say("Next: `codebutler add-repo PATH`, then `codebutler supervise`.")
+    is_telegram = served_chats(resolved.config) == ("Telegram",)
+    example = "codebutler add-repo PATH --telegram CHAT" if is_telegram else "codebutler add-repo PATH"
+    say(f"Next: `{example}`, then `codebutler supervise`.")
+
+
+def _chats(where: Home, *, is_slack: bool, is_telegram: bool) -> tuple[str, ...]:
+    """Those that are set up now: of the options that were given, else as somebody at a terminal says."""
+    if is_slack or is_telegram or not is_interactive():
+        return (*(("slack",) if is_slack or not is_telegram else ()), *(("telegram",) if is_telegram else ()))
+    present = served_chats(resolve_global(where, environment()).config)
+    usual = "both" if len(present) > 1 else present[0].lower()
+    while (answer := ask("Slack, Telegram or both?", usual).lower()) not in WHICH:
+        notice(f"Answer with one of {', '.join(WHICH)}.")
+    return WHICH[answer]
 
 
 class Answers:
@@ -73,22 +106,22 @@ class Answers:
         self.where = where
         self.saved: dict[str, None] = {}
 
-    def save(self, key: str, value: str | list[str]) -> None:
+    def save(self, key: str, value: Answer) -> None:
         """Keep one answer. Raises ConfigError if it is not what its key expects."""
         self.save_all({key: value})
 
-    def save_all(self, answers: Mapping[str, str | list[str]]) -> None:
+    def save_all(self, answers: Mapping[str, Answer]) -> None:
         """Keep several, or none of them."""
         config_files.change(self.where, partial(_put, answers=answers), "setup")
         self.saved |= dict.fromkeys(answers)
 
 
-def _put(layer: Layer, answers: Mapping[str, str | list[str]]) -> Layer:
+def _put(layer: Layer, answers: Mapping[str, Answer]) -> Layer:
     for key, value in answers.items():
+        section, _, name = key.partition(".")
         if isinstance(value, list):
-            layer = config_files.allow(layer, value)
+            layer = config_files.allow(layer, value, section)
         else:
-            section, _, name = key.partition(".")
             put(layer, (section, name), value)
     return layer
 
@@ -128,6 +161,34 @@ def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     say(f"Saved in {answers.where.config}.")
 
 
+def _take_telegram(answers: Answers, given: Mapping[str, str | list[int]]) -> None:
+    """What the options say: all of it is right, or nothing is written."""
+    _check(given)
+    present = resolve_global(answers.where, environment()).config.telegram
+    token, url = given.get(telegram.TOKEN), given.get(telegram.API_URL)
+    wanted = msgspec.structs.replace(
+        present, bot_token=token or present.bot_token, api_base_url=url or present.api_base_url
+    )
+    if not wanted.bot_token:
+        raise ConfigError("no Telegram bot token: pass --telegram-token (Telegram: @BotFather, /newbot)")
+    me = asyncio.run(telegram.identify(wanted))
+    answers.save_all(given)
+    say(f"Connected to Telegram as @{me.get('username')}; saved in {answers.where.config}.")
+
+
+def _ask_telegram(answers: Answers) -> None:
+    from codebutler.cli.prompts import Terminal
+
+    present = resolve_global(answers.where, environment()).config.telegram
+    try:
+        with Terminal() as terminal:
+            asyncio.run(telegram.TelegramWizard(terminal, present, answers.save).ask())
+    except (KeyboardInterrupt, EOFError):
+        notice(_stopped(answers))
+        raise KeyboardInterrupt from None
+    say(f"Saved in {answers.where.config}.")
+
+
 def _stopped(answers: Answers) -> str:
     if not answers.saved:
         return "Stopped. Nothing was saved."
@@ -146,7 +207,7 @@ def _with(present: SlackSection, given: Mapping[str, str]) -> SlackSection:
     )
 
 
-def _check(given: Mapping[str, str]) -> None:
+def _check(given: Mapping[str, Answer]) -> None:
     check_layer(_put({}, given), "setup")
 
 

@@ -28,14 +28,13 @@ def run(
 
 
 def _text(status: dict[str, Any]) -> str:
-    supervisor, slack = status["supervisor"], status["slack"]
+    supervisor = status["supervisor"]
     unsettled, unsent = status["journal"]["pending"], status["outbox"]["pending"]
     dashboard = status["dashboard"]["url"]
     lines = [
         f"supervisor  pid {supervisor['pid']}, up {_span(supervisor['uptime_s'])}, {supervisor['version']}"
         + _trouble(supervisor),
-        f"slack       {slack['state']}, connections {slack['connections']}, reconnects {slack['reconnects']}"
-        + _trouble(slack),
+        *(_chat(name, status[name]) for name in ("slack", "telegram") if name in status),
         f"waiting     {unsettled} in the journal, {unsent} to be sent" + _trouble(status["journal"]),
     ]
     lines += [f"journal     {mended}"] if (mended := status["journal"].get("mended")) else []
@@ -45,6 +44,11 @@ def _text(status: dict[str, Any]) -> str:
     if not status["repos"]:
         lines.append("no repositories: add one with `codebutler add-repo`")
     return "\n".join(lines)
+
+
+def _chat(name: str, chat: dict[str, Any]) -> str:
+    figures = "".join(f", {kind} {chat[kind]}" for kind in ("connections", "reconnects") if kind in chat)
+    return f"{name:<11} {chat['state']}{figures}{_trouble(chat)}"
 
 
 def _trouble(part: dict[str, Any]) -> str:

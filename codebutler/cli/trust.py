@@ -13,10 +13,11 @@ from codebutler.cli.output import say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import home
 from codebutler.cli.which import known_repositories
+from codebutler.config.channels import CHANNEL_KEYS, channel_in
 from codebutler.config.load import parse_layer
 from codebutler.config.provenance import read_jobs
 from codebutler.config.registry import Registry, RepoEntry, find, replace
-from codebutler.config.resolve import CHANNEL_KEY, read_repo_config
+from codebutler.config.resolve import read_repo_config
 from codebutler.config.trust import digest, strip_untrusted
 from codebutler.skills.shelf import skills_digest
 
@@ -39,7 +40,7 @@ def run(
         skills_digest=skills_digest(Path(entry.path)),
     )
     registry.update(partial(replace, entry=entry))
-    honoured = [key for key in guarded if key != CHANNEL_KEY]
+    honoured = [key for key in guarded if key not in CHANNEL_KEYS]
     files = [
         "config",
         *(["jobs.yaml"] if jobs is not None else []),
@@ -60,5 +61,5 @@ def vouched(entry: RepoEntry) -> tuple[RepoEntry, tuple[str, ...]]:
         return msgspec.structs.replace(entry, digest=""), ()
     layer = parse_layer(data, f"{entry.path}/.codebutler/config.json")
     _, guarded = strip_untrusted(layer)
-    channel = layer.get("slack", {}).get("channelID") or entry.channel_id
+    channel = channel_in(layer) or entry.channel_id
     return msgspec.structs.replace(entry, digest=digest(data), channel_id=channel), guarded

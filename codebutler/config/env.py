@@ -23,6 +23,10 @@ def _words(value: str) -> list[str]:
     return [word for part in value.split(",") if (word := part.strip())]
 
 
+def _whole_numbers(value: str) -> list[int]:
+    return [int(word) for word in _words(value)]
+
+
 def _whole(value: str) -> int:
     return int(value)
 
@@ -53,6 +57,11 @@ VARIABLES: Mapping[str, Variable] = {
     "SLACK_API_URL": Variable("slack.apiBaseUrl"),
     "SLACK_LISTEN_CHANNELS": Variable("slack.listenChannels", _words),
     "ALLOWED_USER_IDS": Variable("slack.allowedUsers", _words),
+    "TELEGRAM_BOT_TOKEN": Variable("telegram.botToken"),
+    "TELEGRAM_API_URL": Variable("telegram.apiBaseUrl"),
+    "TELEGRAM_ALLOWED_USER_IDS": Variable(
+        "telegram.allowedUsers", _whole_numbers, "numbers, separated by commas"
+    ),
     "CLI_CLAUDE": Variable("claude.binary"),
     "CLI_KIMI": Variable("kimi.binary"),
     "KIMI_API_KEY": Variable("kimi.apiKey"),

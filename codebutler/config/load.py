@@ -21,6 +21,8 @@ JsonObject = dict[str, Any]
 # Slack: token types; rotated tokens carry "xoxe." before the type
 _BOT_TOKEN = re.compile(r"(xoxe\.)?xoxb-\S+")
 _APP_TOKEN = re.compile(r"xapp-\S+")
+# Telegram: the bot's number and 35 characters
+_TELEGRAM_TOKEN = re.compile(r"[0-9]{3,16}:[A-Za-z0-9_-]{20,}")
 _TOKEN_KINDS = {
     "xoxb-": "a bot token",
     "xapp-": "an app-level token",
@@ -91,6 +93,15 @@ def app_token_fault(token: str) -> str:
     )
 
 
+def telegram_token_fault(token: str) -> str:
+    """Why this is no token of a Telegram bot, "" if it is one."""
+    return (
+        ""
+        if _TELEGRAM_TOKEN.fullmatch(token)
+        else f"expected a bot token (123456:ABC…), this is {_kind(token)}"
+    )
+
+
 def _text_faults(layer: JsonObject) -> Iterable[tuple[str, str]]:
     for path, value in leaves(layer):
         for text in _strings(value):
@@ -116,6 +127,9 @@ def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
         yield "slack.botToken", fault
     if slack.app_token and (fault := app_token_fault(slack.app_token)):
         yield "slack.appToken", fault
+    telegram = config.telegram
+    if telegram.bot_token and (fault := telegram_token_fault(telegram.bot_token)):
+        yield "telegram.botToken", fault
     usual = AuthorizationSection().blocklist
     for name in ("blocklist", "allowlist"):
         for index, pattern in enumerate(getattr(config.authorization, name)):

@@ -10,7 +10,8 @@ from codebutler.config.merge import leaves, put
 MASK = "********"
 _SECRET_NAMES = frozenset({"botToken", "appToken", "apiKey"})
 _LOOKS_SECRET = re.compile(
-    r"\b(?:xox[a-z]|xapp|xoxe\.xox[a-z]|sk|tvly|ghp|gho|github_pat)[-_][A-Za-z0-9_-]{6,}|\bAKIA[0-9A-Z]{12,}"
+    r"\b[0-9]{6,12}:AA[A-Za-z0-9_-]{20,}"
+    r"|\b(?:xox[a-z]|xapp|xoxe\.xox[a-z]|sk|tvly|ghp|gho|github_pat)[-_][A-Za-z0-9_-]{6,}|\bAKIA[0-9A-Z]{12,}"
 )
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _OPTION = r"--?[\w-]*(?:key|token|secret|password)[\w-]*"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from codebutler.config.channels import channel_in, registered
 from codebutler.config.env import env_layers, parse_env_file
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import Layer, Merged, default_layer, merge
@@ -18,7 +19,6 @@ from codebutler.config.trust import digest, strip_misplaced, strip_untrusted, ti
 from codebutler.errors import ConfigError
 
 REGISTRY = "repos.json"
-CHANNEL_KEY = "slack.channelID"
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def resolve_repo(home: Home, entry: RepoEntry, env: Mapping[str, str]) -> Resolv
     trusted = data is None or digest(data) == entry.digest
     before, after = [default_layer(), *_home_layers(home)], _environment(home, env)
     if entry.channel_id:
-        named = layer.get("slack", {}).get("channelID") == entry.channel_id
-        channel = {"slack": {"channelID": entry.channel_id}}
-        after = [Layer(source if named else REGISTRY, channel), *after]
+        named = channel_in(layer) == entry.channel_id
+        below = [*before[1:], Layer(source, layer)]
+        after = [registered(entry.channel_id, source if named else REGISTRY, below), *after]
     placed, misplaced = strip_misplaced(layer)
     merged = merge([*before, Layer(source, placed), *after])
     notes = _misplaced_note(source, misplaced, home)

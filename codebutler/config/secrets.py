@@ -17,6 +17,7 @@ def secrets_of(config: Config) -> set[str]:
     values = {
         config.slack.bot_token,
         config.slack.app_token,
+        config.telegram.bot_token,
         config.kimi.api_key,
         config.native.api_key,
         config.openai.api_key,

@@ -158,6 +158,7 @@ def _programs(ours: JsonObject, theirs: JsonObject) -> list[str]:
 _ORDERS: Mapping[Path, Choose] = MappingProxyType(
     {
         ("slack", "allowedUsers"): _common,
+        ("telegram", "allowedUsers"): _common,
         ("agent", "queuePerUser"): _least_but_0,
         **{(agent, "permissionMode"): _word(*MODES) for agent in ("claude", "kimi", "native")},
         ("claude", "projectSettings"): _both,

@@ -15,6 +15,7 @@ from codebutler.config.stricter import stricter
 HARMLESS = frozenset(
     {
         "slack.channelName",
+        "telegram.chatName",
         "agent.default",
         "agent.scope",
         "agent.debounceSeconds",
@@ -50,12 +51,14 @@ HOME_ONLY = frozenset(
         "slack.botToken",
         "slack.appToken",
         "slack.apiBaseUrl",
+        "telegram.botToken",
+        "telegram.apiBaseUrl",
         "dashboard.enabled",
         "dashboard.host",
         "dashboard.port",
     }
 )
-"""One connection, and one place to listen at, for all repositories."""
+"""One connection to each chat, and one place to listen at, for all repositories."""
 
 
 def digest(data: bytes) -> str:

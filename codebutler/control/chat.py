@@ -10,6 +10,7 @@ from uuid import uuid4
 from codebutler.actions import REASON_ACTION
 from codebutler.chat.port import History
 from codebutler.clock import Clock
+from codebutler.config.channels import chat_of
 from codebutler.control.ear import Ear
 from codebutler.control.listeners import ChatListener, Listeners
 from codebutler.control.messages import (
@@ -32,7 +33,7 @@ from codebutler.repos import Served
 
 PATIENCE_S = 5.0
 MOST_PAST = 200
-NOT_ACCEPTED = "the message was {}: its thread in Slack says why, and so does `codebutler audit`"
+NOT_ACCEPTED = "the message was {}: its thread says why, and so does `codebutler audit`"
 KEPT = "{} does not run now ({}); the message is kept until it does"
 
 
@@ -50,12 +51,11 @@ class Door(Protocol):
         """Journal an event as Slack's are; what became of it. Raises StoreError."""
 
 
-class Slack(History, Protocol):
-    """The sender, as far as the operator goes."""
+class Sending(History, Protocol):
+    """The chats, as far as the operator goes."""
 
-    @property
-    def trouble(self) -> str:
-        """Why nothing can be sent now; "" while all is well."""
+    def trouble(self, channel: str) -> str:
+        """Why nothing can be sent there now; "" while all is well."""
 
     async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` once for each ``op_id``; the message's ts. ``unsure``: look first. Raises ChatError."""
@@ -64,24 +64,23 @@ class Slack(History, Protocol):
 class Mouth:
     """How the operator speaks in a channel: for everybody there to see, then through the door like anybody's."""
 
-    def __init__(self, intake: Door, sender: Slack, workers: Lives, clock: Clock) -> None:
+    def __init__(self, intake: Door, chats: Sending, workers: Lives, clock: Clock) -> None:
         self._clock = clock
         self._intake = intake
-        self._sender = sender
+        self._chats = chats
         self._workers = workers
 
-    @property
-    def trouble(self) -> str:
-        """Why nothing can be sent now; "" while all is well."""
-        return self._sender.trouble
+    def trouble(self, served: Served) -> str:
+        """Why nothing is said in the repository's channel now."""
+        return self._chats.trouble(served.channel_id) or f"{chat_of(served.channel_id)} does not answer"
 
     async def post(self, served: Served, text: str, thread_ts: str | None) -> str:
-        """Show the operator's words; returns their ts. Raises CodeButlerError where Slack refuses them."""
+        """Show the operator's words; returns their ts. Raises CodeButlerError where the chat refuses them."""
         post = Post(message=said(as_operator(text)), thread_ts=thread_ts)
         try:
-            return await self._sender.submit(served.config.slack.channel_id, uuid4().hex, post, unsure=False)
+            return await self._chats.submit(served.channel_id, uuid4().hex, post, unsure=False)
         except ChatError as error:
-            raise CodeButlerError(f"Slack refused the message: {error}") from error
+            raise CodeButlerError(f"{chat_of(served.channel_id)} refused the message: {error}") from error
 
     async def said(
         self, served: Served, ts: str, text: str, thread_ts: str | None, seen_ts: str = ""
@@ -89,7 +88,7 @@ class Mouth:
         """Hand in what was posted as ``ts``. Raises CodeButlerError as ``hand_in``."""
         await self.hand_in(
             MessagePosted(
-                channel=served.config.slack.channel_id,
+                channel=served.channel_id,
                 ts=ts,
                 sent_at=self._clock.now().timestamp(),
                 order=ts,
@@ -114,15 +113,15 @@ class Mouth:
             raise CodeButlerError(KEPT.format(served.entry.name, why))
 
     async def past(self, served: Served, thread_ts: str, most: int, ear: Ear) -> tuple[ControlReply, ...]:
-        """The thread's last messages; none where Slack does not give them."""
+        """The thread's last messages; none where the chat does not give them."""
         try:
-            return await read_past(self._sender, served.config.slack.channel_id, thread_ts, most, ear)
+            return await read_past(self._chats, served.channel_id, thread_ts, most, ear)
         except ChatError:
             return ()
 
 
 class Chat:
-    """``replies`` is its life. ``patience_s``: when it is said that Slack keeps us waiting."""
+    """``replies`` is its life. ``patience_s``: when it is said that the chat keeps us waiting."""
 
     def __init__(
         self,
@@ -139,7 +138,7 @@ class Chat:
         self._mouth = mouth
         self._listeners = listeners
         self._queue: asyncio.Queue[ControlReply | None] = asyncio.Queue()
-        self._listener = ChatListener(served.config.slack.channel_id, request.thread_ts, self._queue)
+        self._listener = ChatListener(served.channel_id, request.thread_ts, self._queue)
 
     async def replies(self, wishes: AsyncIterator[Wish]) -> AsyncGenerator[ControlReply]:
         """Everything, until ``wishes`` end. Raises CodeButlerError for a wish that cannot be read."""
@@ -177,7 +176,7 @@ class Chat:
                 await self._press(wish)
 
     async def _say(self, text: str, seen_ts: str) -> None:
-        channel = self._served.config.slack.channel_id
+        channel = self._served.channel_id
         thread_ts = self._listener.ear.thread_ts
         try:
             ts = await self._posted(text, thread_ts)
@@ -199,7 +198,7 @@ class Chat:
         try:
             done, _ = await asyncio.wait((posting,), timeout=self._patience_s)
             if not done:
-                why = self._mouth.trouble or "Slack does not answer"
+                why = self._mouth.trouble(self._served)
                 self._queue.put_nowait(Said(text=f"⏳ {why}; your message is sent as soon as it can be."))
             return await posting
         finally:
@@ -210,7 +209,7 @@ class Chat:
             raise CodeButlerError("that button is not for a terminal")
         await self._mouth.hand_in(
             ButtonClicked(
-                channel=self._served.config.slack.channel_id,
+                channel=self._served.channel_id,
                 is_direct=False,
                 user=OPERATOR,
                 message_ts=press.ts,

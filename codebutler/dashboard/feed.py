@@ -20,7 +20,7 @@ LONGEST_REST_S = 10.0
 KEEP_ALIVE_S = 15.0
 MAX_VIEWERS = 20
 PAST_LINES = 300
-WHOLE = ("verdict", "system", "slack", "troubles", "needs", "work", "recent", "jobs", "errors")
+WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent", "jobs", "errors")
 """What is told again as a whole when any of it changes; repositories are told one by one."""
 
 Level = Literal["debug", "info", "warn", "error"]

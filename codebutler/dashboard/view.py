@@ -29,13 +29,16 @@ WORD_CHARS = 80
 MAX_TURNS = 100
 """Of one repository: what is beyond these a worker made up."""
 SEEN_S = 10
-"""The last sign of Slack is told no finer than that: not everything is to change with every look."""
+"""The last sign of a chat is told no finer than that: not everything is to change with every look."""
 NEEDS = ("waiting", "interrupted", "parked")
 ENDED = ("done", "failed", "stopped")
 DOWN = {
     "quarantined": "its worker keeps failing and is tried again every ten minutes",
     "stopped": "its worker is stopped",
 }
+
+CHATS = (("slack", "Slack"), ("telegram", "Telegram"))
+"""As the status names them, and as people do."""
 
 State = Literal["well", "waits", "trouble"]
 
@@ -48,9 +51,10 @@ class Verdict(Struct, frozen=True, kw_only=True):
     waiting: int
 
 
-class SlackView(Struct, frozen=True, kw_only=True):
-    """The connection. ``heard_at``: when Slack last gave a sign of life, None before the first."""
+class ChatView(Struct, frozen=True, kw_only=True):
+    """The connection to one chat. ``heard_at``: when it last gave a sign of life, None before the first."""
 
+    name: str
     state: str
     is_well: bool
     trouble: str
@@ -144,7 +148,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
     verdict: Verdict
     system: System
-    slack: SlackView
+    chats: tuple[ChatView, ...]
     troubles: tuple[Trouble, ...]
     needs: tuple[TurnView, ...]
     work: tuple[TurnView, ...]
@@ -170,8 +174,8 @@ class Facts:
 def page_of(facts: Facts) -> Page:
     """The page as it is now."""
     repos = facts.status["repos"]
-    slack = _slack(facts.status["slack"], facts.now)
-    troubles = tuple(_troubles(facts.status, slack, repos))
+    chats = tuple(_chat(name, facts.status[key], facts.now) for key, name in CHATS if key in facts.status)
+    troubles = tuple(_troubles(facts.status, chats, repos))
     placed = [(row, turn) for row in repos for turn in facts.turns.get(row["name"], ())[:MAX_TURNS]]
     needs = [_need(row, turn) for row, turn in placed if turn.state in NEEDS]
     ended = [_turn(row, turn, turn.state) for row, turn in placed if turn.state in ENDED]
@@ -179,7 +183,7 @@ def page_of(facts: Facts) -> Page:
     return Page(
         verdict=verdict(len(troubles), len(needs)),
         system=_system(facts),
-        slack=slack,
+        chats=chats,
         troubles=troubles,
         needs=tuple(sorted(needs, key=lambda turn: turn.since)[:MAX_NEEDS]),
         work=tuple(sorted(work, key=lambda turn: (turn.state != "running", turn.since))[:MAX_WORK]),
@@ -223,20 +227,21 @@ def _system(facts: Facts) -> System:
     )
 
 
-def _slack(slack: Mapping[str, Any], now: datetime) -> SlackView:
+def _chat(name: str, chat: Mapping[str, Any], now: datetime) -> ChatView:
     state, trouble, age_s = (
-        slack.get("state", "connecting"),
-        slack.get("trouble", ""),
-        slack.get("last_event_age_s"),
+        chat.get("state", "connecting"),
+        chat.get("trouble", ""),
+        chat.get("last_event_age_s"),
     )
-    return SlackView(
+    return ChatView(
+        name=name,
         state=state.replace("_", " "),
         is_well=state == "connected" and not trouble,
         trouble=trouble,
-        connections=slack.get("connections", 0),
-        reconnects=slack.get("reconnects", 0),
+        connections=chat.get("connections", 0),
+        reconnects=chat.get("reconnects", 0),
         heard_at=None if age_s is None else _before(now, age_s, SEEN_S),
-        catching_up=bool(slack.get("catching_up")),
+        catching_up=bool(chat.get("catching_up")),
     )
 
 
@@ -246,13 +251,14 @@ def _before(now: datetime, seconds: float, step_s: int) -> str:
 
 
 def _troubles(
-    status: Mapping[str, Any], slack: SlackView, repos: Iterable[Mapping[str, Any]]
+    status: Mapping[str, Any], chats: Iterable[ChatView], repos: Iterable[Mapping[str, Any]]
 ) -> Iterable[Trouble]:
     for part in ("supervisor", "journal"):
         if trouble := status[part].get("trouble"):
             yield Trouble(repo="", text=f"{part.capitalize()}: {trouble}")
-    if not slack.is_well:
-        yield Trouble(repo="", text=f"Slack: {slack.trouble or slack.state}")
+    for chat in chats:
+        if not chat.is_well:
+            yield Trouble(repo="", text=f"{chat.name}: {chat.trouble or chat.state}")
     for row in repos:
         if problem := row.get("problem") or DOWN.get(row["worker"]["state"], ""):
             yield Trouble(repo=row["name"], text=problem)

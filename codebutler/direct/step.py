@@ -17,7 +17,7 @@ import msgspec
 
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
-from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.chats import Chats
 from codebutler.clock import Clock
 from codebutler.commands.asked import AskedDirectly
 from codebutler.commands.table import direct_answer
@@ -69,9 +69,9 @@ class Known:
 class DirectMessages:
     """A step of the dispatcher: those after it see a direct message as one of its repository's channel."""
 
-    def __init__(self, known: Known, sender: Sender, journal: Journal, tasks: Tasks, clock: Clock) -> None:
+    def __init__(self, known: Known, chats: Chats, journal: Journal, tasks: Tasks, clock: Clock) -> None:
         self._known = known
-        self._sender = sender
+        self._chats = chats
         self._journal = journal
         self._tasks = tasks
         self._clock = clock
@@ -83,7 +83,7 @@ class DirectMessages:
         """Where no repository is known yet for a thread, the entry is kept until the person
         has said which.
         """
-        if not entry.event.is_direct:
+        if not entry.event.is_direct or entry.channel in self._known.repos():
             go_on(entry)
             return
         event = entry.event
@@ -165,14 +165,14 @@ class DirectMessages:
         if card_ts := card_ts or self._cards.pop(thread, ""):
             operation = wording.chosen(card_ts, repo.name)
             with suppress(ChatError):  # the choice holds, whatever its card shows
-                await self._sender.submit(channel, f"direct-chosen-{channel}-{root}", operation)
+                await self._chats.submit(channel, f"direct-chosen-{channel}-{root}", operation)
 
     async def _say_down(self, entry: Entry, repo: Repo) -> None:
         """Its channel was told, which somebody who writes here may not read. Once for each thread."""
         root = root_of(entry.event)
         post = Post(message=said(wording.down(repo.name)), thread_ts=root)
         with suppress(ChatError):
-            await self._sender.submit(entry.channel, f"direct-down-{entry.channel}-{root}", post, unsure=True)
+            await self._chats.submit(entry.channel, f"direct-down-{entry.channel}-{root}", post, unsure=True)
 
     async def _answer(self, entry: Entry) -> None:
         event, request = entry.event, entry.request
@@ -190,7 +190,7 @@ class DirectMessages:
     async def _say(self, entry: Entry, operation: Operation) -> str:
         op_id = f"direct-{entry.event.key}"
         unsure = entry.received_at < self._since
-        return await self._sender.submit(entry.channel, op_id, operation, unsure=unsure)
+        return await self._chats.submit(entry.channel, op_id, operation, unsure=unsure)
 
     def _start(self, work: Coroutine[Any, Any, None], entry: Entry) -> None:
         """Do it in the background, and forget the entry then."""

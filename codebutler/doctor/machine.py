@@ -24,7 +24,7 @@ from codebutler.supervisor.lock import SupervisorLock, is_held
 SCARCE_BYTES = 2**30
 FULL_BYTES = 100 * 2**20
 # The parts of the status that say what is wrong with them.
-RUNNING = ("supervisor", "journal", "slack")
+RUNNING = ("supervisor", "journal", "slack", "telegram")
 
 
 async def programs_path(home: Home, env: Mapping[str, str]) -> str:
@@ -54,7 +54,7 @@ async def check_running(home: Home) -> AsyncIterator[Finding]:
             async for reply in replies:
                 if isinstance(reply, StatusReply):
                     for part in RUNNING:
-                        if trouble := reply.status[part].get("trouble"):
+                        if trouble := reply.status.get(part, {}).get("trouble"):
                             yield warn("supervisor", part, trouble)
     except NotRunningError:
         return

@@ -7,16 +7,18 @@ from collections.abc import AsyncIterator, Mapping
 import msgspec
 
 from codebutler.clock import Clock
+from codebutler.config.channels import served_chats
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
-from codebutler.config.schema import Config, RepoSettings, SlackSection
+from codebutler.config.schema import Config, RepoSettings
 from codebutler.doctor.machine import check_home, check_repos, check_running, programs_path
 from codebutler.doctor.slack import check_slack
+from codebutler.doctor.telegram import check_telegram
 from codebutler.doctor.worker import check_worker, groups
 from codebutler.errors import ConfigError
 from codebutler.process.lookup import TERMINAL_PATH
 from codebutler.protocol.findings import Finding, fail, ok
-from codebutler.repos import AGENT_VARIABLES, RepoTable, with_env_file
+from codebutler.repos import AGENT_VARIABLES, RepoTable, with_env_file, without_tokens
 
 # What of a repository is its own; the rest is the same for all with the same configuration.
 OWN = frozenset({"store"})
@@ -39,7 +41,7 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
         return
     told = "{} can be used" if home.config.exists() else "there is no {} yet: every key has its default"
     yield ok("home", "configuration", told.format(home.config))
-    async for finding in check_slack(config.slack, table, clock):
+    async for finding in _chats(config, table, clock):
         yield finding
     for finding in check_repos(home, table):
         yield finding
@@ -50,20 +52,25 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
         # Walls and agents are the machine's; they can be looked at before there is a repository.
         agents = {name: everything[name] for name in AGENT_VARIABLES if name in everything}
         settings = [
-            RepoSettings(name="", path="", channel_id="", config=_without_slack(config), agent_env=agents)
+            RepoSettings(name="", path="", channel_id="", config=without_tokens(config), agent_env=agents)
         ]
     async for finding in _workers(settings, home, env, live=live):
         yield finding
 
 
+async def _chats(config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:
+    served = served_chats(config)
+    if "Slack" in served:
+        async for finding in check_slack(config.slack, table, clock):
+            yield finding
+    if "Telegram" in served:
+        async for finding in check_telegram(config.telegram, table):
+            yield finding
+
+
 async def _programs(home: Home, env: Mapping[str, str]) -> dict[str, str]:
     """The environment with the PATH of the supervisor: of the one that runs, or that would run."""
     return {**env, "PATH": await programs_path(home, env), TERMINAL_PATH: env.get("PATH", "")}
-
-
-def _without_slack(config: Config) -> Config:
-    """No worker is told a token."""
-    return msgspec.structs.replace(config, slack=SlackSection())
 
 
 async def _workers(

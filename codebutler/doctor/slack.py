@@ -8,6 +8,7 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.inspection import TokenFacts, inspect_token
 from codebutler.chat.slack.manifest import BOT_SCOPES, NAMES_SCOPE
 from codebutler.clock import Clock
+from codebutler.config.channels import chat_of
 from codebutler.config.schema import SlackSection
 from codebutler.errors import ChatError
 from codebutler.protocol.findings import Finding, fail, ok, warn
@@ -32,7 +33,9 @@ async def check_slack(slack: SlackSection, table: RepoTable, clock: Clock) -> As
         yield clock_finding(facts.ahead_s)
         yield _people(slack)
         for served in table.served:
-            yield await _channel(api, served.entry.name, served.config.slack.channel_id)
+            if chat_of(served.channel_id) != "Slack":
+                continue
+            yield await _channel(api, served.entry.name, served.channel_id)
             if served.unheard:
                 yield warn("channels", served.entry.name, served.unheard)
 

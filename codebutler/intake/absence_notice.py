@@ -20,6 +20,7 @@ from codebutler.clock import Clock
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.absence import Absence, line, merged, with_interrupted
 from codebutler.intake.journal import Journal
+from codebutler.intake.notes import Notes
 from codebutler.message import said
 from codebutler.model import Post
 from codebutler.process.tasks import cancel
@@ -40,7 +41,7 @@ class AbsenceNotice:
     """``lost`` when nobody listens any more, ``back`` when somebody does; ``run`` does the rest.
 
     ``channels`` are those that may be told; ``is_busy``: what was missed is still being fetched,
-    or a worker is still starting.
+    or a worker is still starting. ``notes``: where it is kept, the journal's own if left out.
     """
 
     def __init__(
@@ -50,9 +51,11 @@ class AbsenceNotice:
         clock: Clock,
         channels: Callable[[], Collection[str]],
         is_busy: Callable[[], bool],
+        notes: Notes | None = None,
     ) -> None:
         self._sender = sender
         self._journal = journal
+        self._notes = notes or journal
         self._clock = clock
         self._channels = channels
         self._is_busy = is_busy
@@ -107,7 +110,7 @@ class AbsenceNotice:
 
     async def _remember(self) -> None:
         try:
-            alive, absence = await self._journal.note(ALIVE), await self._journal.note(ABSENCE)
+            alive, absence = await self._notes.note(ALIVE), await self._notes.note(ABSENCE)
             if alive:
                 self._away_since = datetime.fromisoformat(alive)
             if absence:
@@ -127,7 +130,7 @@ class AbsenceNotice:
             return
         self._alive_s = self._clock.boottime()
         try:
-            await self._journal.keep_note(ALIVE, self._clock.now().isoformat())
+            await self._notes.keep_note(ALIVE, self._clock.now().isoformat())
         except StoreError as error:
             log.debug("a sign of life could not be noted: %s", error)
 
@@ -178,4 +181,4 @@ class AbsenceNotice:
 
     async def _keep(self, absence: Absence) -> None:
         self._absence = absence
-        await self._journal.keep_note(ABSENCE, msgspec.json.encode(absence).decode())
+        await self._notes.keep_note(ABSENCE, msgspec.json.encode(absence).decode())

@@ -112,9 +112,10 @@ class Intake:
         ``missed``: it was fetched, or Slack did not reach us at first, so it may be late. What comes at once
         never is, however wrong our clock may be.
         """
-        if self._threads.direct is not None and event.is_direct:
-            return await self._threads.direct.accept(self, event, missed=missed)
         repo = self._repos().get(event.channel)
+        # A private chat may be a repository's own.
+        if repo is None and self._threads.direct is not None and event.is_direct:
+            return await self._threads.direct.accept(self, event, missed=missed)
         return "ignored" if repo is None else await self.take(repo, event, missed=missed)
 
     async def take(self, repo: Repo, event: Event, *, missed: bool = False) -> Outcome:
@@ -168,7 +169,7 @@ class Intake:
 
     def decide(self, repo: Repo, event: Event, request: Request) -> Decision:
         """May this person do this with the repository? In a direct message as in its own channel."""
-        channel = repo.config.slack.channel_id if event.is_direct else event.channel
+        channel = repo.config.channel_id if event.is_direct else event.channel
         return decided(repo.config, event, request, channel)
 
     async def refuse(self, event: Event, request: Request, decision: Decision) -> None:
@@ -191,9 +192,10 @@ class Intake:
         return self._threads.awaits(repo, event.thread_ts)
 
     def _repo_of(self, event: Event) -> Repo | None:
-        if self._threads.direct is not None and event.is_direct:
+        repo = self._repos().get(event.channel)
+        if repo is None and self._threads.direct is not None and event.is_direct:
             return self._threads.direct.repo_of(event)
-        return self._repos().get(event.channel)
+        return repo
 
     async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
         decision = self.decide(repo, event, request)

@@ -66,3 +66,19 @@ class Kept(Generic[T]):
         except msgspec.DecodeError as error:
             log.warning("the note %s cannot be read and is begun anew: %s", self._name, error)
             return self.value
+
+
+class OwnNotes:
+    """Notes of one chat alone: two that keep the same kind of thing do not meet."""
+
+    def __init__(self, notes: Notes, chat: str) -> None:
+        self._notes = notes
+        self._chat = chat
+
+    async def note(self, name: str) -> str:
+        """See Notes."""
+        return await self._notes.note(f"{name} of {self._chat}")
+
+    async def keep_note(self, name: str, value: str) -> None:
+        """See Notes."""
+        await self._notes.keep_note(f"{name} of {self._chat}", value)

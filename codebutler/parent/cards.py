@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.apphome.view import RepoCard
-from codebutler.chat.delivery.access import Channels
+from codebutler.chat.chats import Chats
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.permission import Person, Where, may
@@ -20,10 +20,10 @@ TROUBLED = {
 class Cards:
     """What each person may see of all repositories, as things stand now."""
 
-    def __init__(self, parts: Parts, supervisor: Supervisor, channels: Channels, budgets: Budgets) -> None:
+    def __init__(self, parts: Parts, supervisor: Supervisor, chats: Chats, budgets: Budgets) -> None:
         self._parts = parts
         self._supervisor = supervisor
-        self._channels = channels
+        self._chats = chats
         self._budgets = budgets
 
     def of(self, user: str) -> list[RepoCard] | None:
@@ -32,7 +32,7 @@ class Cards:
         cards = [
             self._card(served, rows.get(served.entry.name))
             for served in table.served
-            if may(Person(user), "see", Where(served.config, served.config.slack.channel_id)).allowed
+            if may(Person(user), "see", Where(served.config, served.channel_id)).allowed
         ]
         if not cards:
             return None
@@ -43,7 +43,7 @@ class Cards:
         return [*cards, *(card for card in absent if table.named(card.name) is None)]
 
     def _card(self, served: Served, row: RepoRow | None) -> RepoCard:
-        name, channel = served.entry.name, served.config.slack.channel_id
+        name, channel = served.entry.name, served.channel_id
         state = row.worker.state if row else "stopped"
         return RepoCard(
             name=name,
@@ -52,7 +52,7 @@ class Cards:
             turns=self._parts.turns.by_repo.get(name, ()),
             today=self._budgets.words(name, self._parts.clock.now()),
             load=_load(row),
-            trouble=self._channels.trouble(channel) or TROUBLED.get(state, ""),
+            trouble=self._chats.of(channel).sender.channels.trouble(channel) or TROUBLED.get(state, ""),
         )
 
 

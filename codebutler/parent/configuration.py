@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from codebutler.chat.slack.connection import SlackConnection
-from codebutler.chat.slack.endpoint import check_app_token, check_bot_token
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_of
-from codebutler.direct.acquaintance import Acquaintance
+from codebutler.parent.connections import Connections
 from codebutler.parent.notes import ConfigNotes
 from codebutler.parent.parts import Parts
 from codebutler.repos import RepoTable
@@ -25,16 +23,14 @@ class Configuration:
         self,
         parts: Parts,
         supervisor: Supervisor,
-        connection: SlackConnection,
-        acquaintance: Acquaintance,
+        connections: Connections,
         notes: ConfigNotes,
     ) -> None:
         self._parts = parts
         self._home, self._env = parts.given.home, parts.given.env
         self._repos = parts.repos
         self._supervisor = supervisor
-        self._connection = connection
-        self._acquaintance = acquaintance
+        self._connections = connections
         self._notes = notes
 
     async def begin(self) -> None:
@@ -53,7 +49,8 @@ class Configuration:
         stays as it was.
         """
         self._use_tokens()
-        table = RepoTable.read(self._home, self._env).keeping(self._repos.table)
+        table = RepoTable.read(self._home, self._env).of_chats(self._connections.names)
+        table = table.keeping(self._repos.table)
         self._parts.redactor.learn(table.secrets(self._env))
         before, after = self._settings(self._repos.table), self._settings(table)
         for name in before.keys() - after.keys():
@@ -65,23 +62,13 @@ class Configuration:
             self._supervisor.add(after[name])
         await self._parts.journal.keep_channels(self._repos.channels(table))
         self._repos.use(table)
-        self._connection.look_again()
+        self._connections.look_again()
         self._notes.tell(table)
-        self.meet()
+        self._connections.meet()
         summary = _changes(before, after)
         self._parts.logs.record("", "INF", f"configuration read again: {summary}")
         self._tell_limit()
         return summary
-
-    def meet(self) -> None:
-        """Get to know the names and the direct conversations of those who may talk to us. Returns at once."""
-        served = self._repos.table.served
-        users = sorted({user for each in served for user in each.config.slack.allowed_users})
-        self._parts.tasks.start(self._meet(users), name="meeting people")
-
-    async def _meet(self, users: Collection[str]) -> None:
-        self._parts.people.meet(users)
-        await self._acquaintance.meet(users)
 
     @property
     def count(self) -> str:
@@ -96,13 +83,8 @@ class Configuration:
     def _use_tokens(self) -> None:
         """`codebutler setup` may have brought new ones."""
         config = resolve_global(self._home, self._env).config
-        bot_token, app_token = (
-            check_bot_token(config.slack.bot_token),
-            check_app_token(config.slack.app_token),
-        )
         self._parts.redactor.learn(secrets_of(config))
-        self._parts.api.use_token(bot_token)
-        self._connection.use_token(app_token)
+        self._connections.use_tokens(config)
 
     def _settings(self, table: RepoTable) -> dict[str, RepoSettings]:
         return {served.entry.name: served.settings(self._env) for served in table.served}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 
-from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.slack.connection import SlackConnection
+from codebutler.chat.chats import Chats
 from codebutler.control.wire import Control, control_server
 from codebutler.intake.intake import Intake
 from codebutler.parent.configuration import GRACE_S, Configuration
+from codebutler.parent.connections import Connections
 from codebutler.parent.parts import Parts
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import beside
@@ -26,9 +26,9 @@ class Life:
         parts: Parts,
         configuration: Configuration,
         intake: Intake,
-        connection: SlackConnection,
+        connections: Connections,
         supervisor: Supervisor,
-        sender: Sender,
+        chats: Chats,
     ) -> None:
         self._journal = parts.journal
         self._tasks = parts.tasks
@@ -36,12 +36,12 @@ class Life:
         self._socket = parts.given.home.socket
         self._configuration = configuration
         self._intake = intake
-        self._connection = connection
+        self._connections = connections
         self._supervisor = supervisor
-        self._sender = sender
+        self._chats = chats
 
     async def serve(self, control: Control, stopping: Stopping) -> None:
-        """Until ``stopping`` asks. Raises ChatAuthError if Slack refuses the tokens at the start."""
+        """Until ``stopping`` asks. Raises ChatAuthError if every chat refuses its tokens at the start."""
         await self._configuration.begin()
         await self._intake.resume()
         self._record("", "INF", f"serving {self._configuration.count} (pid {os.getpid()})")
@@ -55,32 +55,29 @@ class Life:
         while True:
             self._record("", "ERR", await self._journal.news())
             if not self._journal.trouble:
-                self._connection.look_again()
+                self._connections.look_again()
 
     async def _tell_ready(self, stopping: Stopping) -> None:
-        await self._connection.connected.wait()
-        self._configuration.meet()
+        await self._connections.any_connected.wait()
         await self._supervisor.wait_started()
         stopping.ready.set()
 
     async def _until_asked(self, stopping: Stopping) -> None:
-        """A socket that ended by itself (switched off, token refused) leaves the rest at work."""
-        connection = asyncio.create_task(self._connection.run(), name="slack")
+        connections = asyncio.create_task(self._connections.run(), name="chats")
         asked = asyncio.create_task(stopping.asked.wait(), name="stop")
         ready = asyncio.create_task(self._tell_ready(stopping), name="readiness")
         try:
-            await asyncio.wait({connection, asked}, return_when=asyncio.FIRST_COMPLETED)
-            if connection.done():
-                connection.result()
-                self._record("", "ERR", f"no more events from Slack: {self._connection.status.trouble}")
+            await asyncio.wait({connections, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if connections.done():
+                connections.result()
             await asked
         finally:
             asked.cancel()
             ready.cancel()
-            if not connection.done():
-                await self._connection.stop()
-                connection.cancel()
-            await asyncio.gather(connection, asked, ready, return_exceptions=True)
+            if not connections.done():
+                await self._connections.stop()
+                connections.cancel()
+            await asyncio.gather(connections, asked, ready, return_exceptions=True)
 
     async def _wind_down(self, stopping: Stopping) -> None:
         """Drain within the grace; at the second signal, now. What is not done is on disk."""
@@ -99,6 +96,6 @@ class Life:
         await self._tasks.close(FLUSH_S)
         try:
             async with asyncio.timeout(FLUSH_S):
-                await self._sender.drain()
+                await self._chats.drain()
         except TimeoutError:
-            self._record("", "WRN", f"{self._sender.pending} messages are left for the next start")
+            self._record("", "WRN", f"{self._chats.pending} messages are left for the next start")

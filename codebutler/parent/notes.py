@@ -61,5 +61,5 @@ class ConfigNotes:
             if await self._journal.note(key) == mark:
                 return
             if text:
-                await self._notice(served.config.slack.channel_id, f"⚠️ {plain(text)}")
+                await self._notice(served.channel_id, f"⚠️ {plain(text)}")
             await self._journal.keep_note(key, mark)

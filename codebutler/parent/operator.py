@@ -123,7 +123,7 @@ class Operator:
         if served is None:
             yield self._unknown(request.repo)
             return
-        channel = served.config.slack.channel_id
+        channel = served.channel_id
         ts = await self._mouth.post(served, request.text, request.thread_ts)
         root_ts = request.thread_ts or ts
         listener = Listener(channel, ts, root_ts)

@@ -1,4 +1,4 @@
-"""What everything in a parent works with, opened: tokens, logs, the journal, what is served."""
+"""What everything in a parent works with, opened: logs, the journal, what is served."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from codebutler.apphome.turns import LatestTurns
-from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.payloads import Notice
 from codebutler.chat.slack.people import People
 from codebutler.clock import Clock
 from codebutler.config.paths import Home
@@ -42,11 +40,10 @@ class Given:
 @dataclass(frozen=True)
 class Signals:
     """What some parts tell and others hear: that something is ``changed`` which App Home shows, the channel of a turn
-    that a worker finds ``interrupted``, Slack's ``notices``."""
+    that a worker finds ``interrupted``."""
 
     changed: Observers[()] = field(default_factory=Observers[()])
     interrupted: Observers[str] = field(default_factory=Observers[str])
-    notices: Observers[Notice] = field(default_factory=Observers[Notice])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +53,6 @@ class Parts:
     given: Given
     signals: Signals
     clock: Clock
-    api: SlackApi
     people: People
     redactor: Redactor
     logs: Logs
@@ -79,9 +75,7 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     home, clock, config, signals = given.home, given.clock, given.config, Signals()
     table = RepoTable.read(home, given.env)
     redactor = Redactor(secrets_of(config) | table.secrets(given.env))
-    token, url = config.slack.bot_token, config.slack.api_base_url
-    api = await stack.enter_async_context(SlackApi(token, url, clock=clock, redact=redactor.redact))
-    people = People(api, clock)
+    people = People(clock)
     kept_days = config.logs.retention_days
     logs = stack.enter_context(
         Logs(home.log_file, config.logs.level, redactor.redact, retention_days=kept_days, people=people)
@@ -101,7 +95,6 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         given=given,
         signals=signals,
         clock=clock,
-        api=api,
         people=people,
         redactor=redactor,
         logs=logs,

@@ -6,11 +6,10 @@ import errno
 from collections.abc import Iterable
 from uuid import uuid4
 
+from codebutler.chat.chats import Chats
 from codebutler.chat.delivery.outgoing import addressed
-from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import Download, Take
 from codebutler.chat.slack.history import read_thread
-from codebutler.chat.status import StatusBoard
 from codebutler.config.schema import RepoSettings
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
@@ -36,13 +35,18 @@ from codebutler.text.markup import plain
 
 NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."
 NO_AUDIT = "⚠️ The audit log cannot be written (`codebutler logs` says why)."
+FETCHED = (
+    "Messages since then are fetched again from the channel's history; a slash command or a click may have to be "
+    "repeated."
+)
+GONE = "What was written since then and not answered has to be written again."
 NOTHING_STARTS = "What runs goes on; nothing new starts until this is solved."
 
 
 class ParentServices:
     """The supervisor's Services, and where refusals go."""
 
-    def __init__(self, parts: Parts, sender: Sender, statuses: StatusBoard) -> None:
+    def __init__(self, parts: Parts, chats: Chats) -> None:
         self._parts = parts
         self._signals = parts.signals
         self._journal = parts.journal
@@ -50,8 +54,7 @@ class ParentServices:
         self._logs = parts.logs
         self._listeners = parts.listeners
         self._tasks = parts.tasks
-        self._sender = sender
-        self._statuses = statuses
+        self._chats = chats
         self.budgets = Budgets()
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
@@ -60,27 +63,30 @@ class ParentServices:
 
         Raises ChatError if it is refused for good.
         """
-        operation = addressed(operation, repo.config.slack.allowed_users)
-        ts, said = await self._sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
+        operation = addressed(operation, repo.config.allowed_users)
+        sender = self._chats.of(repo.channel_id).sender
+        ts, said = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
         if said is not None and (not isinstance(said, Post) or (ts and not said.outdated)):
             self._listeners.tell(repo.channel_id, said, ts)
         return ts
 
     async def fetch(self, repo: RepoSettings, file_id: str, take: Take) -> Download:
         """A file of the repository's own channel, or of a direct message to it. Raises ChatError."""
-        return await self._parts.api.fetch(self._sender.where(repo.channel_id, file_id), file_id, take)
+        served = self._chats.of(repo.channel_id)
+        return await served.chat.fetch(served.sender.where(repo.channel_id, file_id), file_id, take)
 
     def show(self, repo: RepoSettings, news: News) -> None:
         """Best effort. What is done pings nobody and holds no secret that we know."""
+        served = self._chats.of(repo.channel_id)
         match news:
             case Doing(thread_ts=thread_ts, text=text):
-                self._statuses.show(self._sender.where(repo.channel_id, thread_ts), thread_ts, text)
+                served.statuses.show(served.sender.where(repo.channel_id, thread_ts), thread_ts, text)
                 if not text:
-                    self._sender.turn_over(repo.channel_id, thread_ts)
+                    served.sender.turn_over(repo.channel_id, thread_ts)
             case Live(kind=kind):
                 self._listeners.live(repo.channel_id, news)
                 if kind in ("text", "writing"):
-                    self._sender.written(repo.channel_id, news.thread_ts, news.text, whole=kind == "text")
+                    served.sender.written(repo.channel_id, news.thread_ts, news.text, whole=kind == "text")
             case TurnStarted(messages=messages):
                 self._listeners.started(repo.channel_id, messages)
             case Overview(turns=turns):
@@ -94,7 +100,7 @@ class ParentServices:
         back."""
         if ended.outcome == "interrupted":
             self._signals.interrupted.tell(repo.channel_id)
-            self._sender.turn_over(repo.channel_id, ended.thread_ts)
+            self._chats.of(repo.channel_id).sender.turn_over(repo.channel_id, ended.thread_ts)
         await self._listeners.ended(repo.channel_id, ended.messages, ended.outcome)
 
     async def thread(
@@ -105,7 +111,7 @@ class ParentServices:
         def is_heard(user: str) -> bool:
             return may(Person(user), "see", Where(repo.config, repo.channel_id)).allowed
 
-        return await read_thread(self._sender, repo.channel_id, thread_ts, before_ts, is_heard)
+        return await read_thread(self._chats, repo.channel_id, thread_ts, before_ts, is_heard)
 
     async def settle(self, seq: int) -> None:
         """The worker has stored this entry of the journal: it need not be delivered again. Returns at once."""
@@ -162,7 +168,7 @@ class ParentServices:
         self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
 
     def no_space(self, event: Event) -> None:
-        """The disk takes no event: tell the channel. Slack keeps what we cannot."""
+        """The disk takes no event: tell the channel. The chat keeps what we cannot."""
         text = f"{NO_SPACE} {NOTHING_STARTS} Messages are fetched by themselves then: no need to repeat them."
         # Not in the message's thread: a word of ours there would say later that the message was worked on.
         self._tasks.start(self.notice(event.channel, text), name=f"notice to {event.channel}")
@@ -172,16 +178,16 @@ class ParentServices:
         self._logs.record("", "ERR", str(restored))
         text = (
             "⚠️ The record of what was received here was lost or damaged and is restored from the backup of "
-            f"{restored.taken_at:%Y-%m-%d %H:%M} UTC. Messages since then are fetched again from the channel's "
-            "history; a slash command or a click may have to be repeated."
+            f"{restored.taken_at:%Y-%m-%d %H:%M} UTC. "
         )
         for channel in channels:
-            self._tasks.start(self.notice(channel, text), name=f"notice to {channel}")
+            gone = FETCHED if self._chats.has_history(channel) else GONE
+            self._tasks.start(self.notice(channel, text + gone), name=f"notice to {channel}")
 
     async def notice(self, channel: str, text: str, thread_ts: str | None = None) -> None:
-        """Say something of the supervisor's own; a refusal by Slack is logged, not raised."""
+        """Say something of the supervisor's own; a refusal by the chat is logged, not raised."""
         try:
-            await self._sender.submit(
+            await self._chats.submit(
                 channel, uuid4().hex, Post(message=said(text), thread_ts=thread_ts), unsure=False
             )
         except ChatError as error:

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.slack.connection import SlackConnection
+from codebutler.chat.chats import Chats
 from codebutler.parent.budgets import Budgets
+from codebutler.parent.connections import Connections
+from codebutler.parent.integration import Joined
 from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Budget, DayUse
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
@@ -23,27 +24,23 @@ class Status:
         self,
         parts: Parts,
         supervisor: Supervisor,
-        sender: Sender,
+        chats: Chats,
         budgets: Budgets,
-        connection: SlackConnection,
+        connections: Connections,
     ) -> None:
         self._parts = parts
         self._repos = parts.repos
         self._supervisor = supervisor
-        self._sender = sender
+        self._chats = chats
         self._budgets = budgets
-        self._connection = connection
+        self._connections = connections
         self._started_s = parts.clock.monotonic()
 
     @property
     def line(self) -> str:
         """How it is, for systemd."""
-        return f"repositories: {len(self._repos.table.served)}, Slack {self._connection.status.state}"
-
-    @property
-    def trouble(self) -> str:
-        """What is wrong with Slack; "" while all is well."""
-        return self._connection.status.trouble or self._sender.trouble
+        states = [f"{each.name} {each.connection.status.state}" for each in self._connections]
+        return ", ".join((f"repositories: {len(self._repos.table.served)}", *states))
 
     async def status(self) -> dict[str, Any]:
         """The contract's status object."""
@@ -55,7 +52,7 @@ class Status:
                 "uptime_s": round(self._parts.clock.monotonic() - self._started_s, 3),
                 "trouble": self._parts.given.descriptors.trouble(len(self._repos.table.served)),
             },
-            "slack": {**msgspec.to_builtins(self._connection.status), "trouble": self.trouble},
+            **{each.name.lower(): self._chat(each) for each in self._connections},
             "repos": [*map(self._row, rows), *self._absent()],
             "journal": {
                 "pending": self._parts.journal.pending_count,
@@ -68,9 +65,13 @@ class Status:
     def served_as(self) -> dict[str, tuple[str, str]]:
         """Repository to its default agent and its channel's name."""
         return {
-            served.entry.name: (served.config.agent.default, served.config.slack.channel_name)
+            served.entry.name: (served.config.agent.default, served.config.channel_name)
             for served in self._repos.table.served
         }
+
+    def _chat(self, each: Joined) -> dict[str, Any]:
+        trouble = self._connections.trouble(each) or self._chats.named(each.name).sender.trouble
+        return {**msgspec.to_builtins(each.connection.status), "trouble": trouble}
 
     def _row(self, row: RepoRow) -> dict[str, Any]:
         built: dict[str, Any] = msgspec.to_builtins(row)
@@ -82,7 +83,7 @@ class Status:
             "budget": msgspec.to_builtins(told.limits),
             # It may hold the last words of a worker.
             "problem": self._parts.redactor.redact(row.problem)
-            or self._sender.channels.trouble(row.channel_id)
+            or self._chats.of(row.channel_id).sender.channels.trouble(row.channel_id)
             or (served.unheard if served else ""),
         }
 

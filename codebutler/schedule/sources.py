@@ -20,8 +20,8 @@ def job_sources(home: Home, table: RepoTable, env: Mapping[str, str], provenance
     places = tuple(
         Place(
             each.entry.name,
-            each.config.slack.channel_id,
-            each.config.slack.channel_name,
+            each.channel_id,
+            each.config.channel_name,
             program_names(each.config),
         )
         for each in table.served

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID, uuid5
 
-from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.chats import Chats
 from codebutler.control.listeners import Listeners
 from codebutler.model import Post, TurnOutcome
 
@@ -14,13 +14,13 @@ _SPACE = UUID("5c6c0f0b-3f0e-5b39-9d1b-6a1c4d0e8a57")
 class Voice:
     """Says things in channels, once each."""
 
-    def __init__(self, sender: Sender, listeners: Listeners) -> None:
-        self._sender = sender
+    def __init__(self, chats: Chats, listeners: Listeners) -> None:
+        self._chats = chats
         self._listeners = listeners
 
     async def post(self, channel: str, key: str, post: Post, *, unsure: bool) -> str:
         """Say something once, however often it is tried; returns its ts. Raises ChatError."""
-        ts = await self._sender.submit(channel, uuid5(_SPACE, key).hex, post, unsure=unsure)
+        ts = await self._chats.submit(channel, uuid5(_SPACE, key).hex, post, unsure=unsure)
         self._listeners.tell(channel, post, ts)
         return ts
 

@@ -10,6 +10,9 @@ import re
 from collections.abc import Callable
 
 ANY_WORKSPACE = "https://slack.com/archives/"
+_TELEGRAM = re.compile(
+    r"(?:\[(?P<label>[^\[\]]*)\]\()?https://slack\.com/archives/tg:(?P<chat>-?\d+)(?:/p\d0*(?P<message>\d+))?(?(label)\))"
+)
 _MESSAGE = re.compile(r"/archives/([CG][A-Z0-9]+)/p(\d{10})(\d{6})")
 
 
@@ -24,8 +27,19 @@ def message_link(channel: str, ts: str, label: str) -> str:
 
 
 def at_home(text: str, workspace_url: str) -> str:
-    """The text with every link to a message leading into the workspace at ``workspace_url`` (auth.test's ``url``)."""
+    """The text with every link to a message leading into the workspace at ``workspace_url`` (auth.test's ``url``), or
+    into its Telegram chat. Where that gives its messages no address, the label alone is left."""
+    text = _TELEGRAM.sub(_in_telegram, text)
     return text.replace(ANY_WORKSPACE, f"{workspace_url.rstrip('/')}/archives/") if workspace_url else text
+
+
+def _in_telegram(found: re.Match[str]) -> str:
+    """Only a supergroup's messages have an address."""
+    label, chat, message = found["label"], found["chat"], found["message"]
+    if not chat.startswith("-100"):
+        return label or ""
+    address = f"https://t.me/c/{chat.removeprefix('-100')}/{message or 1}"
+    return address if label is None else f"[{label}]({address})"
 
 
 def relinked(text: str, where: Callable[[str, str], str]) -> str:

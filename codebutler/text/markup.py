@@ -15,7 +15,7 @@ ZERO_WIDTH_SPACE = "\u200b"
 FENCE = "```"
 CUT_FENCE = f"`{ZERO_WIDTH_SPACE}`{ZERO_WIDTH_SPACE}`"
 PERSON, CHANNEL = "person:", "channel:"
-ID = r"[A-Z][A-Z0-9]{1,30}"
+ID = r"(?:[A-Z][A-Z0-9]{1,30}|tg:[1-9][0-9]{0,18})"
 NAMED = re.compile(rf"(?<!\\)\[@({ID})\]\({PERSON}\1\)")
 """Somebody who is named, as ``person`` does."""
 

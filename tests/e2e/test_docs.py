@@ -20,6 +20,7 @@ import pytest
 from tests.e2e.house import DEADLINE_S, House, command, house
 from tests.programs import require
 from tests.screen import ENTER, screen
+from tests.telegram.server import GROUP, TOKEN, BotServer
 from tests.unit.docs.pages import PAGES, Block, blocks
 
 # What is not run here, and what holds it instead.
@@ -55,13 +56,14 @@ git() { command git "$@"; [ "$1" != clone ] || [ $EUID != 0 ] || chown -R 1000:1
 
 @asynccontextmanager
 async def readers_machine(tmp_path: Path, git_repo: Path) -> AsyncIterator[tuple[House, dict[str, str]]]:
-    """A home with the repositories of the pages, and an embedded workspace in Slack's place."""
+    """A home with the repositories of the pages, and an embedded workspace and a Bot API server in the chats' place."""
     extra = {
         "BROWSER": "true",
         "PYTHONUNBUFFERED": "1",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    async with house(tmp_path, "shop", extra_env=extra) as built:
+    async with BotServer() as telegram, house(tmp_path, "shop", extra_env=extra) as built:
+        built.env["TELEGRAM_API_URL"] = telegram.url
         for name in ("my-repo", "codebutler", "shop"):
             clone(git_repo, tmp_path / "src" / name)
             built.repositories.append(tmp_path / "src" / name)
@@ -85,6 +87,8 @@ def filled(text: str, built: House) -> str:
         "xapp-…": built.workspace.app_token,
         "U0123ABCD": person,
         "ada@example.com": person,
+        "123456789:AA…": TOKEN,
+        "--telegram -1001234567890": f"--telegram {GROUP}",
         "UYOU0000000": person,
         "http://127.0.0.1:PORT/api/": built.workspace.api_url,
         "~/.codebutler-rehearsal": "~/own",  # a socket's path is short
@@ -117,7 +121,11 @@ async def test_what_a_page_tells_to_type_works(tmp_path: Path, git_repo: Path, b
 @pytest.mark.parametrize("block", SESSIONS, ids=lambda block: block.name)
 async def test_what_a_page_shows_is_what_is_answered(tmp_path: Path, git_repo: Path, block: Block) -> None:
     async with readers_machine(tmp_path, git_repo) as (built, env):
+        if "telegram" in block.text:
+            env["TELEGRAM_BOT_TOKEN"] = TOKEN
         await serve(built)
+        if "telegram" in block.text:
+            await built.until_status(lambda status: status["telegram"]["state"] == "connected")
         for step in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
             line, _, expected = step.partition("\n")
             if line == "codebutler chat":

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ADAPTERS = ("codebutler/chat/slack/", "codebutler/chat/memory.py", "codebutler/workspace/")
+ADAPTERS = (
+    "codebutler/chat/slack/",
+    "codebutler/chat/telegram/",
+    "codebutler/chat/memory.py",
+    "codebutler/workspace/",
+    "codebutler/config/channels.py",
+)
+"""And what tells which chat a registered channel belongs to."""
 ID = re.compile(r"(.*_)?(ts|msg_id|channel|channel_id|user|user_id)")
 NUMBERS = {"float", "int", "Decimal", "fromtimestamp", "strptime"}
 READS = {"startswith", "isdigit", "isdecimal", "isnumeric", "partition", "split"}

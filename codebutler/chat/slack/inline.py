@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from markdown_it.token import Token
 
 from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE, escape, neutralise
+from codebutler.text.blocks import plain
 
 MARKS = {"strong": "*", "em": "_", "s": "~"}
 LINK_SCHEMES = frozenset({"http", "https", "mailto"})
@@ -20,14 +21,6 @@ _LOOKS_LIKE_ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:|www\.|[\w-]+(?:\.[\w
 def safe(text: str) -> str:
     """Plain text, shown literally and pinging nobody."""
     return escape(neutralise(text))
-
-
-def plain(tokens: Sequence[Token]) -> str:
-    """The words alone, unescaped."""
-    return "".join(
-        " " if token.type in ("softbreak", "hardbreak") else plain(token.children or []) or token.content
-        for token in tokens
-    )
 
 
 def inline(tokens: Sequence[Token], bold: bool = False) -> str:

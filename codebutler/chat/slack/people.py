@@ -23,9 +23,9 @@ RENEW_S = 86_400.0
 RETRY_S = 30.0
 NAME_CHARS = 40
 MOST = 1000
-_ID = re.compile(r"\b[UW][A-Z0-9]{2,30}\b")
+_ID = re.compile(r"\b(?:[UW][A-Z0-9]{2,30}|tg:[0-9]{1,16})\b")
 # Not every word in capitals: long, or with a figure.
-_LIKE_AN_ID = re.compile(r"\b[UW](?:[A-Z0-9]{8,30}|(?=[A-Z]*[0-9])[A-Z0-9]{4,30})\b")
+_LIKE_AN_ID = re.compile(r"\b(?:tg:[0-9]|[UW](?:[A-Z0-9]{8,30}|(?=[A-Z]*[0-9])[A-Z0-9]{4,30})\b)")
 
 log = logging.getLogger("codebutler.chat.slack.people")
 
@@ -40,8 +40,7 @@ class Directory(Protocol):
 class People:
     """``run`` is its life; everything else returns at once."""
 
-    def __init__(self, directory: Directory, clock: Clock) -> None:
-        self._directory = directory
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._names: dict[str, str] = {}
         self._met: dict[str, None] = {}
@@ -69,19 +68,19 @@ class People:
                 self._met[user] = self._due[user] = None
                 self._news.set()
 
-    async def run(self) -> None:
-        """Until cancelled."""
+    async def run(self, directory: Directory) -> None:
+        """Until cancelled. ``directory`` is asked who people are."""
         while True:
             if not await wait_for(self._clock, self._news, RENEW_S):
                 self._due |= self._met
             self._news.clear()
             while self._due:
                 user = next(iter(self._due))
-                await self._look_up(user)
+                await self._look_up(user, directory)
 
-    async def _look_up(self, user: str) -> None:
+    async def _look_up(self, user: str, directory: Directory) -> None:
         try:
-            names = (await self._directory.person(user)).names
+            names = (await directory.person(user)).names
             name = readable(names[0]) if names else ""
         except (ChatUnreachableError, ChatRateLimitedError, ChatAuthError) as error:
             await self._clock.sleep(getattr(error, "retry_after_s", RETRY_S))

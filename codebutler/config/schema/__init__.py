@@ -21,7 +21,7 @@ from codebutler.config.schema.agents import (
 )
 from codebutler.config.schema.bounds import HOST, USER_ID
 from codebutler.config.schema.budget import BudgetSection, Limit
-from codebutler.config.schema.chat import OutputSection, SlackSection
+from codebutler.config.schema.chat import OutputSection, SlackSection, TelegramSection
 from codebutler.config.schema.running import DashboardSection, WorkerSection
 from codebutler.config.schema.safety import (
     AgentNetwork,
@@ -32,10 +32,11 @@ from codebutler.config.schema.safety import (
     SandboxMode,
     SandboxSection,
 )
-from codebutler.config.schema.whole import Config, RepoSettings
+from codebutler.config.schema.whole import TELEGRAM, Config, RepoSettings, telegram_id
 
 __all__ = [
     "HOST",
+    "TELEGRAM",
     "USER_ID",
     "AgentName",
     "AgentNetwork",
@@ -63,5 +64,7 @@ __all__ = [
     "SkillsSection",
     "SlackSection",
     "TavilySection",
+    "TelegramSection",
     "WorkerSection",
+    "telegram_id",
 ]

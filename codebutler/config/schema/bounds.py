@@ -17,6 +17,9 @@ Url = Annotated[str, Meta(pattern=r"^https?://")]
 ChannelID = Annotated[str, Meta(pattern=r"^([CGD][A-Z0-9]{2,})?\Z")]
 USER_ID = r"^[UW][A-Z0-9]{2,}\Z"
 UserID = Annotated[str, Meta(pattern=USER_ID)]
+# Telegram: at most 52 significant bits; groups are negative, people are not.
+TelegramChat = Annotated[int, Meta(ge=-(2**52), le=2**52)]
+TelegramUser = Annotated[int, Meta(ge=1, le=2**52)]
 # Below the home directory, and not the whole of it.
 HomePath = Annotated[str, Meta(pattern=r"^(?!/|[.]?/*$|.*[.][.]).+\Z")]
 # A name (`*.` before it: whatever ends so) or an address, and perhaps a port.

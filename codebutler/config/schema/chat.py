@@ -1,4 +1,4 @@
-"""The sections about Slack and about what is said there. Pure."""
+"""The sections about the chats and about what is said there. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from codebutler.config.schema.bounds import ChannelID, Positive, Section, Url, UserID
+from codebutler.config.schema.bounds import (
+    ChannelID,
+    Positive,
+    Section,
+    TelegramChat,
+    TelegramUser,
+    Url,
+    UserID,
+)
 
 
 class SlackSection(Section, frozen=True):
@@ -19,6 +27,16 @@ class SlackSection(Section, frozen=True):
     channel_name: str = ""
     allowed_users: tuple[UserID, ...] = ()
     listen_channels: tuple[ChannelID, ...] = ()
+
+
+class TelegramSection(Section, frozen=True):
+    """The bot, the repository's chat (0 = none), and who may speak there, by their numbers."""
+
+    bot_token: str = ""
+    api_base_url: Url = "https://api.telegram.org/"
+    chat_id: TelegramChat = 0
+    chat_name: str = ""
+    allowed_users: tuple[TelegramUser, ...] = ()
 
 
 class EnvelopeSection(Section, frozen=True):

@@ -58,12 +58,12 @@ class AuthorizationSection(Section, frozen=True):
 
 class ApprovalsSection(Section, frozen=True):
     """``quorum``: how many different people have to allow a call that a pattern (some words of it) fits; whoever asked
-    for it is one of them only if ``requester_votes``. ``operator``: the Slack user who works at this machine's
+    for it is one of them only if ``requester_votes``. ``operator``: the chat user who works at this machine's
     terminal, "" = not told. ``expiry_minutes``: after how long without a decision it is refused, 0 = never."""
 
     quorum: dict[Annotated[str, Meta(min_length=1)], Annotated[int, Meta(ge=1, le=100)]] = field(
         default_factory=dict
     )
     requester_votes: bool = False
-    operator: Annotated[str, Meta(pattern=r"^([UW][A-Z0-9]{2,})?\Z")] = ""
+    operator: Annotated[str, Meta(pattern=r"^([UW][A-Z0-9]{2,}|tg:[0-9]{1,16})?\Z")] = ""
     expiry_minutes: Annotated[float, Meta(ge=0, le=525_600)] = 0

@@ -86,7 +86,10 @@ async def desk(
             slack = {"botToken": workspace.bot_token, "appToken": workspace.app_token, "allowedUsers": [YOU]}
             (home / "config.json").write_text(json.dumps({"slack": slack}))
         async with screen(command("setup", *arguments), env, columns=140) as shown, AsyncExitStack() as stack:
-            yield Desk(workspace, shown, home, stack)
+            at = Desk(workspace, shown, home, stack)
+            if not arguments:
+                await at.answers("Slack, Telegram or both? [slack]", "")
+            yield at
 
 
 def id_of(workspace: WorkspaceServer, name: str) -> str:

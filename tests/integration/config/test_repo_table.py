@@ -95,7 +95,7 @@ def test_what_is_served_now_is_replaced_as_a_whole(home: Home, tmp_path: Path) -
     repos.use(RepoTable.read(home, ENV))
     assert (list(by_channel()), repos.name_of("C0GOOD"), repos.path_of("good")) == (["C0GOOD"], "good", repo)
     direct.append("D2")
-    assert list(repos.listened()) == ["C0GOOD", "D1", "D2"]
+    assert list(repos.listened("Slack")) == ["C0GOOD", "D1", "D2"]
     assert repos.channels() == {"C0GOOD", "D1", "D2"}
     shutil.rmtree(repo)
     assert repos.path_of("good") is None

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
+from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
+from codebutler.chat.status import StatusBoard
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
 from codebutler.direct.book import Book
@@ -72,9 +74,11 @@ class House:
         self.sender = await self._stack.enter_async_context(
             Sender(self.chat, self.clock, Editor(str), detour=book)
         )
+        statuses = StatusBoard(None, self.clock, str)
+        slack = ServedChat(name="Slack", chat=self.chat, sender=self.sender, statuses=statuses)
         self.tasks = Tasks(lambda name, error: self.commands.append(f"{name}: {error!r}"))
         known = Known(book, lambda: self.repos, self.cards, lambda name: self.down.get(name, ""), self)
-        direct = DirectMessages(known, self.sender, self.journal, self.tasks, self.clock)
+        direct = DirectMessages(known, Chats([slack]), self.journal, self.tasks, self.clock)
         self.intake = Intake(
             repos=lambda: self.repos,
             journal=self.journal,
@@ -330,3 +334,11 @@ async def test_whose_worker_stays_down_is_told_in_the_thread_once(one: House) ->
     await one.accept(one.say("and that", first.ts))
     assert len(one.reached) == 2
     assert ["cannot answer now" in text for text in one.chat.texts(D)] == [True]
+
+
+async def test_a_private_chat_that_is_a_repositorys_own_is_about_no_other(tmp_path: Path) -> None:
+    made = House(tmp_path, ALPHA, repo("mine", D))
+    await made.start()
+    assert await made.accept(made.say("explain this")) == "accepted"
+    assert made.reached == [(D, Prompt(text="explain this"))]
+    await made.stop()

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from codebutler.apphome.turns import LatestTurns
+from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.answers import Person
-from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.people import People
 from codebutler.chat.slack.render import rendered
 from codebutler.chat.status import StatusBoard
@@ -75,7 +75,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         stack.push_async_callback(journal.close)
         book = Book(journal)
         await book.place("C1", "D1", ("1234567890.000001",))
-        people = People(Known(), clock)
+        people = People(clock)
         people.meet(["U0ANA"])
         sender = await stack.enter_async_context(
             Sender(chat, clock, Editor(same, people.called, book.relinked), detour=book, notes=journal)
@@ -83,14 +83,13 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         statuses = await stack.enter_async_context(
             StatusBoard(chat.capabilities.status_line, clock, lambda text: text.replace("key", "[redacted]"))
         )
-        await stack.enter_async_context(beside(people.run(), name="people"))
+        await stack.enter_async_context(beside(people.run(Known()), name="people"))
         await settle()
         signals = Signals()
         parts = Parts(
             given=Given(Home(tmp_path), {}, Config(), clock, Descriptors(1024, 1024)),
             signals=signals,
             clock=clock,
-            api=SlackApi("xoxb-1"),
             people=people,
             redactor=Redactor(),
             logs=stack.enter_context(Logs(None, "info", same, stream=None)),
@@ -103,7 +102,8 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
             turns=LatestTurns(journal, signals.changed.tell),
             listeners=Listeners(),
         )
-        services = ParentServices(parts, sender, statuses)
+        slack = ServedChat(name="Slack", chat=chat, sender=sender, statuses=statuses)
+        services = ParentServices(parts, Chats([slack]))
         signals.interrupted.add(heard.append)
         signals.changed.add(lambda: heard.append(services.budgets.words(REPO.name, NOW)))
         yield services, chat

@@ -84,7 +84,7 @@ class Around:
     """Slack, the intake and the supervisor, as far as a chat meets them."""
 
     def __init__(self) -> None:
-        self.trouble = ""
+        self.wrong = ""
         self.problem = ""
         self.outcome: Outcome = "accepted"
         self.refusal: ChatError | None = None
@@ -94,6 +94,10 @@ class Around:
         self.taken: list[Event] = []
         self.routed: list[Entry] = []
         self.messages: tuple[dict[str, Any], ...] = ()
+
+    def trouble(self, channel: str) -> str:
+        assert channel == "C1"
+        return self.wrong
 
     async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str:
         assert op_id
@@ -231,7 +235,7 @@ async def test_what_gets_nowhere_is_told_and_waits_for_nothing(around: Around) -
 
 async def test_a_slack_that_keeps_us_waiting_is_told(around: Around) -> None:
     around.open.clear()
-    around.trouble = "Slack refuses the token"
+    around.wrong = "Slack refuses the token"
     terminal = Terminal(around, ChatRequest(repo="shop"), patience_s=0)
     async with aclosing(terminal.replies):
         terminal.wish(Say(text="hello"))

@@ -147,8 +147,8 @@ def test_trouble_comes_before_everything_else() -> None:
         ("b", "its channel is archived"),
     ]
     assert page.verdict.text == "3 problems, 1 needs you"
-    assert page.slack.state == "auth failed"
-    assert not page.slack.is_well
+    assert page.chats[0].state == "auth failed"
+    assert not page.chats[0].is_well
 
 
 def test_the_supervisor_is_shown_in_moments_that_stand_still() -> None:
@@ -160,7 +160,7 @@ def test_the_supervisor_is_shown_in_moments_that_stand_still() -> None:
     assert page.system.since == "2026-01-01T11:59:00+00:00"
     assert (page.system.journal, page.system.outbox) == (4, 5)
     never = {**facts().status, "slack": {"state": "connecting", "trouble": ""}}
-    assert page_of(facts(status=never)).slack.heard_at is None
+    assert page_of(facts(status=never)).chats[0].heard_at is None
 
 
 def test_jobs_come_by_their_next_run_those_that_rest_last() -> None:

@@ -47,7 +47,7 @@ class Page {
     this.skew = (when(told.now) || new Date()) - new Date();
     Object.assign(this.told, told);
     if (told.verdict) showVerdict(told.verdict);
-    if (told.system || told.slack) showFacts(this.told.system, this.told.slack);
+    if (told.system || told.chats) showFacts(this.told.system, this.told.chats);
     if (told.troubles) showTroubles(told.troubles);
     if (told.needs) showNeeds(told.needs);
     if (told.work) showWork(told.work);

@@ -20,13 +20,18 @@ export function showVerdict({ state, text, waiting }) {
   document.title = `${mark}${state === "trouble" ? "⚠ " : ""}CodeButler dashboard`;
 }
 
-export function showFacts(system, slack) {
-  const words = slack.is_well && slack.catching_up ? "connected, catching up" : slack.state;
+export function showFacts(system, chats) {
   const facts = [
-    { name: "Slack", value: words, mark: slack.is_well ? "well" : "trouble", note: "heard {} ago", at: slack.heard_at },
-    { name: "Reconnects", value: String(slack.reconnects) },
-    { name: "Inbox", value: String(system.journal), hint: "received from Slack, not yet taken by a worker" },
-    { name: "Outbox", value: String(system.outbox), hint: "answered by workers, not yet in Slack" },
+    ...chats.map((chat) => ({
+      name: chat.name,
+      value: chat.is_well && chat.catching_up ? "connected, catching up" : chat.state,
+      mark: chat.is_well ? "well" : "trouble",
+      note: "heard {} ago",
+      at: chat.heard_at,
+    })),
+    { name: "Reconnects", value: String(chats.reduce((sum, chat) => sum + chat.reconnects, 0)) },
+    { name: "Inbox", value: String(system.journal), hint: "received from a chat, not yet taken by a worker" },
+    { name: "Outbox", value: String(system.outbox), hint: "answered by workers, not yet in their chat" },
     { name: "Process", value: `pid ${system.pid}`, note: "up {}", at: system.since },
     { name: "Version", value: system.version },
   ];

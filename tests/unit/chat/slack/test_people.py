@@ -33,13 +33,13 @@ class Asked:
 class Desk:
     def __init__(self) -> None:
         self.clock, self.chat = ManualClock(), Asked()
-        self.people = People(self.chat, self.clock)
+        self.people = People(self.clock)
 
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
     made = Desk()
-    async with beside(made.people.run(), name="people"):
+    async with beside(made.people.run(made.chat), name="people"):
         yield made
 
 

@@ -1,0 +1,161 @@
+"""The Bot API under one token: each request is made once, and every outcome is one of our errors.
+
+The token is a part of every address, and libraries put addresses into their errors: none of those is passed on, nor
+kept as the cause of one of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from codebutler.chat.slack.endpoint import proxy_for
+from codebutler.chat.telegram.outcomes import check_token, interrupted, refusal, unreachable
+from codebutler.errors import ChatError
+
+DEFAULT_BASE_URL = "https://api.telegram.org"
+TIMEOUT_S = 25.0
+CONNECT_S = 10.0
+TRANSFER_TIMEOUT_S = 300.0
+SILENCE_S = 30.0
+CHUNK_BYTES = 256 * 1024
+CONNECTIONS = 16
+MAX_ANSWER_BYTES = 16 * 2**20
+READS = frozenset(
+    {
+        "getMe",
+        "getUpdates",
+        "getFile",
+        "getChat",
+        "getChatMember",
+        "getWebhookInfo",
+        "sendChatAction",
+        "answerCallbackQuery",
+        "setMyCommands",
+        "deleteWebhook",
+    }
+)
+"""Doing one of these twice shows nothing."""
+
+
+class BotApi:
+    """An async context manager: closing it closes its connections. Raises ChatAuthError for what is no token."""
+
+    def __init__(self, token: str, base_url: str = DEFAULT_BASE_URL, timeout_s: float = TIMEOUT_S) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._token = check_token(token)
+        self._timeout_s = timeout_s
+        self._session: aiohttp.ClientSession | None = None
+
+    def __repr__(self) -> str:
+        return f"BotApi({self.base_url!r})"
+
+    async def __aenter__(self) -> Self:
+        self._session = _session()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    def use_token(self, token: str) -> bool:
+        """Go on with another token; False if it is the same. Raises ChatAuthError at once for what is none."""
+        before, self._token = self._token, check_token(token)
+        return self._token != before
+
+    async def renew(self) -> None:
+        """Open new connections from now on: those that are open may be dead without knowing it. What is under way on
+        them is interrupted."""
+        if self._session is not None:
+            session, self._session = self._session, _session()
+            await session.close()
+
+    async def call(self, method: str, *, timeout_s: float = 0.0, **arguments: object) -> Any:
+        """The result of a method; arguments that are None are left out. Raises ChatError."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return await self._post(method, timeout_s or self._timeout_s, json=given)
+
+    async def send_file(
+        self, method: str, field: str, filename: str, content: bytes, **arguments: object
+    ) -> Any:
+        """The result of a method that takes a file under ``field``. Raises ChatError."""
+        form = aiohttp.FormData()
+        for name, value in arguments.items():
+            if value is not None:
+                form.add_field(name, str(value))
+        form.add_field(field, content, filename=filename, content_type="application/octet-stream")
+        return await self._post(method, TRANSFER_TIMEOUT_S, data=form)
+
+    async def fetch(self, path: str, max_bytes: int, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Give the file at a path that getFile gave, and that was checked, to ``take``. Raises ChatError: too_large,
+        refused, unreachable."""
+        if self._session is None:
+            raise unreachable("a file", "the connection is not open")
+        timeout = aiohttp.ClientTimeout(total=TRANSFER_TIMEOUT_S, connect=CONNECT_S, sock_read=SILENCE_S)
+        try:
+            url = URL(f"{self.base_url}/file/bot{self._token}/{quote(path)}", encoded=True)
+            async with self._session.get(
+                url, timeout=timeout, allow_redirects=False, proxy=proxy_for(self.base_url)
+            ) as answer:
+                if answer.status != 200:
+                    raise ChatError(f"Telegram gave no file: status {answer.status}", "refused")
+                size_bytes = 0
+                async for piece in answer.content.iter_chunked(CHUNK_BYTES):
+                    size_bytes += len(piece)
+                    if size_bytes > max_bytes:
+                        raise ChatError(code="too_large")
+                    await take(piece)
+                return
+        except ChatError as error:
+            failure = error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            failure = unreachable("a file", type(error).__name__)
+        raise failure
+
+    async def _post(self, method: str, timeout_s: float, **body: Any) -> Any:
+        if self._session is None:
+            raise unreachable(method, "the connection is not open")
+        timeout = aiohttp.ClientTimeout(total=timeout_s, connect=min(CONNECT_S, timeout_s))
+        write = method not in READS
+        try:
+            url = URL(f"{self.base_url}/bot{self._token}/{method}", encoded=True)
+            async with self._session.post(
+                url, timeout=timeout, allow_redirects=False, proxy=proxy_for(self.base_url), **body
+            ) as answer:
+                return _result(method, answer.status, await _json(answer), write=write)
+        except ChatError as error:
+            failure = error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            failure = unreachable(method, type(error).__name__)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            failure = interrupted(method, type(error).__name__, write=write)
+        # Outside, so that the library's error is not its context.
+        raise failure
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CONNECTIONS))
+
+
+async def _json(answer: aiohttp.ClientResponse) -> object:
+    """What the answer says; None where it is not JSON."""
+    if (answer.content_length or 0) > MAX_ANSWER_BYTES:
+        raise ValueError("too long")
+    try:
+        return await answer.json(content_type=None)
+    except ValueError:
+        return None
+
+
+def _result(method: str, status: int, body: object, *, write: bool) -> Any:
+    if isinstance(body, Mapping) and body.get("ok") is True and status < 400:
+        return body.get("result")
+    raise refusal(method, status, body, write=write)

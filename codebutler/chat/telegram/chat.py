@@ -1,0 +1,299 @@
+"""Telegram as a ChatPort: what is said, edited, marked and shown there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
+
+from msgspec.structs import replace
+
+from codebutler.chat.port import Capabilities, Download, Identity, Take
+from codebutler.chat.telegram.api import BotApi
+from codebutler.chat.telegram.book import Book, Known, kept
+from codebutler.chat.telegram.buttons import Buttons
+from codebutler.chat.telegram.download import Downloads
+from codebutler.chat.telegram.entities import Text, sendable
+from codebutler.chat.telegram.ids import era_of, message_of, name_of, number_of
+from codebutler.chat.telegram.limits import TELEGRAM_LIMITS
+from codebutler.chat.telegram.markdown import People
+from codebutler.chat.telegram.marks import Marks
+from codebutler.chat.telegram.messages import Messages
+from codebutler.chat.telegram.outcomes import MovedError
+from codebutler.chat.telegram.private import Private
+from codebutler.chat.telegram.render import Rendered, rendered
+from codebutler.chat.telegram.typing import Typing
+from codebutler.clock import Clock, SystemClock
+from codebutler.errors import ChatError, ChatUnreachableError, StoreError
+from codebutler.intake.notes import Notes
+from codebutler.message import Message, said
+from codebutler.model import Post, React, Update, Upload
+
+T = TypeVar("T")
+
+MAX_UPLOAD_BYTES = 50 * 2**20
+CAPTION_CHARS = 1000
+BEGUN = 200
+OPEN_IT = "I can tell you this alone once you have opened our private chat: open my profile and press Start."
+QUIET = frozenset({"outcome", "progress", "sign"})
+
+log = logging.getLogger("codebutler.chat.telegram")
+
+
+class TelegramChat:
+    """An async context manager: closing it closes its connections. Without ``notes`` what has to be remembered is known
+    for this life only. ``redact`` sees what was rendered.
+    """
+
+    def __init__(
+        self,
+        api: BotApi,
+        notes: Notes | None = None,
+        *,
+        clock: Clock | None = None,
+        redact: Callable[[str], str] = str,
+        random: Callable[[int], str] = secrets.token_urlsafe,
+    ) -> None:
+        self.limits = TELEGRAM_LIMITS
+        self.clock = clock or SystemClock()
+        self.api = api
+        self.book = Book(notes)
+        self.buttons = Buttons(notes, self.clock, random)
+        self._messages = Messages(self.api, self.book)
+        self.private = Private(self._messages, self.book, self.buttons, notes, self._cleaned)
+        self.capabilities = Capabilities(ephemeral=self, status_line=self, home=self.private)
+        self._typing = Typing(api, self.clock)
+        self._downloads = Downloads(self.api, self.clock)
+        self._marks = Marks()
+        self._marking = asyncio.Lock()
+        self._redact = redact
+        self._begun: OrderedDict[tuple[str, str, int], list[int]] = OrderedDict()
+        """Posts of several parts of which some are sent: the next attempt goes on behind them."""
+
+    async def __aenter__(self) -> Self:
+        await self.api.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._typing.close()
+        await self.api.__aexit__(kind, error, trace)
+
+    def use_token(self, token: str) -> bool:
+        """Go on with another token; False if it is the same. Raises ChatAuthError at once for what is none."""
+        return self.api.use_token(token)
+
+    async def identity(self) -> Identity:
+        """Bot API: getMe. ``team`` is our own name, as Telegram has no workspaces."""
+        me = await self.api.call("getMe")
+        me = me if isinstance(me, Mapping) else {}
+        number, name = me.get("id"), me.get("username")
+        if not isinstance(number, int):
+            raise ChatError("Telegram does not say who we are", "invalid_answer")
+        user = name_of(number)
+        return Identity(user_id=user, bot_id=user, team_id="telegram", team=str(name or ""))
+
+    async def post(self, channel: str, post: Post, op_id: str) -> str:
+        """Bot API: sendMessage, once for each part. The ts is the first one's."""
+        shown = self._rendered(post.message, post.mention)
+        silent = post.value in QUIET or bool(post.message.summary)
+        return await self._reaching(channel, partial(self._post, channel, post, op_id, shown, silent))
+
+    async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - may be repeated
+        """Bot API: editMessageText; what no longer fits goes into further messages."""
+        chat, number = self._place(channel, update.target_ts)
+        shown = self._rendered(update.message)
+        try:
+            known = await self.book.known(chat, number)
+            numbers = [number, *known.parts]
+            last = numbers[len(shown.parts) - 1] if len(shown.parts) <= len(numbers) else 0
+            keyboard = await self.buttons.keyboard(chat, update.target_ts, shown.keys, last)
+            place = await self._messages.place(chat, self._thread(chat, channel, known.thread))
+        except StoreError as error:
+            raise _waits(error) from error
+        await self._messages.fill(
+            place, numbers, shown.parts, keyboard, partial(self._parts, chat, known.thread)
+        )
+        await kept(
+            self.buttons.stands(chat, update.target_ts, update.target_ts, numbers[len(shown.parts) - 1])
+        )
+
+    async def react(self, channel: str, react: React) -> None:
+        """Bot API: setMessageReaction, which replaces the one that was there."""
+        place = self._place(channel, react.target_ts)
+        async with self._marking:
+            before, after = self._marks.of(place), self._marks.after(place, react.name, remove=react.remove)
+            if after is None:
+                return
+            reaction = self._marks.shown(after)
+            if reaction != self._marks.shown(before):
+                await self._mark(place, reaction)
+            self._marks.keep(place, after)
+
+    async def upload(self, upload: Upload) -> str:
+        """Nothing: ``share`` brings and shows a file in one call. Raises ChatError too_large."""
+        if len(upload.content) > MAX_UPLOAD_BYTES:
+            raise ChatError("Telegram takes files of up to 50 MB", "too_large")
+        return upload.filename or "file"
+
+    async def share(self, channel: str, upload: Upload, file_id: str) -> None:  # noqa: ARG002 - it has no name yet
+        """Bot API: sendDocument; as a photo it would be compressed anew."""
+        await self._reaching(channel, partial(self._share, channel, upload))
+
+    async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
+        """Bot API: getFile, up to 20 MB. Of files that ``channel`` does not show nothing is known."""
+        ts, _, at = file_id.partition("/")
+        try:
+            chat, number = self._place(channel, ts)
+            files = (await self.book.known(chat, number)).files
+        except (ChatError, StoreError):
+            raise ChatError(code="file_not_found") from None
+        if not at.isdecimal() or int(at) >= len(files):
+            raise ChatError(code="file_not_found")
+        found = files[int(at)]
+        await self._downloads.fetch(found, take)
+        return Download(file=replace(found, id=file_id))
+
+    async def whisper(self, channel: str, post: Post) -> str:
+        """In the private chat with them. Who has never opened it is asked to, where they are."""
+        shown = self._rendered(post.message)
+        try:
+            return self.book.ts(number_of(post.only_for), await self.private.tell(post.only_for, shown))
+        except ChatError as error:
+            if error.code not in ("not_in_channel", "channel_not_found"):
+                raise
+        return await self.post(channel, replace(post, only_for="", message=said(OPEN_IT)), "")
+
+    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
+        """Bot API: sendChatAction. Telegram shows that something is done, and not what."""
+        chat = self.book.chat(number_of(channel))
+        try:
+            place = await self._messages.place(chat, self._thread(chat, channel, thread_ts))
+        except StoreError as error:
+            raise _waits(error) from error
+        if not text:
+            self._typing.over(place)
+            return
+        try:
+            await self._typing.show(place)
+        except MovedError:
+            log.debug("%s has another number now, which the next post finds out", channel)
+
+    async def _post(self, channel: str, post: Post, op_id: str, shown: Rendered, silent: bool) -> str:
+        chat = self.book.chat(number_of(channel))
+        begun = channel, op_id, hash(tuple(part.text for part in shown.parts))
+        numbers = self._begun.get(begun, [])
+        try:
+            keyboard = await self.buttons.keyboard(chat, op_id, shown.keys)
+            place = await self._messages.place(
+                chat, self._thread(chat, channel, post.thread_ts or ""), silent=silent
+            )
+        except StoreError as error:
+            raise _waits(error) from error
+        if not numbers:
+            only = len(shown.parts) == 1
+            numbers = [await self._messages.send(place, shown.parts[0], keyboard if only else None)]
+            await self._parts(chat, post.thread_ts or "", numbers)
+        if post.value == "answer":
+            self._typing.over(place)
+        if len(shown.parts) > 1:
+            self._begun[begun] = numbers
+            while len(self._begun) > BEGUN:
+                self._begun.popitem(last=False)
+            keep = partial(self._parts, chat, post.thread_ts or "")
+            await self._messages.fill(place, numbers, shown.parts, keyboard, keep, done=1)
+            del self._begun[begun]
+        ts = self.book.ts(chat, numbers[0])
+        await kept(self.buttons.stands(chat, op_id, ts, numbers[-1]))
+        return ts
+
+    async def _share(self, channel: str, upload: Upload) -> None:
+        chat = self.book.chat(number_of(channel))
+        try:
+            place = await self._messages.place(chat, self._thread(chat, channel, upload.thread_ts or ""))
+        except StoreError as error:
+            raise _waits(error) from error
+        title = upload.title if upload.title != upload.filename else ""
+        caption = sendable(self._redact("\n".join(filter(None, (upload.comment, title))))).replace(
+            "@", "@\u2060"
+        )
+        number = await self._messages.send_file(
+            place, upload.filename or "file", upload.content, caption[:CAPTION_CHARS]
+        )
+        await self._parts(chat, upload.thread_ts or "", [number])
+
+    async def _parts(self, chat: int, thread: str, numbers: list[int]) -> None:
+        """Remember which messages are one, and where it stands. What the disk does not take is known for this life."""
+        first, *others = numbers
+        ts = self.book.ts(chat, first)
+
+        def begins(known: Known) -> Known:
+            return replace(known, thread=thread, is_ours=True, parts=tuple(others))
+
+        def goes_on(known: Known) -> Known:
+            return replace(known, thread=thread or ts, is_ours=True, part_of=first)
+
+        await kept(self.book.keep(chat, first, begins))
+        for number in others:
+            self.book.ts(chat, number)
+            await kept(self.book.keep(chat, number, goes_on))
+
+    async def _mark(self, place: tuple[int, int], reaction: str) -> None:
+        chat, number = place
+        try:
+            await self.api.call(
+                "setMessageReaction",
+                chat_id=chat,
+                message_id=number,
+                reaction=[{"type": "emoji", "emoji": reaction}] if reaction else [],
+            )
+        except ChatError as error:
+            # A group may allow fewer reactions, or none.
+            if error.code != "invalid_reaction":
+                raise
+
+    async def _reaching(self, channel: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Where a group has another number now, once more under that: nothing was sent."""
+        try:
+            return await call()
+        except MovedError as moved:
+            new = moved.chat
+        await kept(self.book.moved(number_of(channel), new))
+        return await call()
+
+    def _rendered(self, message: Message, mention: str = "") -> Rendered:
+        return self._cleaned(rendered(message, mention, People(message.names, self.book.called)))
+
+    def _cleaned(self, shown: Rendered) -> Rendered:
+        """A secret that only shows once its marks are gone takes the marks with it."""
+        texts = [self._redact(part.text) for part in shown.parts]
+        parts = (
+            part if part.text == text else Text(text) for part, text in zip(shown.parts, texts, strict=True)
+        )
+        return Rendered(tuple(parts), shown.keys)
+
+    def _place(self, channel: str, ts: str) -> tuple[int, int]:
+        """Which message a ts names. Raises ChatError; of a group's under its old number nothing can be reached."""
+        chat = number_of(channel)
+        now = self.book.chat(chat)
+        if now != chat and not era_of(ts):
+            raise ChatError(f"{ts} is of the time before {channel} became a supergroup", "message_not_found")
+        return now, message_of(ts)
+
+    def _thread(self, chat: int, channel: str, thread_ts: str) -> int:
+        """The message that a conversation begins with, 0 where nothing can be said in answer to it."""
+        try:
+            is_out_of_reach = chat != number_of(channel) and not era_of(thread_ts)
+            return 0 if is_out_of_reach else message_of(thread_ts)
+        except ChatError:
+            return 0
+
+
+def _waits(error: StoreError) -> ChatUnreachableError:
+    return ChatUnreachableError(f"a message waits: {error}", "unreachable")

@@ -1,0 +1,268 @@
+"""Our presence in Telegram: polls for updates and has each taken before it is confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from codebutler.chat.port import ChannelMoved
+from codebutler.chat.telegram.chat import TelegramChat
+from codebutler.chat.telegram.commands import menu
+from codebutler.chat.telegram.fields import PayloadError
+from codebutler.chat.telegram.ids import number_of
+from codebutler.chat.telegram.inbox import Inbox
+from codebutler.chat.telegram.polling import Poller, PollStatus, Taken
+from codebutler.chat.telegram.presses import Presses
+from codebutler.chat.telegram.updates import (
+    Ignored,
+    InboxOpened,
+    Me,
+    Membership,
+    Moved,
+    Pressed,
+    Said,
+    Started,
+    Update,
+    parse,
+)
+from codebutler.clock import Clock
+from codebutler.errors import ChatAuthError, ChatError, ProtocolError, StoreError
+from codebutler.intake.absence_notice import AbsenceNotice
+from codebutler.intake.intake import Intake
+from codebutler.process.tasks import Tasks, beside
+from codebutler.process.waiting import full_jitter_s
+
+IDENTIFY_BASE_S = 1.0
+IDENTIFY_CAP_S = 60.0
+ALBUM_S = 1.0
+"""The files of an album arrive one by one."""
+AGAIN_S = 2.0
+ATTEMPTS = 3
+"""At an update whose handling fails for a reason of ours: then it is given up, or none would come any more."""
+FLUSH_S = 2.0
+
+Notice = ChannelMoved | Started | InboxOpened
+"""What is good to know and need not be kept."""
+
+log = logging.getLogger("codebutler.chat.telegram")
+
+
+class TelegramConnection:
+    """``run`` until ``stop``. ``connected`` is set once Telegram has answered the first poll.
+
+    ``on_notice`` hears of chats that we were taken into or out of, of codes that somebody opened the private chat with,
+    and of who asks for their home.
+    """
+
+    def __init__(
+        self,
+        chat: TelegramChat,
+        intake: Intake,
+        on_notice: Callable[[Notice], None],
+        clock: Clock,
+        rng: Random,
+        absence_notice: AbsenceNotice | None = None,
+    ) -> None:
+        self._chat = chat
+        self._intake = intake
+        self._on_notice = on_notice
+        self._clock = clock
+        self._rng = rng
+        self._absence_notice = absence_notice
+        self._inbox = Inbox(chat.book)
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
+        self._presses = Presses(chat.api, chat.book, chat.buttons, self._inbox, intake, self._tasks)
+        self._poller = Poller(chat.api, self._take, clock, rng, self._note)
+        self._me = Me(0)
+        self._ignored = 0
+        self._unreadable = 0
+        self._albums: set[tuple[int, str]] = set()
+        self._failing: tuple[int, int] = (0, 0)
+        self._trouble = ""
+        self._missing = False
+        self.connected = asyncio.Event()
+
+    @property
+    def status(self) -> PollStatus:
+        """How it is now."""
+        now = self._poller.status
+        return replace(
+            now, trouble=now.trouble or self._trouble, ignored=self._ignored, unreadable=self._unreadable
+        )
+
+    async def run(self) -> None:
+        """Find out who we are, then receive. Raises ChatAuthError if Telegram refuses the token at the start."""
+        self._lose()
+        try:
+            await self._identify()
+            self._tasks.start(self._offer(), name="telegram commands")
+            if self._absence_notice is None:
+                await self._poller.run()
+            else:
+                async with beside(self._absence_notice.run(), name="absence notice"):
+                    await self._poller.run()
+        finally:
+            await self._tasks.close(FLUSH_S)
+
+    async def stop(self) -> None:
+        """Take no more updates; those being committed are finished."""
+        await self._poller.stop()
+
+    def look_again(self) -> None:
+        """What could not be taken may be possible now: do not wait."""
+        self._poller.nudge()
+
+    def use_token(self, token: str) -> None:
+        """Go on with another token. Raises ChatAuthError at once for what is none."""
+        if self._chat.use_token(token):
+            # It may be another bot's.
+            self._me = Me(0)
+            self._tasks.start(self._identify(), name="telegram identity")
+            self._poller.nudge()
+
+    async def _identify(self) -> None:
+        failures = 0
+        while not self._me.id:
+            try:
+                await self._chat.book.open()
+                identity = await self._chat.identity()
+                self._me = Me(number_of(identity.user_id), identity.team)
+                self._trouble = ""
+            except ChatAuthError:
+                raise
+            except (ChatError, StoreError) as error:
+                failures += 1
+                if str(error) != self._trouble:
+                    log.warning("no answer from Telegram: %s; trying again", error)
+                self._trouble = str(error)
+                await self._clock.sleep(full_jitter_s(self._rng, failures, IDENTIFY_BASE_S, IDENTIFY_CAP_S))
+
+    async def _offer(self) -> None:
+        try:
+            await self._chat.api.call("setMyCommands", commands=menu())
+        except ChatError as error:
+            log.warning("the commands are not offered: %s", error)
+
+    async def _take(self, updates: Sequence[Mapping[str, Any]], waited: bool) -> Taken:
+        """Each is on disk, or none of ours, before the next is looked at."""
+        batch = [
+            (number, self._read(update))
+            for update in updates
+            if isinstance(number := update.get("update_id"), int)
+        ]
+        at = 0
+        while at < len(batch):
+            number, update = batch[at]
+            album = _album(batch, at)
+            if self._is_growing(album, len(batch) - at):
+                return Taken(number, ALBUM_S)
+            try:
+                await self._handle(update, album, missed=waited)
+            except StoreError as error:
+                log.warning("telegram: an event cannot be kept, and is asked for again: %s", error)
+                return Taken(number, AGAIN_S)
+            except Exception:  # one update must not keep all others away for ever
+                log.exception("telegram: an update could not be handled")
+                if self._attempts(number) < ATTEMPTS:
+                    return Taken(number, AGAIN_S)
+            at += max(1, len(album))
+        return Taken(batch[-1][0] + 1 if batch else None)
+
+    def _read(self, update: Mapping[str, Any]) -> Update:
+        try:
+            found = parse(update, self._me)
+        except (PayloadError, ProtocolError) as error:
+            self._unreadable += 1
+            log.warning("an unreadable update was dropped: %s", error)
+            return Ignored("unreadable")
+        if isinstance(found, Ignored):
+            self._ignored += 1
+            log.debug("ignored: %s", found.reason)
+        return found
+
+    def _is_growing(self, album: Sequence[Said], left: int) -> bool:
+        """Whether an album ends where what was told so far ends: once, the rest of it is waited for."""
+        if not album or len(album) < left:
+            return False
+        key = album[0].spot.chat, album[0].album
+        if key in self._albums:
+            return False
+        self._albums = {key}
+        return True
+
+    def _attempts(self, number: int) -> int:
+        before, count = self._failing
+        self._failing = number, count + 1 if before == number else 1
+        return self._failing[1]
+
+    async def _handle(self, update: Update, album: Sequence[Said], *, missed: bool) -> None:
+        match update:
+            case Said(edited_at=0.0):
+                await self._said(album or [update], missed=missed)
+            case Said():
+                if (edit := await self._inbox.edited(update)) is not None:
+                    await self._intake.accept(edit, missed=missed)
+                    self._inbox.remember(update)
+            case Pressed():
+                await self._presses.take(update)
+            case Started(code=""):
+                await self._intake.accept(self._inbox.greeted(update), missed=missed)
+            case _:
+                await self._heed(update)
+
+    async def _heed(self, update: Update) -> None:
+        """What is no event."""
+        match update:
+            case Started():
+                self._on_notice(update)
+            case InboxOpened(user):
+                await self._chat.private.reopen(user)
+                self._on_notice(update)
+            case Moved(old, new):
+                if await self._chat.book.moved(old, new):
+                    log.info(
+                        "the group %s is the supergroup %s now; it goes on under its name here", old, new
+                    )
+            case Membership(chat, is_in):
+                self._on_notice(ChannelMoved(self._chat.book.channel(chat), "back" if is_in else "left"))
+
+    async def _said(self, album: Sequence[Said], *, missed: bool) -> None:
+        first = album[0]
+        if (click := await self._inbox.reason(first)) is not None:
+            if await self._intake.accept(click, missed=missed) == "accepted":
+                self._presses.answered(first.spot.chat, first.spot.reply_to)
+            return
+        await self._intake.accept(await self._inbox.posted(album), missed=missed)
+
+    def _note(self, status: PollStatus) -> None:
+        log.info("telegram %s", status.state.replace("_", " "))
+        if status.state == "connected":
+            self.connected.set()
+            if self._missing:
+                self._missing = False
+                if self._absence_notice is not None:
+                    self._absence_notice.back()
+        elif status.trouble:
+            self._lose()
+
+    def _lose(self) -> None:
+        if not self._missing:
+            self._missing = True
+            if self._absence_notice is not None:
+                self._absence_notice.lost()
+
+
+def _album(batch: Sequence[tuple[int, Update]], at: int) -> list[Said]:
+    """The files that were sent together, from ``at`` on; none where it is no album."""
+    found: list[Said] = []
+    for _, update in batch[at:]:
+        if not isinstance(update, Said) or not update.album or update.edited_at:
+            break
+        if found and (update.album, update.spot.chat) != (found[0].album, found[0].spot.chat):
+            break
+        found.append(update)
+    return found

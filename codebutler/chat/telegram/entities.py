@@ -1,0 +1,232 @@
+"""Formatted text as Telegram takes it: the text, and beside it which parts of it are bold, code, a link… Pure.
+
+Nothing in a text is markup, so no text can become any. Telegram counts in UTF-16 units; here everything is counted in
+characters, and turned at the border. Limits (Bot API): 4,096 characters, and 100 entities, of which the rest is dropped
+without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any
+
+MAX_UNITS = 4096
+"""In UTF-16 units, of which no character takes less than one."""
+MAX_ENTITIES = 100
+WHOLE = frozenset({"pre", "code"})
+"""What holds no other entity, and is in none."""
+
+_UNSENDABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
+_BREAKS = (re.compile(r"\n[ \t]*\n"), re.compile(r"\n"), re.compile(r"[ \t]"))
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """``kind`` is Telegram's word; ``more`` its other fields (``url``, ``language``, ``user``)."""
+
+    kind: str
+    start: int
+    end: int
+    more: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text and its entities, in the order of their starts, the outer one first."""
+
+    text: str = ""
+    entities: tuple[Entity, ...] = ()
+
+    @property
+    def units(self) -> int:
+        """Its length as Telegram counts it."""
+        return sum(map(_units, self.text))
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """The entities with offsets in UTF-16 units."""
+        at = [0, *accumulate(map(_units, self.text))]
+        return [
+            {
+                "type": each.kind,
+                "offset": at[each.start],
+                "length": at[each.end] - at[each.start],
+                **dict(each.more),
+            }
+            for each in self.entities
+        ]
+
+    def stripped(self) -> Text:
+        """Without blank space at its ends, which Telegram would take away without moving the entities. The indentation
+        of code stays."""
+        text = self.text.rstrip()
+        start = len(text) - len(text.lstrip())
+        if any(each.kind == "pre" and each.start < start < each.end for each in self.entities):
+            start = text.rfind("\n", 0, start) + 1
+        return self.cut(start, len(text))
+
+    def cut(self, start: int, end: int) -> Text:
+        """The part from ``start`` up to ``end``, with what is left of each entity there."""
+        inside = [
+            replace(each, start=max(each.start, start) - start, end=min(each.end, end) - start)
+            for each in self.entities
+            if each.start < end and each.end > start
+        ]
+        return Text(self.text[start:end], tuple(inside))
+
+
+def sendable(text: str) -> str:
+    """Without what no message can hold."""
+    return _UNSENDABLE.sub("", text)
+
+
+@dataclass(slots=True)
+class _Open:
+    kind: str
+    more: tuple[tuple[str, Any], ...]
+    start: int | None = None
+
+
+@dataclass(slots=True)
+class Builder:
+    """Write from the beginning to the end; ``built`` is what there is. ``prefix`` begins each further line."""
+
+    prefix: str = ""
+    _out: list[str] = field(default_factory=list)
+    _length: int = 0
+    _gap: str = ""
+    _open: list[_Open] = field(default_factory=list)
+    _entities: list[Entity] = field(default_factory=list)
+
+    def built(self) -> Text:
+        """The text with its entities."""
+        ordered = sorted(self._entities, key=lambda each: (each.start, -each.end))
+        return Text("".join(self._out), tuple(ordered)).stripped()
+
+    def write(self, text: str) -> None:
+        """Text as it is, formatted as whatever is open."""
+        text = sendable(text)
+        if text:
+            self._append(text.replace("\n", f"\n{self.prefix}"))
+
+    def gap(self, lines: int) -> None:
+        """What comes next begins after so many line ends; nothing, if nothing comes."""
+        if len(self._gap) < lines:
+            self._gap = "\n" * lines
+
+    @contextmanager
+    def marked(self, kind: str, **more: Any) -> Iterator[None]:
+        """What is written in the block is of that kind. The same kind, or a link, within itself is once enough."""
+        if any(each.kind == kind for each in self._open):
+            yield
+            return
+        mark = _Open(kind, tuple(more.items()))
+        self._open.append(mark)
+        yield
+        self._close(mark)
+        self._open.remove(mark)
+
+    def code(self, text: str) -> None:
+        """Code within a line. In a link it is text: Telegram takes no code there."""
+        text = sendable(text).replace("\n", " ")
+        if any(each.kind in ("text_link", "text_mention") for each in self._open):
+            self.write(text)
+        elif text:
+            self._apart("code", text)
+
+    def pre(self, text: str, language: str = "") -> None:
+        """A block of code, on lines of its own."""
+        text = sendable(text).rstrip()
+        if not text.strip():
+            return
+        if self._out and not self._out[-1].endswith("\n"):
+            self.gap(1)
+        prefix, self.prefix = self.prefix, ""
+        self._apart("pre", text, **({"language": language} if language else {}))
+        self.prefix = prefix
+        self.gap(1)
+
+    def _apart(self, kind: str, text: str, **more: Any) -> None:
+        for each in self._open:
+            self._close(each)
+        held, self._open = self._open, []
+        with self.marked(kind, **more):
+            self._append(text)
+        self._open = held
+
+    def _close(self, mark: _Open) -> None:
+        if mark.start is not None and self._length > mark.start:
+            self._entities.append(Entity(mark.kind, mark.start, self._length, mark.more))
+        mark.start = None
+
+    def _append(self, text: str) -> None:
+        if self._gap:
+            if text.startswith("\n"):
+                self._gap = self._gap[1:]
+            gap = self._gap + self.prefix if self._length else ""
+            self._out.append(gap)
+            self._length += len(gap)
+            self._gap = ""
+        for each in self._open:
+            if each.start is None:
+                each.start = self._length
+        self._out.append(text)
+        self._length += len(text)
+
+
+def split(whole: Text, limit: int = MAX_UNITS, most: int = MAX_ENTITIES) -> list[Text]:
+    """``whole`` in parts that each fit a message; nothing but blank space is lost.
+
+    Breaks between blocks where it can, else between lines, words, characters; a block of code is kept whole where it
+    fits, and goes on as code where it does not.
+    """
+    units = [0, *accumulate(map(_units, whole.text))]
+    parts: list[Text] = []
+    at = 0
+    while at < len(whole.text):
+        end = _furthest(whole, units, at, limit, most)
+        if end < len(whole.text):
+            end = _break(whole, units, at, end, limit)
+        part = whole.cut(at, end).stripped()
+        if part.text:
+            parts.append(part)
+        at = end
+    return parts
+
+
+def _furthest(whole: Text, units: Sequence[int], at: int, limit: int, most: int) -> int:
+    """How far a part that begins ``at`` can go."""
+    end = bisect_right(units, units[at] + limit) - 1
+    inside = [each for each in whole.entities if each.end > at and each.start < end]
+    if len(inside) > most:
+        end = inside[most].start
+    return max(end, at + 1)
+
+
+def _break(whole: Text, units: Sequence[int], at: int, end: int, limit: int) -> int:
+    """Where best to end a part that can go up to ``end``."""
+    across = next((e for e in whole.entities if e.kind in WHOLE and e.start < end < e.end), None)
+    if across is not None and across.start > at and units[across.end] - units[across.start] <= limit:
+        if across.kind != "code" and whole.text[at : across.start].strip():
+            return across.start
+        end = across.start
+    least = at + (end - at) // 3
+    for pattern in _BREAKS:
+        ends = [found.end() for found in pattern.finditer(whole.text, at, end)]
+        for place in reversed(ends):
+            if place > least and not _is_inside(whole, place, end):
+                return place
+    return end
+
+
+def _is_inside(whole: Text, place: int, end: int) -> bool:
+    """Whether it would cut code that ends within the part."""
+    return any(each.kind in WHOLE and each.start < place < each.end <= end for each in whole.entities)
+
+
+def _units(char: str) -> int:
+    return 2 if char > "\uffff" else 1

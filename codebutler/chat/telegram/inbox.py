@@ -1,0 +1,172 @@
+"""What was said in Telegram as our events: to which conversation it belongs, and which files it brings.
+
+A conversation is a topic; where there are none, a message and all that answers it or one of its answers. Telegram tells
+only what a message answers itself, so the beginning of each chain is remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from codebutler.actions import DENY_ACTION, PICK_ACTION
+from codebutler.chat.slack.forms import Placed, placed
+from codebutler.chat.telegram.book import Book, Known
+from codebutler.chat.telegram.buttons import Button
+from codebutler.chat.telegram.ids import is_private
+from codebutler.chat.telegram.updates import Pressed, Said, Spot, Started
+from codebutler.model import ButtonClicked, File, MessageEdited, MessagePosted
+
+REASON_CHARS = 1000
+REMEMBERED = 5000
+
+
+class Inbox:
+    """All of it raises StoreError: what an event needs later is on disk before the event is."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._texts: OrderedDict[tuple[int, int], str] = OrderedDict()
+        self._albums: OrderedDict[tuple[int, str], str] = OrderedDict()
+
+    async def thread(self, spot: Spot) -> str | None:
+        """The ts of the conversation that a message belongs to; None if it begins one."""
+        if spot.topic:
+            known = await self._book.known(spot.chat, spot.topic)
+            if not known.topic:
+                await self._book.keep(spot.chat, spot.topic, lambda before: replace(before, topic=spot.topic))
+            return known.thread or self._book.ts(spot.chat, spot.topic)
+        own = await self._book.known(spot.chat, spot.message)
+        if own.thread or not spot.reply_to:
+            return own.thread or None
+        answered = await self._book.known(spot.chat, spot.reply_to)
+        return answered.thread or self._book.ts(spot.chat, spot.reply_to)
+
+    async def posted(self, album: Sequence[Said]) -> MessagePosted:
+        """A message, or the several that an album is."""
+        first, *others = album
+        spot = first.spot
+        self._book.met(first.user, first.name)
+        ts = self._book.ts(spot.chat, spot.message)
+        key = spot.chat, first.album
+        begun = self._albums.get(key) if first.album else None
+        thread = await self.thread(spot) or begun
+        files = tuple(file for said in album for file in _named(said, self._book))
+        for said in album:
+            self.remember(said)
+            of = thread or ("" if said is first else ts)
+            await self._keep(said, "" if spot.topic else of)
+        if first.album:
+            self._albums.setdefault(key, thread or ts)
+            while len(self._albums) > REMEMBERED:
+                self._albums.popitem(last=False)
+        return MessagePosted(
+            channel=self._book.channel(spot.chat),
+            ts=ts,
+            sent_at=first.at,
+            order=self._book.ts(spot.chat, (others or [first])[-1].spot.message),
+            is_direct=spot.is_direct,
+            user=first.user,
+            text="\n".join(said.text for said in album if said.text),
+            thread_ts=thread,
+            files=files,
+            mentioned=any(said.mentioned for said in album),
+        )
+
+    async def edited(self, said: Said) -> MessageEdited | None:
+        """Other words for a message; None if the words are what they were."""
+        spot = said.spot
+        if self._texts.get((spot.chat, spot.message)) == _digest(said.text):
+            return None
+        return MessageEdited(
+            channel=self._book.channel(spot.chat),
+            ts=self._book.ts(spot.chat, spot.message),
+            sent_at=said.edited_at,
+            order=self._book.order(spot.chat),
+            is_direct=spot.is_direct,
+            user=said.user,
+            text=said.text,
+            # Whole seconds alone do not tell two edits apart.
+            edited_ts=f"{said.edited_at:.0f}.{_digest(said.text)}",
+            thread_ts=await self.thread(spot),
+        )
+
+    async def reason(self, said: Said) -> ButtonClicked | None:
+        """The press of a button that asked why not, with the words that answer it; None if it answers no such
+        question."""
+        spot = said.spot
+        if not spot.reply_to or not said.text.strip():
+            return None
+        asked = (await self._book.known(spot.chat, spot.reply_to)).asked
+        if asked is None:
+            return None
+        return ButtonClicked(
+            channel=asked.channel,
+            is_direct=is_private(asked.channel),
+            user=said.user,
+            message_ts=asked.card,
+            action_id=DENY_ACTION,
+            value=asked.value,
+            action_ts=f"reason.{spot.message}",
+            thread_ts=asked.thread or None,
+            user_name=said.name,
+            words=said.text.strip()[:REASON_CHARS],
+        )
+
+    def greeted(self, started: Started) -> MessagePosted:
+        """Who opens the private chat hears what can be said there."""
+        self._book.met(started.user, started.name)
+        ts = self._book.ts(started.spot.chat, started.spot.message)
+        return MessagePosted(
+            channel=self._book.channel(started.spot.chat),
+            ts=ts,
+            sent_at=started.at,
+            order=ts,
+            is_direct=True,
+            user=started.user,
+            text="!help",
+            mentioned=True,
+        )
+
+    async def place(self, pressed: Pressed, button: Button) -> Placed:
+        """What a press is about: the message of ours that bears the button or, on somebody's home, the one that it
+        stands for. Raises PayloadError."""
+        spot = pressed.spot
+        if button.is_home and button.action != PICK_ACTION:
+            return placed(button.value)
+        number = button.message or spot.message
+        known = await self._book.known(spot.chat, number)
+        return Placed(
+            channel=self._book.channel(spot.chat),
+            message_ts=self._book.ts(spot.chat, known.part_of or number),
+            value=button.value,
+            thread_ts=await self.thread(spot),
+        )
+
+    def remember(self, said: Said) -> None:
+        """These are its words now: an edit that leaves them is none."""
+        place = said.spot.chat, said.spot.message
+        self._texts[place] = _digest(said.text)
+        self._texts.move_to_end(place)
+        if len(self._texts) > REMEMBERED:
+            self._texts.popitem(last=False)
+
+    async def _keep(self, said: Said, thread: str) -> None:
+        def change(before: Known) -> Known:
+            return replace(before, thread=thread, files=said.files)
+
+        if thread or said.files:
+            await self._book.keep(said.spot.chat, said.spot.message, change)
+
+
+def _named(said: Said, book: Book) -> list[File]:
+    """The files by names of ours: the message and a number. What Telegram calls them stays with us."""
+    ts = book.ts(said.spot.chat, said.spot.message)
+    return [replace(file, id=f"{ts}/{at}") for at, file in enumerate(said.files)]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,0 +1,188 @@
+"""Messages on their way into a chat: where they stand, in as many parts as it takes, each known by its number."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from codebutler.chat.telegram.api import BotApi
+from codebutler.chat.telegram.book import Book, kept
+from codebutler.chat.telegram.entities import Text
+from codebutler.errors import ChatError
+
+KEPT = Text("…")
+"""What keeps a place for a part: it can be filled as often as it takes, but not sent twice without a trace."""
+TOPIC = "Continued"
+
+log = logging.getLogger("codebutler.chat.telegram")
+
+Keyboard = Mapping[str, Any] | None
+Keep = Callable[[list[int]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is said. ``root``: what begins the conversation, 0 where it begins with this; ``topic``: the
+    number under which it is reached, if it is a topic."""
+
+    chat: int
+    root: int = 0
+    topic: int = 0
+    silent: bool = False
+
+    def arguments(self) -> dict[str, Any]:
+        """As the Bot API takes it."""
+        where: dict[str, Any] = {"chat_id": self.chat}
+        if self.topic:
+            where["message_thread_id"] = self.topic
+        elif self.root:
+            where["reply_parameters"] = {"message_id": self.root, "allow_sending_without_reply": True}
+        if self.silent:
+            where["disable_notification"] = True
+        return where
+
+
+class Messages:
+    """Everything raises ChatError as the port."""
+
+    def __init__(self, api: BotApi, book: Book) -> None:
+        self._api = api
+        self._book = book
+
+    async def place(self, chat: int, root: int, *, silent: bool = False) -> Place:
+        """Where the conversation that begins with ``root`` is. Raises StoreError."""
+        topic = (await self._book.known(chat, root)).topic if root else 0
+        return Place(chat, root, topic, silent)
+
+    async def send(self, place: Place, text: Text, keyboard: Keyboard = None) -> int:
+        """A new message; returns its number."""
+        sent = await self._there(place, lambda at: self._shown("sendMessage", text, keyboard, at.arguments()))
+        return _number(sent)
+
+    async def send_file(self, place: Place, filename: str, content: bytes, caption: str) -> int:
+        """A new message with a file; returns its number."""
+
+        async def send(at: Place) -> Any:
+            where = {name: _field(value) for name, value in at.arguments().items()}
+            return await self._api.send_file(
+                "sendDocument", "document", filename, content, caption=caption or None, **where
+            )
+
+        return _number(await self._there(place, send))
+
+    async def fill(
+        self,
+        place: Place,
+        numbers: list[int],
+        parts: Sequence[Text],
+        keyboard: Keyboard,
+        keep: Keep,
+        *,
+        done: int = 0,
+    ) -> None:
+        """Have the messages ``numbers`` show ``parts``, of which ``done`` do; ``keyboard`` below the last. As more are
+        needed, or fewer, ``numbers`` is changed and ``keep`` is told."""
+        for at, part in enumerate(parts):
+            if at >= len(numbers):
+                numbers.append(await self.send(Place(place.chat, place.root, place.topic, silent=True), KEPT))
+                await keep(numbers)
+            if at >= done:
+                below = keyboard if at == len(parts) - 1 else None
+                await self._edit(place.chat, numbers[at], part, below)
+        spare = numbers[len(parts) :]
+        if spare:
+            del numbers[len(parts) :]
+            await keep(numbers)
+        await self.take_away(place.chat, spare)
+
+    async def take_away(self, chat: int, numbers: Sequence[int]) -> None:
+        """Best effort."""
+        for number in numbers:
+            await self._delete(chat, number)
+
+    async def pin(self, chat: int, number: int) -> None:
+        """Best effort, without a sound."""
+        try:
+            await self._api.call("pinChatMessage", chat_id=chat, message_id=number, disable_notification=True)
+        except ChatError as error:
+            log.debug("%s", error)
+
+    async def _edit(self, chat: int, number: int, text: Text, keyboard: Keyboard) -> None:
+        try:
+            await self._shown("editMessageText", text, keyboard, {"chat_id": chat, "message_id": number})
+        except ChatError as error:
+            if error.code != "not_modified":
+                raise
+
+    async def _shown(self, method: str, text: Text, keyboard: Keyboard, where: Mapping[str, Any]) -> Any:
+        arguments = {
+            **where,
+            "text": text.text,
+            "link_preview_options": {"is_disabled": True},
+            "reply_markup": keyboard,
+        }
+        try:
+            return await self._api.call(method, entities=text.as_json() or None, **arguments)
+        except ChatError as error:
+            if error.code != "invalid_entities" or not text.entities:
+                raise
+            # Refused, so nothing was posted: better plain than not at all.
+            log.warning("%s; shown without formatting", error)
+        return await self._api.call(method, **arguments)
+
+    async def _there(self, place: Place, send: Callable[[Place], Awaitable[Any]]) -> Any:
+        """In its topic; if that is gone, in a new one that goes on with it, and never among other conversations."""
+        try:
+            sent = await send(place)
+            if (
+                not place.topic
+                or not isinstance(sent, Mapping)
+                or sent.get("message_thread_id") == place.topic
+            ):
+                return sent
+            # Telegram has put messages for topics that were gone into the chat itself.
+            await self._delete(place.chat, _number(sent))
+        except ChatError as error:
+            if error.code != "thread_not_found" or not place.topic:
+                raise
+        return await send(await self._continued(place))
+
+    async def _continued(self, place: Place) -> Place:
+        try:
+            made = await self._api.call("createForumTopic", chat_id=place.chat, name=TOPIC)
+        except ChatError as error:
+            if type(error) is not ChatError:
+                raise
+            # It waits until somebody lets us: what belongs to one conversation is said in no other.
+            raise ChatError(f"the topic is gone, and none can be made: {error}", "not_in_channel") from None
+        topic = made.get("message_thread_id") if isinstance(made, Mapping) else None
+        if not isinstance(topic, int):
+            raise ChatError("Telegram does not say which topic it made", "invalid_answer")
+        root = self._book.ts(place.chat, place.root)
+        await kept(self._book.keep(place.chat, place.root, lambda known: replace(known, topic=topic)))
+        await kept(self._book.keep(place.chat, topic, lambda known: replace(known, topic=topic, thread=root)))
+        return Place(place.chat, place.root, topic, place.silent)
+
+    async def _delete(self, chat: int, number: int) -> None:
+        """Best effort."""
+        try:
+            await self._api.call("deleteMessage", chat_id=chat, message_id=number)
+        except ChatError as error:
+            log.debug("%s", error)
+
+
+def _number(sent: object) -> int:
+    number = sent.get("message_id") if isinstance(sent, Mapping) else None
+    if not isinstance(number, int):
+        raise ChatError("Telegram does not say which message it is", "invalid_answer")
+    return number
+
+
+def _field(value: object) -> str:
+    """As a field of a form."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,124 @@
+"""What an answer of the Bot API, or its absence, means: each outcome becomes one of our errors. Pure.
+
+Nothing was done for certain where the request never left, and where Telegram refuses it in its own words. After a
+lost answer, or one of a server in trouble, it may have been done.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from codebutler.errors import (
+    ChatAuthError,
+    ChatError,
+    ChatOutcomeUnknownError,
+    ChatRateLimitedError,
+    ChatUnreachableError,
+)
+
+DEFAULT_RETRY_AFTER_S = 30.0
+MAX_RETRY_AFTER_S = 86_400.0
+"""Whoever goes on all the same is made to wait longer."""
+REFUSED = "Telegram refuses telegram.botToken ({why}): get one from @BotFather and run `codebutler setup`"
+
+CODES: tuple[tuple[str, str], ...] = (
+    ("message is not modified", "not_modified"),
+    ("message to edit not found", "message_not_found"),
+    ("message to delete not found", "message_not_found"),
+    ("message to react not found", "message_not_found"),
+    ("message can't be edited", "cant_update_message"),
+    ("message can't be deleted", "cant_delete_message"),
+    ("message thread not found", "thread_not_found"),
+    ("topic_deleted", "thread_not_found"),
+    ("topic_closed", "thread_not_found"),
+    ("reaction_invalid", "invalid_reaction"),
+    ("query is too old", "query_too_old"),
+    ("chat not found", "channel_not_found"),
+    ("terminated by other getupdates", "other_consumer"),
+    ("webhook is active", "webhook"),
+    ("can't initiate conversation", "not_in_channel"),
+    ("bot was blocked", "not_in_channel"),
+    ("bot was kicked", "not_in_channel"),
+    ("bot is not a member", "not_in_channel"),
+    ("user is deactivated", "not_in_channel"),
+    ("was deleted", "channel_not_found"),
+    ("peer_id_invalid", "channel_not_found"),
+    ("chat_write_forbidden", "not_in_channel"),
+    ("not enough rights to send", "not_in_channel"),
+    ("not enough rights", "restricted"),
+    ("have no rights to send", "not_in_channel"),
+    ("message is too long", "msg_too_long"),
+    ("too big", "too_large"),
+    ("entit", "invalid_entities"),
+    ("text must be non-empty", "no_text"),
+    ("wrong file", "file_not_found"),
+    ("invalid file", "file_not_found"),
+)
+"""Words of Telegram's descriptions, which are all that tells refusals apart, and our word for each."""
+
+_TOKEN = re.compile(r"[0-9]{6,12}:[A-Za-z0-9_-]{20,}")
+
+
+class MovedError(ChatError):
+    """The group has become a supergroup, which has another number."""
+
+    def __init__(self, chat: int) -> None:
+        super().__init__(f"the group is now {chat}", "moved")
+        self.chat = chat
+
+
+def refusal(method: str, status: int, body: object, *, write: bool) -> ChatError:
+    """The error in an answer that is not ``ok: true``. ``write``: doing it twice shows."""
+    answer = body if isinstance(body, Mapping) else {}
+    parameters = answer.get("parameters")
+    parameters = parameters if isinstance(parameters, Mapping) else {}
+    description = answer.get("description")
+    why = without_token(description)[:200] if isinstance(description, str) else ""
+    if status == 429 or answer.get("error_code") == 429:
+        return ChatRateLimitedError(_seconds(parameters.get("retry_after")))
+    if not answer or status >= 500:
+        return interrupted(method, f"status {status}", write=write)
+    # A token of a wrong shape is an address that does not exist.
+    if status == 401 or (status == 404 and why.lower() in ("not found", "")):
+        return ChatAuthError(REFUSED.format(why=why or status), "invalid_auth")
+    if isinstance(moved := parameters.get("migrate_to_chat_id"), int):
+        return MovedError(moved)
+    code = next((code for words, code in CODES if words in why.lower()), f"status_{status}")
+    return ChatError(f"Telegram refused {method}: {why or status}", code)
+
+
+def interrupted(method: str, why: str, *, write: bool) -> ChatError:
+    """The request went out, and no usable answer came back."""
+    if write:
+        return ChatOutcomeUnknownError(f"no clear answer from Telegram to {method}: {why}", "outcome_unknown")
+    return ChatUnreachableError(f"no answer from Telegram to {method}: {why}", "unreachable")
+
+
+def unreachable(method: str, why: str) -> ChatError:
+    """The request never left."""
+    return ChatUnreachableError(f"Telegram cannot be reached for {method}: {why}", "unreachable")
+
+
+def without_token(text: str) -> str:
+    """The token is in every address."""
+    return _TOKEN.sub("…", text)
+
+
+def check_token(token: str) -> str:
+    """The token, stripped. Raises ChatAuthError when it is visibly none: it becomes a part of addresses."""
+    token = token.strip()
+    if not token:
+        raise ChatAuthError("no bot token: get one from @BotFather and run `codebutler setup`")
+    if not re.fullmatch(r"[0-9]{1,20}:[A-Za-z0-9_-]{10,100}", token):
+        raise ChatAuthError(
+            "telegram.botToken is no token of a Telegram bot (123456789:AA…): copy it again", "invalid_auth"
+        )
+    return token
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return DEFAULT_RETRY_AFTER_S
+    return min(float(value), MAX_RETRY_AFTER_S)

@@ -1,0 +1,214 @@
+"""Long polling: getUpdates is the inbox, the history and the acknowledgement in one.
+
+An update counts as confirmed once a later call names a higher offset, and only then; so the offset moves over what
+has been taken, and no further. A poller begins without one: the server then tells the earliest that is not confirmed.
+Nothing ends it but ``stop`` and a token that is refused from the start: one that gave up would be deaf for days.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Literal
+
+from codebutler.chat.telegram.api import BotApi
+from codebutler.chat.telegram.updates import ALLOWED
+from codebutler.clock import Clock
+from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError
+from codebutler.process.waiting import first_of, full_jitter_s, settled_within
+
+POLL_S = 50
+"""The longest that Telegram waits."""
+ANSWER_S = POLL_S + 15.0
+WEDGED_S = 150.0
+"""No answer at all for so long: the connection is dead and does not know it."""
+BATCH = 100
+BASE_S = 1.0
+CAP_S = 30.0
+SHARED_S = (3.0, 30.0)
+TOKEN_S = 60.0
+AT_ONCE_S = 1.0
+"""What comes sooner than this was waiting for us."""
+
+SHARED = (
+    "another program receives this bot's messages: two that do take them from each other. Stop it, or get a bot for "
+    "each machine from @BotFather, then run `codebutler setup`"
+)
+WEBHOOK = "a webhook receives this bot's messages: `codebutler setup` can remove it"
+
+log = logging.getLogger("codebutler.chat.telegram")
+
+State = Literal["connecting", "connected", "reconnecting", "auth_failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class PollStatus:
+    """``last_event_age_s``: since Telegram last answered a poll, None before the first answer. ``reconnects``: how
+    often it answered again after it had not. ``ignored``: updates that were none of ours, ``unreadable``: of an unknown
+    shape."""
+
+    state: State = "connecting"
+    connections: int = 0
+    reconnects: int = 0
+    last_event_age_s: float | None = None
+    ignored: int = 0
+    unreadable: int = 0
+    trouble: str = ""
+    catching_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How a batch was taken. ``next``: the first update that is wanted (again), None where nothing was taken;
+    ``after_s``: it is to be asked for then."""
+
+    next: int | None
+    after_s: float = 0.0
+
+
+Take = Callable[[Sequence[Mapping[str, Any]], bool], Awaitable[Taken]]
+"""Takes updates in their order; True: they waited for us. What it returns is on disk."""
+
+
+class Poller:
+    """``take`` raises nothing. ``note`` is told of each change of the state or the trouble."""
+
+    def __init__(
+        self, api: BotApi, take: Take, clock: Clock, rng: Random, note: Callable[[PollStatus], None]
+    ) -> None:
+        self._api = api
+        self._take = take
+        self._clock = clock
+        self._rng = rng
+        self._note = note
+        self._status = PollStatus()
+        self._answered_s: float | None = None
+        self._failures = 0
+        self._offset: int | None = None
+        self._stopping = asyncio.Event()
+        self._nudged = asyncio.Event()
+        self._is_taking = asyncio.Lock()
+        self._catching_up = True
+
+    @property
+    def status(self) -> PollStatus:
+        """How it is now."""
+        age_s = None if self._answered_s is None else self._clock.monotonic() - self._answered_s
+        return replace(self._status, last_event_age_s=age_s, catching_up=self._catching_up)
+
+    async def run(self) -> None:
+        """Until ``stop``. Raises ChatAuthError if the token is refused from the start."""
+        try:
+            while not self._stopping.is_set():
+                poll = asyncio.create_task(self._once(), name="telegram poll")
+                stopped = asyncio.create_task(self._stopping.wait(), name="telegram stop")
+                try:
+                    await asyncio.wait({poll, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                    if not poll.done():
+                        # What is being committed is finished; it is confirmed by the next life.
+                        async with self._is_taking:
+                            poll.cancel()
+                finally:
+                    stopped.cancel()
+                    poll.cancel()
+                    await asyncio.gather(poll, stopped, return_exceptions=True)
+                if not poll.cancelled():
+                    poll.result()
+        except ChatAuthError as error:
+            self._change("auth_failed", str(error))
+            raise
+        self._change("stopped", "")
+
+    async def stop(self) -> None:
+        """Take no more updates; those being committed are finished."""
+        self._stopping.set()
+        async with self._is_taking:
+            pass
+
+    def nudge(self) -> None:
+        """Do not wait for the next attempt, nor after the one that is under way."""
+        self._nudged.set()
+
+    async def _once(self) -> None:
+        """One poll, and what follows from it."""
+        asked_s = self._clock.monotonic()
+        try:
+            updates = await self._updates()
+        except ChatAuthError as error:
+            if self._answered_s is None:
+                raise
+            await self._failed(str(error), TOKEN_S)
+        except ChatRateLimitedError as error:
+            await self._failed(str(error), error.retry_after_s)
+        except ChatError as error:
+            await self._refused(error)
+        else:
+            self._answered()
+            waited = self._clock.monotonic() - asked_s >= AT_ONCE_S
+            self._catching_up = self._catching_up and bool(updates) and not waited
+            async with self._is_taking:
+                taken = await self._take(updates, self._catching_up)
+            self._offset = taken.next if taken.next is not None else self._offset
+            if taken.after_s:
+                await self._pause(taken.after_s)
+
+    async def _updates(self) -> list[Mapping[str, Any]]:
+        call = asyncio.ensure_future(
+            self._api.call(
+                "getUpdates",
+                timeout_s=ANSWER_S,
+                offset=self._offset,
+                limit=BATCH,
+                # Whether we are heard is known at once, and what waited for us is told apart from what comes now.
+                timeout=0 if self._answered_s is None or self._failures else POLL_S,
+                allowed_updates=list(ALLOWED),
+            )
+        )
+        try:
+            if not await settled_within(self._clock, call, WEDGED_S):
+                raise ChatError(f"no answer for {WEDGED_S:g} s", "wedged")
+            found = call.result()
+        finally:
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+    async def _refused(self, error: ChatError) -> None:
+        if error.code in ("other_consumer", "webhook"):
+            trouble = SHARED if error.code == "other_consumer" else WEBHOOK
+            await self._failed(trouble, self._rng.uniform(*SHARED_S))
+            return
+        if error.code in ("wedged", "unreachable"):
+            await self._api.renew()
+        wait_s = full_jitter_s(self._rng, self._failures + 1, BASE_S, CAP_S)
+        await self._failed(str(error), wait_s)
+
+    async def _failed(self, trouble: str, wait_s: float) -> None:
+        self._failures += 1
+        self._catching_up = True
+        self._change("connecting" if self._answered_s is None else "reconnecting", trouble)
+        await self._pause(wait_s)
+
+    async def _pause(self, seconds: float) -> None:
+        await first_of(self._clock.sleep(seconds), self._nudged.wait())
+        self._nudged.clear()
+
+    def _answered(self) -> None:
+        self._answered_s = self._clock.monotonic()
+        if self._failures and self._status.state == "reconnecting":
+            self._status = replace(self._status, reconnects=self._status.reconnects + 1)
+        self._failures = 0
+        self._change("connected", "")
+
+    def _change(self, state: State, trouble: str) -> None:
+        if (state, trouble) == (self._status.state, self._status.trouble):
+            return
+        if trouble and trouble != self._status.trouble:
+            log.warning("telegram: %s", trouble)
+        self._status = replace(
+            self._status, state=state, trouble=trouble, connections=int(state == "connected")
+        )
+        self._note(self.status)

@@ -1,0 +1,212 @@
+"""What a press does: most are events; a tick stays here, and so does the question why not.
+
+Telegram shows whoever presses that it waits until it is answered, so each press is, whatever comes of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from codebutler.actions import PICK_ACTION, REASON_ACTION
+from codebutler.chat.telegram.api import BotApi
+from codebutler.chat.telegram.book import Asked, Book
+from codebutler.chat.telegram.buttons import Button, Buttons
+from codebutler.chat.telegram.entities import Builder
+from codebutler.chat.telegram.ids import is_private
+from codebutler.chat.telegram.inbox import Inbox
+from codebutler.chat.telegram.markdown import People, mention
+from codebutler.chat.telegram.updates import Pressed
+from codebutler.errors import ChatError, StoreError
+from codebutler.intake.intake import Intake, Outcome
+from codebutler.model import ButtonClicked
+from codebutler.process.tasks import Tasks
+
+TOAST_CHARS = 200
+UNKNOWN = "This button is out of date: use the newest message."
+REFUSED = "You are not authorized to decide this."
+IGNORED = "This chat is not served any more: nothing was decided."
+AGAIN = "You have pressed this just now."
+NO_PROMPT = "That did not work: write `no, because …` as a reply instead."
+PLAN = ":plan"
+"""Ends the value of a button that refuses a plan."""
+
+_TOLD: Mapping[Outcome, str] = {"refused": REFUSED, "ignored": IGNORED}
+
+log = logging.getLogger("codebutler.chat.telegram")
+
+
+class Presses:
+    """``take`` raises StoreError for a press that could not be kept: it comes again."""
+
+    def __init__(
+        self, api: BotApi, book: Book, buttons: Buttons, inbox: Inbox, intake: Intake, tasks: Tasks
+    ) -> None:
+        self._api = api
+        self._book = book
+        self._buttons = buttons
+        self._inbox = inbox
+        self._intake = intake
+        self._tasks = tasks
+
+    async def take(self, pressed: Pressed) -> None:
+        """Returns once what it means is on disk, or nothing has to be."""
+        button = await self._buttons.meant(pressed.data, pressed.spot.chat)
+        if button is None or not await self._is_on(button, pressed):
+            self._answer(pressed, UNKNOWN)
+            return
+        place = await self._inbox.place(pressed, button)
+        click = ButtonClicked(
+            channel=place.channel,
+            is_direct=is_private(place.channel),
+            user=pressed.user,
+            message_ts=place.message_ts,
+            action_id=button.action,
+            value=place.value,
+            action_ts=pressed.id,
+            thread_ts=place.thread_ts,
+            user_name=pressed.name,
+        )
+        if button.is_home and button.action == PICK_ACTION:
+            # Nobody else sees a home, and who sends it is asked then.
+            self._start(self._tick(pressed), "tick", pressed)
+            return
+        if button.action in (PICK_ACTION, REASON_ACTION):
+            await self._aside(pressed, click)
+            return
+        if self._buttons.is_repeated(pressed.data, pressed.user):
+            self._answer(pressed, AGAIN)
+            return
+        try:
+            outcome = await self._intake.accept(replace(click, picked=await self._picked(pressed)))
+        except StoreError:
+            self._buttons.undone(pressed.data, pressed.user)
+            raise
+        if outcome in _TOLD:
+            self._buttons.undone(pressed.data, pressed.user)
+        self._answer(pressed, _TOLD.get(outcome, ""))
+
+    async def _is_on(self, button: Button, pressed: Pressed) -> bool:
+        """Whether the message that was pressed bears the button, or is a copy of it that we do not know of: what was
+        sent without an answer may stand twice."""
+        if button.message in (0, pressed.spot.message):
+            return True
+        return not (await self._book.known(pressed.spot.chat, pressed.spot.message)).is_ours
+
+    async def _aside(self, pressed: Pressed, click: ButtonClicked) -> None:
+        """What decides nothing yet, but is for those alone who may decide."""
+        if not self._intake.serves(click):
+            self._answer(pressed, IGNORED)
+        elif not await self._intake.admits(click):
+            self._answer(pressed, REFUSED)
+        elif click.action_id == PICK_ACTION:
+            self._start(self._tick(pressed), "tick", pressed)
+        else:
+            self._start(self._ask(pressed, click), "question", pressed)
+
+    async def _tick(self, pressed: Pressed) -> None:
+        shown = next(
+            (
+                str(k.get("text", ""))
+                for r in pressed.keys
+                for k in r
+                if k.get("callback_data") == pressed.data
+            ),
+            "",
+        )
+        if not shown:
+            self._answer(pressed, UNKNOWN)
+            return
+        self._buttons.flip(pressed.data, shown)
+        rows = [[self._relabelled(key) for key in row] for row in pressed.keys]
+        await self._quietly(
+            "editMessageReplyMarkup",
+            chat_id=pressed.spot.chat,
+            message_id=pressed.spot.message,
+            reply_markup={"inline_keyboard": rows},
+        )
+        self._answer(pressed, "")
+
+    def _relabelled(self, key: Mapping[str, Any]) -> dict[str, Any]:
+        kept = {name: key[name] for name in ("text", "callback_data", "style") if name in key}
+        return {
+            **kept,
+            "text": self._buttons.labelled(str(key.get("callback_data")), str(key.get("text", ""))),
+        }
+
+    async def _picked(self, pressed: Pressed) -> tuple[str, ...]:
+        """The values of the boxes that are ticked beside it. Raises StoreError."""
+        found: list[str] = []
+        for key in (key for row in pressed.keys for key in row):
+            data, label = str(key.get("callback_data", "")), str(key.get("text", ""))
+            button = await self._buttons.meant(data, pressed.spot.chat)
+            if button is not None and button.action == PICK_ACTION and self._buttons.is_ticked(data, label):
+                found.append(button.value)
+        return tuple(found)
+
+    async def _ask(self, pressed: Pressed, click: ButtonClicked) -> None:
+        """Why not? The answer comes as a reply to this message."""
+        out = Builder()
+        if not pressed.spot.is_direct:
+            # Who is named is asked to reply; nobody else is.
+            mention(out, pressed.user, People(called=lambda _user: pressed.name))
+            out.write(": ")
+        plan = click.value.endswith(PLAN)
+        out.write("What should be different?" if plan else "Why not, or what instead?")
+        text = out.built()
+        sent = await self._quietly(
+            "sendMessage",
+            chat_id=pressed.spot.chat,
+            message_thread_id=pressed.spot.topic or None,
+            text=text.text,
+            entities=text.as_json() or None,
+            reply_parameters={"message_id": pressed.spot.message, "allow_sending_without_reply": True},
+            reply_markup={
+                "force_reply": True,
+                "selective": not pressed.spot.is_direct,
+                "input_field_placeholder": "The agent reads it, and the card shows it.",
+            },
+        )
+        number = sent.get("message_id") if isinstance(sent, Mapping) else None
+        if not isinstance(number, int):
+            self._answer(pressed, NO_PROMPT)
+            return
+        asked = Asked(click.message_ts, click.value, click.thread_ts or "", click.channel)
+        known = await self._book.known(pressed.spot.chat, pressed.spot.message)
+        thread = known.thread or self._book.ts(pressed.spot.chat, pressed.spot.message)
+        await self._book.keep(
+            pressed.spot.chat, number, lambda known: replace(known, asked=asked, thread=thread)
+        )
+        self._answer(pressed, "")
+
+    def answered(self, chat: int, prompt: int) -> None:
+        """The question was answered: it may go."""
+        self._tasks.start(
+            self._forget("deleteMessage", chat_id=chat, message_id=prompt), name=f"question {prompt}"
+        )
+
+    def _start(self, work: Coroutine[object, object, None], what: str, pressed: Pressed) -> None:
+        self._tasks.start(work, name=f"{what} for {pressed.user}")
+
+    def _answer(self, pressed: Pressed, text: str) -> None:
+        self._tasks.start(
+            self._forget(
+                "answerCallbackQuery", callback_query_id=pressed.id, text=text[:TOAST_CHARS] or None
+            ),
+            name=f"answer to {pressed.user}",
+        )
+
+    async def _forget(self, method: str, **arguments: Any) -> None:
+        await self._quietly(method, **arguments)
+
+    async def _quietly(self, method: str, **arguments: Any) -> object:
+        """Best effort: whoever pressed can press again."""
+        try:
+            return await self._api.call(method, **arguments)
+        except ChatError as error:
+            if error.code not in ("not_modified", "query_too_old", "message_not_found"):
+                log.warning("%s", error)
+            return None

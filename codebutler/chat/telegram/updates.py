@@ -1,0 +1,260 @@
+"""Telegram's updates as what they mean to us. Pure; one of an unknown shape is an error of its own, never a crash.
+
+Shapes: Bot API, Update. Unknown kinds and fields are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from codebutler.chat.telegram.commands import is_for_another, is_inbox, spoken, start_code
+from codebutler.chat.telegram.content import files_of, marked
+from codebutler.chat.telegram.fields import is_number, mapping, number, section, text_in
+from codebutler.chat.telegram.ids import name_of
+from codebutler.model import File
+
+ALLOWED = ("message", "edited_message", "callback_query", "my_chat_member")
+"""What we ask for; the server remembers it."""
+NOBODY = frozenset({1087968824, 136817688, 777000})
+"""An anonymous administrator, a channel, a linked channel: nobody stands behind them."""
+GROUPS = frozenset({"group", "supergroup"})
+GONE = frozenset({"left", "kicked"})
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """Who we are."""
+
+    id: int
+    username: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Nothing for us, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Where a message stands. ``topic``: of a forum, or of a private chat with topics. ``reply_to``: what it answers,
+    0 if nothing."""
+
+    chat: int
+    message: int
+    is_direct: bool = False
+    topic: int = 0
+    reply_to: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """Somebody wrote, or (``edited_at`` is not 0) changed what they wrote. ``album``: the name of the group of files
+    that it is one of."""
+
+    spot: Spot
+    user: str
+    name: str
+    at: float
+    text: str
+    files: tuple[File, ...] = ()
+    mentioned: bool = False
+    album: str = ""
+    edited_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressed:
+    """A button was pressed. ``keys``: the rows of what the message offers (label, data); none where Telegram does not
+    tell."""
+
+    id: str
+    spot: Spot
+    user: str
+    name: str
+    data: str
+    keys: tuple[tuple[Mapping[str, Any], ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Somebody opened the private chat, by a link with a code or ("") without one."""
+
+    user: str
+    name: str
+    spot: Spot
+    at: float
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class InboxOpened:
+    """Somebody wants to see what needs them."""
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A group has become a supergroup, which has another number."""
+
+    old: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """We were taken into a chat, or out of it."""
+
+    chat: int
+    is_in: bool
+
+
+Update = Said | Pressed | Started | InboxOpened | Moved | Membership | Ignored
+
+
+def parse(update: Mapping[str, Any], me: Me) -> Update:
+    """What an update means. Raises PayloadError for a malformed one."""
+    if "message" in update:
+        return _message(mapping(update, "message"), me)
+    if "edited_message" in update:
+        return _edited(mapping(update, "edited_message"), me)
+    if "callback_query" in update:
+        return _pressed(mapping(update, "callback_query"))
+    if "my_chat_member" in update:
+        return _membership(mapping(update, "my_chat_member"))
+    kinds = sorted(str(name)[:40] for name in update if name != "update_id")
+    return Ignored(f"an update of the kind {', '.join(kinds)}")
+
+
+def _message(message: Mapping[str, Any], me: Me) -> Update:
+    chat = mapping(message, "chat")
+    if isinstance(new := message.get("migrate_to_chat_id"), int):
+        return Moved(number(chat, "id"), new)
+    if isinstance(old := message.get("migrate_from_chat_id"), int):
+        return Moved(old, number(chat, "id"))
+    if (nobody := _not_a_person(message)) is not None:
+        return nobody
+    text = text_in(message, "text") or text_in(message, "caption")
+    user = mapping(message, "from")
+    if chat.get("type") == "private" and (code := start_code(text)) is not None:
+        return Started(
+            name_of(number(user, "id")), name_in(user), _spot(message), float(number(message, "date")), code
+        )
+    if is_inbox(text) and not is_for_another(text, me.username):
+        return InboxOpened(name_of(number(user, "id")))
+    return _said(message, me)
+
+
+def _edited(message: Mapping[str, Any], me: Me) -> Update:
+    if (nobody := _not_a_person(message)) is not None:
+        return nobody
+    return _said(message, me, edited_at=float(number(message, "edit_date")))
+
+
+def _said(message: Mapping[str, Any], me: Me, edited_at: float = 0.0) -> Said | Ignored:
+    spot = _spot(message)
+    bare = text_in(message, "text") or text_in(message, "caption")
+    if is_for_another(bare, me.username):
+        return Ignored("another bot's command")
+    entities = message.get("entities") or message.get("caption_entities")
+    text = marked(bare, entities if isinstance(entities, list) else [])
+    files = tuple(files_of(message, spot.message))
+    if not text.strip() and not files:
+        return Ignored("a message without words or files")
+    called, text = _called(text, me)
+    user = mapping(message, "from")
+    return Said(
+        spot=spot,
+        user=name_of(number(user, "id")),
+        name=name_in(user),
+        at=float(number(message, "date")),
+        text=spoken(text, me.username),
+        files=files,
+        mentioned=called or spot.is_direct or _answers(message, me),
+        album=text_in(message, "media_group_id"),
+        edited_at=edited_at,
+    )
+
+
+def _not_a_person(message: Mapping[str, Any]) -> Ignored | None:
+    """Bots never start work, and who writes in the name of a chat may be anybody."""
+    chat = section(message, "chat")
+    if chat.get("type") not in ("private", *GROUPS):
+        return Ignored(f"a message of a {str(chat.get('type'))[:20]}")
+    user = section(message, "from")
+    if user.get("is_bot") is True:
+        return Ignored("a bot's message")
+    if message.get("sender_chat") is not None or user.get("id") in NOBODY:
+        return Ignored("a message in the name of a chat")
+    return None
+
+
+def _pressed(query: Mapping[str, Any]) -> Pressed | Ignored:
+    message = section(query, "message")
+    user = mapping(query, "from")
+    if not message or user.get("is_bot") is True:
+        return Ignored("a press on no message of ours")
+    markup = section(message, "reply_markup").get("inline_keyboard")
+    return Pressed(
+        id=text_in(query, "id"),
+        spot=_spot(message),
+        user=name_of(number(user, "id")),
+        name=name_in(user),
+        data=text_in(query, "data"),
+        keys=tuple(_keys(markup)) if isinstance(markup, list) else (),
+    )
+
+
+def _keys(rows: Sequence[object]) -> Iterator[tuple[Mapping[str, Any], ...]]:
+    for row in rows:
+        yield tuple(key for key in row if isinstance(key, Mapping)) if isinstance(row, list) else ()
+
+
+def _membership(change: Mapping[str, Any]) -> Membership | Ignored:
+    chat = mapping(change, "chat")
+    if chat.get("type") not in ("private", *GROUPS):
+        return Ignored("we are in a channel, or were")
+    return Membership(number(chat, "id"), section(change, "new_chat_member").get("status") not in GONE)
+
+
+def _spot(message: Mapping[str, Any]) -> Spot:
+    """``message_thread_id`` counts only in a topic: elsewhere it names the first message of some replies. In a topic
+    whatever answers nothing answers the message that made the topic."""
+    chat = mapping(message, "chat")
+    answered = section(message, "reply_to_message").get("message_id")
+    topic = message.get("message_thread_id") if message.get("is_topic_message") is True else 0
+    topic = topic if is_number(topic) else 0
+    reply_to = answered if is_number(answered) and answered != topic else 0
+    return Spot(
+        chat=number(chat, "id"),
+        message=number(message, "message_id"),
+        is_direct=chat.get("type") == "private",
+        topic=topic or 0,
+        reply_to=reply_to or 0,
+    )
+
+
+def _answers(message: Mapping[str, Any], me: Me) -> bool:
+    """Whether it is a reply to us; the message that made a topic, of ours or not, is none."""
+    answered = section(message, "reply_to_message")
+    return "forum_topic_created" not in answered and section(answered, "from").get("id") == me.id
+
+
+def _called(text: str, me: Me) -> tuple[bool, str]:
+    """Whether we are called by name, and the text without the name at its beginning."""
+    if not me.username:
+        return False, text
+    name = rf"@{re.escape(me.username)}(?!\w)"
+    if found := re.match(rf"\s*{name}[ \t]*[:,]?[ \t]*", text, re.IGNORECASE):
+        return True, text[found.end() :]
+    return re.search(rf"(?<!\w){name}", text, re.IGNORECASE) is not None, text
+
+
+def name_in(user: Mapping[str, Any]) -> str:
+    """How people call somebody. It decides nothing."""
+    return " ".join(f"{text_in(user, 'first_name')} {text_in(user, 'last_name')}".split())[:80]

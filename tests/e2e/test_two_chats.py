@@ -1,0 +1,176 @@
+"""One supervisor, a repository in Slack and one in Telegram.
+
+| case | what happens |
+|---|---|
+| T01 | each is answered in its own chat; killed while both are written to, it loses and doubles nothing |
+| T02 | Telegram alone: without any token of Slack it is set up, registered, served and checked |
+| T03 | a token that Telegram refuses is named, and Slack goes on |
+| T05 | `/inbox` shows what needs somebody in their private chat, of Telegram's repositories only |
+| T04 | a private message is about the one repository that its writer may use, also after a kill |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.house import DEADLINE_S, LOOK_S, House, house, whole_text
+from tests.e2e.test_matrix import QUICK
+from tests.programs import require
+from tests.telegram.server import ANA, BEN, GROUP, TOKEN, BotServer
+
+ASKED = "list the files"
+LISTED = "README.md"
+
+
+@asynccontextmanager
+async def both(tmp_path: Path, git_repo: Path) -> AsyncIterator[tuple[House, BotServer]]:
+    """Set up as `codebutler setup` and `add-repo` do it: ``shop`` in Slack, ``blog`` in Telegram."""
+    async with (
+        BotServer() as telegram,
+        house(tmp_path, "shop", extra_env={"TELEGRAM_API_URL": telegram.url}) as built,
+    ):
+        await built.add_repo(git_repo, "shop", agent=QUICK)
+        await connect(built, telegram, shutil.copytree(git_repo, tmp_path / "blog"))
+        yield built, telegram
+
+
+async def connect(built: House, telegram: BotServer, repo: Path) -> None:
+    await built.run("setup", "--telegram-token", telegram.token, "--telegram-user", str(ANA))
+    built.repositories.append(repo)
+    built.hand_over()
+    told = await built.run(
+        "add-repo", str(repo), "--telegram", str(GROUP), "--name", "blog", "--agent", "rehearsal"
+    )
+    assert f"tg:{GROUP}" in told
+
+
+def answers(telegram: BotServer, containing: str, chat: int = GROUP) -> list[dict[str, Any]]:
+    """What the bot has said there."""
+    said = telegram.telegram.chats[chat].messages.values()
+    return [each for each in said if each["from"]["is_bot"] and containing in each.get("text", "")]
+
+
+async def until_answered(built: House, telegram: BotServer, times: int, chat: int = GROUP) -> None:
+    await until_said(built, telegram, LISTED, times, chat)
+
+
+async def until_said(built: House, telegram: BotServer, what: str, times: int, chat: int) -> None:
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while len(answers(telegram, what, chat)) < times:  # noqa: ASYNC110 - the server sets no event
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        said = telegram.telegram.chats[chat].messages
+        raise AssertionError(f"never answered: {said}\n{built.log()}") from None
+
+
+async def until_both(built: House) -> None:
+    await built.until_status(
+        lambda status: (
+            [status[name]["state"] for name in ("slack", "telegram")] == ["connected", "connected"]
+            and all(repo["worker"]["state"] in ("running", "sleeping") for repo in status["repos"])
+        )
+    )
+
+
+async def test_t01_a_kill_between_two_chats_loses_and_doubles_nothing(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with both(tmp_path, git_repo) as (built, telegram):
+        channel = built.channel_id("shop")
+        await built.start_supervisor()
+        await until_both(built)
+        first = await built.say(channel, ASKED)
+        telegram.say(GROUP, ASKED)
+        telegram.say(GROUP, ASKED, user=BEN)
+        await built.answer(channel, first, LISTED)
+        assert await built.outcome(channel, first) == "white_check_mark"
+        await until_answered(built, telegram, 1)
+        second = await built.say(channel, ASKED)
+        telegram.say(GROUP, ASKED)
+        await built.stop(signal.SIGKILL)
+        third = await built.say(channel, ASKED)
+        telegram.say(GROUP, ASKED)
+        await built.start_supervisor()
+        await until_both(built)
+        for ts in (second, third):
+            await built.answer(channel, ts, LISTED)
+        await until_answered(built, telegram, 3)
+        status = await built.until_status(
+            lambda status: status["journal"]["pending"] == 0 and status["outbox"]["pending"] == 0
+        )
+        assert {repo["name"]: repo["channel_id"] for repo in status["repos"]} == {
+            "shop": channel,
+            "blog": f"tg:{GROUP}",
+        }
+        assert len(answers(telegram, LISTED)) == 3
+        for ts in (first, second, third):
+            assert len([each for each in built.answers(channel, ts) if LISTED in whole_text(each)]) == 1
+        assert "not authorized" in answers(telegram, "not authorized")[0]["text"]
+        assert TOKEN not in built.log()
+
+
+async def test_t02_telegram_alone_needs_nothing_of_slack(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with (
+        BotServer() as telegram,
+        house(tmp_path, extra_env={"TELEGRAM_API_URL": telegram.url}) as built,
+    ):
+        (built.home / "config.json").write_text("{}")
+        await connect(built, telegram, git_repo)
+        await built.start_supervisor()
+        status = await built.until_status(lambda status: status["telegram"]["state"] == "connected")
+        assert "slack" not in status
+        telegram.say(GROUP, ASKED)
+        await until_answered(built, telegram, 1)
+        assert "telegram    connected" in await built.run("status")
+        found = json.loads(await built.run("doctor", "--json", check=False))
+        findings = [each for each in found["findings"] if each["area"] in ("slack", "telegram", "channels")]
+        assert {each["area"] for each in findings} == {"telegram", "channels"}
+        assert {each["level"] for each in findings} <= {"ok", "warn"}
+
+
+async def test_t03_a_token_that_telegram_refuses_leaves_slack_at_work(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with both(tmp_path, git_repo) as (built, telegram):
+        channel = built.channel_id("shop")
+        telegram.token = f"{TOKEN[:-1]}x"
+        await built.start_supervisor()
+        status = await built.until_status(
+            lambda status: status["slack"]["state"] == "connected" and bool(status["telegram"]["trouble"])
+        )
+        assert "Telegram refuses" in status["telegram"]["trouble"]
+        assert TOKEN not in json.dumps(status)
+        assert status["slack"]["trouble"] == ""
+        ts = await built.say(channel, ASKED)
+        await built.answer(channel, ts, LISTED)
+
+
+async def test_t04_a_private_chat_finds_its_repository(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with both(tmp_path, git_repo) as (built, telegram):
+        await built.start_supervisor()
+        await until_both(built)
+        telegram.say(ANA, ASKED)
+        await until_answered(built, telegram, 1, ANA)
+        assert answers(telegram, LISTED) == [], "what is asked in private is answered there"
+        telegram.say(ANA, ASKED)
+        await built.stop(signal.SIGKILL)
+        await built.start_supervisor()
+        await until_answered(built, telegram, 2, ANA)
+
+
+async def test_t05_what_needs_somebody_stands_in_their_private_chat(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with both(tmp_path, git_repo) as (built, telegram):
+        await built.start_supervisor()
+        await until_both(built)
+        telegram.say(ANA, "/inbox")
+        await until_said(built, telegram, "blog", 1, ANA)
+        assert answers(telegram, "shop", ANA) == [], "that is Slack's"

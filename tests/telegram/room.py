@@ -1,0 +1,103 @@
+"""Our side of a Telegram chat in a test: the adapter, an intake with a journal, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from codebutler.chat.telegram.api import BotApi
+from codebutler.chat.telegram.chat import TelegramChat
+from codebutler.chat.telegram.connection import Notice, TelegramConnection
+from codebutler.clock import Clock, SystemClock
+from codebutler.config.schema import Config, SlackSection
+from codebutler.intake.entry import Entry
+from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.journal import Journal
+from codebutler.model import ButtonClicked, Event, MessageEdited, MessagePosted
+from codebutler.permission import Decision
+from tests.telegram.server import ANA, FORUM, GROUP, BotServer
+
+PATIENCE_S = 20.0
+
+
+class Room:
+    """One life: opened and closed, the journal and the server outlive it."""
+
+    def __init__(self, server: BotServer, path: Path, clock: Clock | None = None) -> None:
+        self.server = server
+        self.clock = clock or SystemClock()
+        self.journal = Journal.open(path, self.clock)
+        self.routed: list[Entry] = []
+        self.refusals: list[str] = []
+        self.notices: list[Notice] = []
+        self.full: list[Event] = []
+        self.chat = TelegramChat(
+            BotApi(server.token, server.url, timeout_s=5), self.journal, clock=self.clock
+        )
+        repo = Repo("shop", Config(slack=SlackSection(allowed_users=(f"tg:{ANA}",))))
+        served = {f"tg:{chat}": repo for chat in (ANA, GROUP, FORUM, -4000)}
+        self.intake = Intake(
+            repos=lambda: served,
+            journal=self.journal,
+            dispatch=self.routed.append,
+            refusals=self,
+            clock=self.clock,
+        )
+        self.connection = TelegramConnection(
+            self.chat,
+            self.intake,
+            self.notices.append,
+            self.clock,
+            Random(1),
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.chat.__aenter__()
+        self._task = asyncio.create_task(self.connection.run(), name="telegram")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.connection.stop()
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self.chat.__aexit__(None, None, None)
+        await self.journal.close()
+
+    @property
+    def messages(self) -> list[MessagePosted]:
+        return [entry.event for entry in self.routed if isinstance(entry.event, MessagePosted)]
+
+    @property
+    def edits(self) -> list[MessageEdited]:
+        return [entry.event for entry in self.routed if isinstance(entry.event, MessageEdited)]
+
+    @property
+    def clicks(self) -> list[ButtonClicked]:
+        return [entry.event for entry in self.routed if isinstance(entry.event, ButtonClicked)]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait for it, and not for ever."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+                await asyncio.sleep(0.01)
+
+    async def confirmed(self) -> None:
+        """Wait until nothing waits on the server."""
+        await self.until(lambda: not self.server.telegram.waiting() and self.server.polls.is_waiting)
+
+    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+        self.refusals.append(event.user)
+
+    def commanded(self, event: Event, kind: str) -> None:
+        pass
+
+    def no_space(self, event: Event) -> None:
+        self.full.append(event)

@@ -1,0 +1,20 @@
+"""Our marks are reactions that Telegram allows."""
+
+from __future__ import annotations
+
+from codebutler.chat.telegram.commands import menu
+from codebutler.chat.telegram.marks import REACTIONS
+from codebutler.words import ALL
+from codebutler_worker.conversation.line.marks import DONE, FAILED, QUEUED, STOPPED, WAITING, WORKING
+from tests.telegram.methods import REACTIONS as ALLOWED
+
+
+def test_every_mark_has_a_reaction_of_its_own_that_is_allowed() -> None:
+    assert set(REACTIONS) == {QUEUED, WORKING, WAITING, DONE, FAILED, STOPPED}
+    assert len(set(REACTIONS.values())) == len(REACTIONS)
+    assert set(REACTIONS.values()) <= ALLOWED
+    assert len(ALLOWED) == 73
+
+
+def test_every_word_is_a_command() -> None:
+    assert [each["command"] for each in menu()] == [*(word.name.replace("-", "_") for word in ALL), "inbox"]

@@ -1,0 +1,78 @@
+"""Two chats at once: what is said reaches the chat of its channel, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.delivery.outgoing import Editor
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.memory import MemoryChat
+from codebutler.chat.status import StatusBoard
+from codebutler.clock import ManualClock, settle
+from codebutler.config.channels import ChatName
+from codebutler.errors import ChatAuthError, ChatError
+from codebutler.message import said
+from codebutler.model import Post
+
+GROUP = "tg:-1001234"
+NAMES: tuple[ChatName, ...] = ("Slack", "Telegram")
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[tuple[Chats, MemoryChat, MemoryChat]]:
+    clock, chats, served = ManualClock(), (MemoryChat(), MemoryChat()), []
+    async with AsyncExitStack() as stack:
+        for name, chat in zip(NAMES, chats, strict=True):
+            sender = await stack.enter_async_context(Sender(chat, clock, Editor(str)))
+            statuses = StatusBoard(None, clock, str)
+            served.append(ServedChat(name=name, chat=chat, sender=sender, statuses=statuses))
+        yield Chats(served), *chats
+
+
+async def test_each_message_goes_to_the_chat_of_its_channel(
+    two: tuple[Chats, MemoryChat, MemoryChat],
+) -> None:
+    chats, slack, telegram = two
+    for channel in ("C1", GROUP):
+        await chats.submit(channel, f"op {channel}", Post(message=said(f"to {channel}")))
+    assert [(done.channel, done.operation) for done in slack.done] == [("C1", Post(message=said("to C1")))]
+    assert [(done.channel, done.operation) for done in telegram.done] == [
+        (GROUP, Post(message=said(f"to {GROUP}")))
+    ]
+
+
+async def test_history_is_that_of_the_channels_chat(two: tuple[Chats, MemoryChat, MemoryChat]) -> None:
+    chats, slack, telegram = two
+    slack.say("C1", "U0ANA", "in Slack")
+    telegram.say(GROUP, "tg:111", "in Telegram")
+    page = await chats.history(GROUP)
+    assert [message["text"] for message in page.messages] == ["in Telegram"]
+
+
+async def test_a_token_that_one_chat_refuses_holds_nothing_up_in_the_other(
+    two: tuple[Chats, MemoryChat, MemoryChat],
+) -> None:
+    chats, slack, telegram = two
+    slack.fail_next("post", ChatAuthError("Slack refuses the token"), times=100)
+    slack.fail_next("identity", ChatAuthError("Slack refuses the token"), times=100)
+    waiting = asyncio.create_task(chats.submit("C1", "op", Post(message=said("later"))))
+    await settle()
+    assert await chats.submit(GROUP, "op", Post(message=said("all is well")))
+    assert chats.trouble("C1") == "Slack refuses the token"
+    assert chats.trouble(GROUP) == ""
+    assert chats.pending == 1
+    assert len(telegram.done) == 1
+    waiting.cancel()
+
+
+async def test_a_chat_that_is_not_served_refuses(two: tuple[Chats, MemoryChat, MemoryChat]) -> None:
+    chats, _, _ = two
+    slack_only = Chats([chats.named("Slack")])
+    with pytest.raises(ChatError, match="Telegram is not connected"):
+        await slack_only.submit(GROUP, "op", Post(message=said("hello")))
+    assert await Chats([chats.named("Telegram")]).workspace_url() == ""

@@ -1,0 +1,172 @@
+"""Two chats at once: each connection lives by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from codebutler.chat.slack.socket import SocketStatus
+from codebutler.clock import settle
+from codebutler.config.channels import ChatName
+from codebutler.config.schema import Config
+from codebutler.errors import ChatAuthError
+from codebutler.parent.connections import Connections
+from codebutler.process.tasks import Tasks
+
+REFUSED = ChatAuthError("Slack refuses the token", "invalid_auth")
+
+
+class Line:
+    """A connection that does what it is told."""
+
+    def __init__(self) -> None:
+        self.connected = asyncio.Event()
+        self.ending: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.trouble = ""
+        self.looked = 0
+
+    @property
+    def status(self) -> SocketStatus:
+        return SocketStatus(
+            state="connected" if self.connected.is_set() else "connecting", trouble=self.trouble
+        )
+
+    async def run(self) -> None:
+        self.trouble = await self.ending
+
+    async def stop(self) -> None:
+        if not self.ending.done():
+            self.ending.set_result("")
+
+    def look_again(self) -> None:
+        self.looked += 1
+
+
+@dataclass
+class One:
+    """A chat that is connected by such a line."""
+
+    name: ChatName
+    connection: Line
+    met: list[Collection[str]]
+    tokens: list[str]
+
+    async def work(self) -> None:
+        await asyncio.Event().wait()
+
+    async def meet(self, users: Collection[str]) -> None:
+        self.met.append(users)
+
+    def use_tokens(self, config: Config) -> None:
+        self.tokens.append(config.telegram.bot_token)
+
+
+@dataclass
+class Two:
+    slack: One
+    telegram: One
+    connections: Connections
+    lines: list[str]
+    running: asyncio.Task[None]
+
+
+def one(name: ChatName) -> One:
+    return One(name, Line(), [], [])
+
+
+@asynccontextmanager
+async def connected(*chats: One) -> AsyncIterator[tuple[Connections, list[str], asyncio.Task[None]]]:
+    lines: list[str] = []
+    tasks = Tasks(lambda name, error: lines.append(f"{name}: {error!r}"))
+    connections = Connections(
+        chats,
+        lambda: {"U0ANA", "tg:111"},
+        lambda users: None,
+        lambda repo, tag, text: lines.append(f"{tag} {text}"),
+        tasks,
+    )
+    running = asyncio.create_task(connections.run())
+    await settle()
+    yield connections, lines, running
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await tasks.close(1)
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[Two]:
+    slack, telegram = one("Slack"), one("Telegram")
+    async with connected(slack, telegram) as (connections, lines, running):
+        yield Two(slack, telegram, connections, lines, running)
+
+
+async def test_either_chat_is_enough_to_be_ready_and_meets_its_own_people(two: Two) -> None:
+    two.telegram.connection.connected.set()
+    await settle()
+    assert two.connections.any_connected.is_set()
+    assert (two.slack.met, two.telegram.met) == ([], [["tg:111"]])
+    two.slack.connection.connected.set()
+    await settle()
+    assert (two.slack.met, two.telegram.met) == ([["U0ANA"]], [["tg:111"]])
+
+
+async def test_a_token_that_one_chat_refuses_leaves_the_other_at_work(two: Two) -> None:
+    two.slack.connection.ending.set_exception(REFUSED)
+    await settle()
+    assert not two.running.done()
+    assert "Slack refuses the token" in two.connections.trouble(two.slack)
+    assert two.connections.trouble(two.telegram) == ""
+    assert two.lines == [f"ERR no more events from Slack: {two.connections.trouble(two.slack)}"]
+
+
+async def test_an_error_of_ours_in_one_adapter_leaves_the_other_at_work(two: Two) -> None:
+    two.telegram.connection.ending.set_exception(KeyError("update_id"))
+    await settle()
+    assert not two.running.done()
+    assert "KeyError" in two.connections.trouble(two.telegram)
+    assert two.connections.trouble(two.slack) == ""
+
+
+async def test_tokens_that_every_chat_refuses_end_the_start(two: Two) -> None:
+    for each in (two.slack, two.telegram):
+        each.connection.ending.set_exception(REFUSED)
+    with pytest.raises(ChatAuthError, match="refuses the token"):
+        await two.running
+
+
+async def test_with_one_chat_alone_its_refusal_is_the_end() -> None:
+    slack = one("Slack")
+    async with connected(slack) as (_, lines, running):
+        slack.connection.ending.set_exception(REFUSED)
+        with pytest.raises(ChatAuthError):
+            await running
+        assert lines == []
+
+
+async def test_with_one_chat_alone_an_error_of_ours_is_raised() -> None:
+    slack = one("Slack")
+    async with connected(slack) as (_, _lines, running):
+        slack.connection.ending.set_exception(KeyError("type"))
+        with pytest.raises(KeyError):
+            await running
+
+
+async def test_a_stop_is_no_trouble(two: Two) -> None:
+    await two.connections.stop()
+    await two.running
+    assert two.lines == []
+    assert [two.connections.trouble(each) for each in two.connections] == ["", ""]
+
+
+async def test_what_has_changed_is_told_to_both(two: Two) -> None:
+    two.connections.look_again()
+    two.connections.use_tokens(Config())
+    assert [each.connection.looked for each in (two.slack, two.telegram)] == [1, 1]
+    assert two.connections.names == ("Slack", "Telegram")
+    two.connections.meet()
+    await settle()
+    assert two.slack.met == [], "it is not connected yet"
