@@ -111,6 +111,10 @@ class Limits:
     channel: Mapping[Call, Limit]
     closed: Mapping[str, str] = field(default_factory=lambda: CLOSED)
 
+    def within(self, channel: str) -> Mapping[Call, Limit]:  # noqa: ARG002 - a chat may have several kinds of them
+        """How often it lets us call in that channel."""
+        return self.channel
+
 
 @dataclass(frozen=True, slots=True)
 class ChannelMoved:

@@ -118,8 +118,10 @@ class Methods:
         if len(content) > MAX_BYTES:
             raise Refused("Request Entity Too Large", 413)
         caption, _ = checked_text(given, "caption", 1024)
+        number = f"out{len(self._telegram.files)}"
         document = {
-            "file_id": f"out{len(self._telegram.files)}",
+            "file_id": number,
+            "file_unique_id": number,
             "file_name": name,
             "file_size": len(content),
         }
@@ -186,11 +188,18 @@ class Methods:
             raise Refused("Bad Request: wrong file_id or the file is temporarily unavailable")
         if len(found[1]) > 20 * 2**20:
             raise Refused("Bad Request: file is too big")
-        return {"file_id": given["file_id"], "file_size": len(found[1]), "file_path": found[0]}
+        return {
+            "file_id": given["file_id"],
+            "file_unique_id": given["file_id"],
+            "file_size": len(found[1]),
+            "file_path": found[0],
+        }
 
     def open_topic(self, chat: Chat, name: str, by: Mapping[str, Any]) -> int:
         """The number of a topic is that of the message that tells of it."""
-        made = self._telegram.add(chat, {"from": dict(by), "forum_topic_created": {"name": name}})
+        made = self._telegram.add(
+            chat, {"from": dict(by), "forum_topic_created": {"name": name, "icon_color": 7322096}}
+        )
         number: int = made["message_id"]
         chat.messages[number].update(message_thread_id=number, is_topic_message=True)
         chat.topics[number] = name

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,7 +116,8 @@ class Telegram:
         self._next_update += 1
         date = content.get("edit_date", content.get("date", self.now()))
         until_s = (self.now() + KEPT_S[kind]) if kind in KEPT_S else date + DAY_S
-        self.updates.append(Waiting({"update_id": number, kind: content}, until_s))
+        # As it is now: what becomes of a message later is another update.
+        self.updates.append(Waiting({"update_id": number, kind: deepcopy(content)}, until_s))
         self.changed()
         return number
 

@@ -94,7 +94,10 @@ class Buckets:
 
     def _of(self, call: Call, channel: str, now_s: float) -> Iterator[tuple[Key, Limit, Bucket]]:
         """The narrowest first."""
-        for key, limits in (((call, channel), self._limits.channel), ((call, ""), self._limits.workspace)):
+        for key, limits in (
+            ((call, channel), self._limits.within(channel)),
+            ((call, ""), self._limits.workspace),
+        ):
             if (limit := limits.get(call)) is not None:
                 yield key, limit, self._used.get(key) or Bucket(limit.burst, now_s)
 

@@ -3,12 +3,32 @@ all. Edits of a group are counted as often as sends; whether both share one budg
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
-from codebutler.chat.port import Limit, Limits
+from codebutler.chat.port import Call, Limit, Limits
+from codebutler.chat.telegram.ids import is_private
 
-TELEGRAM_LIMITS = Limits(
-    # A channel may be a group: what is right for one is patient enough in a private chat.
+_PRIVATE: Mapping[Call, Limit] = MappingProxyType(
+    {
+        "post": Limit(per_minute=55, burst=5),
+        "update": Limit(per_minute=30, burst=5),
+        "share": Limit(per_minute=30, burst=3),
+        "react": Limit(per_minute=55, burst=10),
+        "unreact": Limit(per_minute=55, burst=10),
+    }
+)
+
+
+class TelegramLimits(Limits):
+    """``channel`` is what a group takes; a private chat takes more."""
+
+    def within(self, channel: str) -> Mapping[Call, Limit]:
+        """See Limits."""
+        return _PRIVATE if is_private(channel) else self.channel
+
+
+TELEGRAM_LIMITS = TelegramLimits(
     channel=MappingProxyType(
         {
             "post": Limit(per_minute=18, burst=6),

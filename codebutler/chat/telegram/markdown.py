@@ -71,8 +71,9 @@ def own(out: Builder, markdown: str, people: People) -> None:
 def mention(out: Builder, user: str, people: People) -> None:
     """Name somebody so that they hear of it."""
     if found := _PERSON.fullmatch(user):
-        with out.marked("text_mention", user={"id": int(found[1])}):
-            out.write(people.called(user) or found[1])
+        name = people.called(user) or found[1]
+        with out.marked("text_mention", user={"id": int(found[1]), "is_bot": False, "first_name": name}):
+            out.write(name)
 
 
 def plain(out: Builder, text: str) -> None:

@@ -129,7 +129,7 @@ class Poller:
             pass
 
     def nudge(self) -> None:
-        """Do not wait any longer for the next attempt."""
+        """Do not wait for the next attempt, nor after the one that is under way."""
         self._nudged.set()
 
     async def _once(self) -> None:
@@ -193,8 +193,8 @@ class Poller:
         await self._pause(wait_s)
 
     async def _pause(self, seconds: float) -> None:
-        self._nudged.clear()
         await first_of(self._clock.sleep(seconds), self._nudged.wait())
+        self._nudged.clear()
 
     def _answered(self) -> None:
         self._answered_s = self._clock.monotonic()

@@ -78,7 +78,8 @@ def test_only_whom_we_may_name_is_named() -> None:
     link = "[@tg:111](person:tg:111) did"
     named = ours(link, "tg:111")
     assert named.text == "Ana did"
-    assert [(each.kind, each.more) for each in named.entities] == [("text_mention", (("user", {"id": 111}),))]
+    (entity,) = named.entities
+    assert (entity.kind, dict(entity.more)["user"]["id"]) == ("text_mention", 111)
     assert (ours(link).text, ours(link).entities) == ("Ana did", ())
 
 

@@ -188,6 +188,18 @@ async def test_stopping_lets_what_is_being_committed_be_finished(scene: Scene) -
     assert scene.poller.status.state == "stopped"
 
 
+async def test_a_nudge_during_a_poll_counts_after_it(scene: Scene) -> None:
+    running = asyncio.create_task(scene.poller.run())
+    scene.api.tell([])
+    await settle(200)
+    scene.poller.nudge()
+    scene.api.tell(ChatAuthError("the token was another"), some(1))
+    await settle(200)
+    assert scene.taken[-1][0] == [1]
+    await scene.poller.stop()
+    await running
+
+
 async def test_a_nudge_ends_the_waiting(scene: Scene) -> None:
     running = asyncio.create_task(scene.poller.run())
     scene.api.tell(ChatRateLimitedError(3000), some(1))

@@ -70,7 +70,8 @@ def test_who_is_called_is_named_at_the_top() -> None:
     shown = rendered(Message(markdown="Done."), "tg:111", People(called=lambda _user: "Ana"))
     (part,) = shown.parts
     assert part.text == "Ana Done."
-    assert part.as_json() == [{"type": "text_mention", "offset": 0, "length": 3, "user": {"id": 111}}]
+    user = {"id": 111, "is_bot": False, "first_name": "Ana"}
+    assert part.as_json() == [{"type": "text_mention", "offset": 0, "length": 3, "user": user}]
 
 
 def test_an_agents_markdown_calls_nobody() -> None:
