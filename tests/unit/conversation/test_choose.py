@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.conversation.queue import Apart, choose, in_line
+from codebutler_worker.conversation.queue import ProgramRoom, choose, in_line
 from codebutler_worker.desk.draft import iso
 from codebutler_worker.store.rows import TurnRow
 
@@ -73,7 +73,7 @@ def test_never_more_than_room_nor_two_of_a_conversation_nor_early(
 
 def test_programs_take_no_agents_room_and_have_their_own() -> None:
     queued = [turn(1), turn(2, "C:2"), *(replace(turn(n, f"C:{n}"), agent="run") for n in range(3, 7))]
-    apart = Apart(frozenset({"run"}), room=3)
+    apart = ProgramRoom(frozenset({"run"}), room=3)
     choice = choose(queued, (), NOW, debounce_s=3, room=1, apart=apart)
     assert [one.id for one in choice.start] == ["turn-1", "turn-3", "turn-4", "turn-5"]
     line = in_line(queued, (), NOW, room=1, apart=apart)
@@ -82,5 +82,5 @@ def test_programs_take_no_agents_room_and_have_their_own() -> None:
 
 def test_a_program_waits_for_what_came_before_it_in_its_conversation() -> None:
     queued = [turn(1), replace(turn(2), agent="run")]
-    choice = choose(queued, (), NOW, debounce_s=3, room=0, apart=Apart(frozenset({"run"}), room=3))
+    choice = choose(queued, (), NOW, debounce_s=3, room=0, apart=ProgramRoom(frozenset({"run"}), room=3))
     assert choice.start == ()

@@ -46,7 +46,7 @@ class NextTurns:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class ProgramRoom:
     """Agents that take none of the others' room, but ``room`` of their own: the programs."""
 
     agents: frozenset[str]
@@ -60,7 +60,7 @@ def choose(
     *,
     debounce_s: float,
     room: int,
-    apart: Apart | None = None,
+    apart: ProgramRoom | None = None,
 ) -> NextTurns:
     """Oldest first, one per conversation, in each conversation in order, ``room`` at most. Pure.
 
@@ -93,7 +93,7 @@ def in_line(
     now: datetime,
     *,
     room: int,
-    apart: Apart | None = None,
+    apart: ProgramRoom | None = None,
 ) -> list[TurnRow]:
     """Those that could not start even if they were due, in order. Pure."""
     due = [replace(turn, not_before="") for turn in queued]
@@ -108,7 +108,7 @@ def left_in_line(
     now: datetime,
     *,
     room: int,
-    apart: Apart,
+    apart: ProgramRoom,
 ) -> list[TurnRow]:
     """The line once ``started`` of the ``queued`` run. Pure."""
     aside = sum(turn.agent in apart.agents for turn in started)

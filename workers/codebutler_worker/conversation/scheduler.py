@@ -15,7 +15,7 @@ from codebutler_worker.conversation.marks import show_working
 from codebutler_worker.conversation.parked import resume_due
 from codebutler_worker.conversation.queue import (
     STEERED,
-    Apart,
+    ProgramRoom,
     ShownWait,
     choose,
     close_turn,
@@ -187,7 +187,7 @@ class Scheduler:
         ready = [turn for turn in queued if turn.id not in steering]
         room, apart = (
             agent.parallel_turns - (len(busy) - programs),
-            Apart(beside(config), MAX_PROGRAMS - programs),
+            ProgramRoom(beside(config), MAX_PROGRAMS - programs),
         )
         choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
         held = [turn for turn in choice.start if is_limited(config.budget) and hold(draft, turn, config)]
