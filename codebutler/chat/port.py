@@ -8,7 +8,8 @@ form that asks why not. ``docs/explanation/chats.md`` tells it to users.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -81,6 +82,15 @@ Take = Callable[[bytes], Awaitable[None]]
 """Takes a file, piece by piece."""
 
 
+CLOSED = MappingProxyType(
+    {
+        "is_archived": "its channel is archived",
+        "not_in_channel": "the app is not in its channel: add it there",
+        "channel_not_found": "its channel is gone: `codebutler add-repo` anew",
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """``per_minute`` calls on average, of which ``burst`` may come at once."""
@@ -91,10 +101,15 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How often a chat lets us call, over all channels and in each. What is in neither has no limit."""
+    """How often a chat lets us call, over all channels and in each. What is in neither has no limit.
+
+    ``closed``: codes of refusals that say that a channel is closed to us, each with what to do: what is to be said
+    there waits. An adapter gives them these names, whatever its platform calls them.
+    """
 
     workspace: Mapping[Call, Limit]
     channel: Mapping[Call, Limit]
+    closed: Mapping[str, str] = field(default_factory=lambda: CLOSED)
 
     def within(self, channel: str) -> Mapping[Call, Limit]:  # noqa: ARG002 - a chat may have several kinds of them
         """How often it lets us call in that channel."""
@@ -191,7 +206,7 @@ class Capabilities:
     home: HomePage | None = None
 
 
-CAPABILITIES = frozenset(field.name for field in fields(Capabilities))
+CAPABILITIES = frozenset(each.name for each in fields(Capabilities))
 
 
 class ChatPort(Protocol):
@@ -199,7 +214,7 @@ class ChatPort(Protocol):
 
     Every call, of the capabilities too, raises ChatRateLimitedError, ChatAuthError, ChatUnreachableError,
     ChatOutcomeUnknownError or ChatError (refused for good). Delivery understands some codes of the last, in every chat:
-    a channel that is closed to us (``delivery.channels``), a message that is too much (``delivery.outgoing``),
+    a channel that is closed to us (``Limits.closed``), a message that is too much (``delivery.outgoing``),
     message_not_found and file_not_found.
     """
 

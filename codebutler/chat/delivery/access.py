@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.port import ChannelMoved, ChatPort, Identity
@@ -18,8 +19,8 @@ log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Authority:
-    """The loop waits while the token does not work: after ``lost`` it asks Slack who we are, ever more slowly, until it
-    may.
+    """The loop waits while the token does not work: after ``lost`` the chat is asked who we are, ever more slowly,
+    until it tells.
 
     ``trouble`` says what is wrong while it is, and is "" else.
     """
@@ -48,13 +49,13 @@ class Authority:
             return ""
 
     def lost(self, error: ChatAuthError) -> None:
-        """Slack refused the token: close, and find out when it works again."""
+        """The chat refused the token: close, and find out when it works again."""
         if self.trouble:
             return
         log.error("%s", error)
         self.trouble = str(error)
         self._loop.token(works=False)
-        self._probe = asyncio.create_task(self._until_accepted(), name="slack-probe")
+        self._probe = asyncio.create_task(self._until_accepted(), name="token probe")
 
     async def close(self) -> None:
         """Stop asking."""
@@ -71,7 +72,7 @@ class Authority:
             accepted = await self._accepted()
         self.trouble = ""
         self._loop.token(works=True)
-        log.info("Slack accepts the token again")
+        log.info("the chat accepts the token again")
 
     async def _accepted(self) -> bool:
         try:
@@ -83,30 +84,26 @@ class Authority:
 
 PROBE_S = 60.0
 """So often it is tried again where no event says that the channel is back."""
-CLOSED = {
-    "is_archived": "its channel is archived: unarchive it in Slack",
-    "not_in_channel": "the app is not in its channel: write `/invite @CodeButler` there",
-    "channel_not_found": "its channel is gone, or private without the app: invite it, or `codebutler add-repo` anew",
-}
 _AFTER = {"archived": "is_archived", "left": "not_in_channel"}
 
 log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Channels:
-    """Which channels are closed to us, and why."""
+    """Which channels are closed to us, and why. ``closed``: the chat's codes for it, each with what to do."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, closed: Mapping[str, str]) -> None:
+        self.closed = closed
         self.changed = Observers[()]()
         self._loop = loop
         self._closed: dict[str, str] = {}
 
     def trouble(self, channel: str) -> str:
         """Why we may not write there and what to do, "" if we may."""
-        return CLOSED.get(self._closed.get(channel, ""), "")
+        return self.closed.get(self._closed.get(channel, ""), "")
 
     def moved(self, moved: ChannelMoved) -> None:
-        """Slack has said so."""
+        """The chat has said so."""
         if moved.how == "back":
             self.accepted(moved.channel)
         else:
@@ -117,7 +114,7 @@ class Channels:
         self._loop.closed(channel, PROBE_S)
         if self._closed.get(channel) != code:
             self._closed[channel] = code
-            log.warning("%s: %s", channel, CLOSED[code])
+            log.warning("%s: %s", channel, self.closed.get(code, code))
             self.changed.tell()
 
     def accepted(self, channel: str) -> None:

@@ -9,7 +9,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from codebutler.chat.delivery.access import CLOSED, Authority, Channels
+from codebutler.chat.delivery.access import Authority, Channels
 from codebutler.chat.delivery.items import Item, Items
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.outgoing import about, instead
@@ -82,8 +82,9 @@ class Attempts:
         self._tasks.start(self._attempt(item), name=f"{item.call} in {item.channel}")
 
     async def _recall(self, item: Item) -> None:
-        """What was never handed over was not said."""
-        if not await self._outlet.may_have_sent(item):
+        if ts := await self._outlet.recall(item):
+            self._settle(item, ts)
+        elif not item.unsure:
             self._not_done(item)
         item.is_busy = False
         self._loop.wake()
@@ -164,7 +165,7 @@ class Recovery:
                 self._authority.lost(error)
             case ChatUnreachableError() | ChatOutcomeUnknownError():
                 wait_s = self._backoff_s(item, error)
-            case _ if item.is_lasting and error.code in CLOSED:
+            case _ if item.is_lasting and error.code in self._channels.closed:
                 self._channels.refused(item.channel, error.code)
             case _ if item.place and error.code == "message_not_found":
                 # Somebody took away what was kept for it.

@@ -26,7 +26,7 @@ from codebutler.intake.notes import Notes
 
 NOTE = "streams"
 SKEW_S = 60.0
-"""So far our clock may be ahead of Slack's."""
+"""So far our clock may be ahead of the chat's."""
 SETTLED_S = 2.0
 """After so long nothing of an earlier life is under way inside the chat any more."""
 AGAIN_S = 5.0
@@ -93,7 +93,7 @@ class Leftovers:
             log.debug("a thread will be looked through at the next start: %s", error)
 
     async def sweep(self, thread: Thread, ts: str = "") -> None:
-        """Take ``ts`` away, or what is found in the thread, however long Slack cannot be reached."""
+        """Take ``ts`` away, or what is found in the thread, however long the chat cannot be reached."""
         self._dirty.add(thread)
         wait_s = AGAIN_S
         while not await self._swept(thread, ts):
@@ -120,7 +120,7 @@ class Leftovers:
         return True
 
     async def _found(self, thread: Thread) -> list[str]:
-        # What is still under way inside Slack would not be seen yet.
+        # What is still under way inside the chat would not be seen yet.
         await self._clock.sleep(SETTLED_S)
         channel, thread_ts = thread
         since_s = self._noted.get(thread, 0.0)

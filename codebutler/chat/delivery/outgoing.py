@@ -148,11 +148,13 @@ def _with_first_line(message: Message, line: str) -> Message:
             return msgspec.structs.replace(message, markdown=f"{line}\n\n{message.markdown}")
 
 
-def in_public(operation: Operation) -> Operation:
-    """What a chat without private messages shows instead of what is for one person alone: where to ask for it."""
+def in_public(operation: Operation, *, is_direct: bool) -> Operation:
+    """What a chat without private messages shows instead of what is for one person alone: where to ask for it. In a
+    direct conversation nobody else is there."""
     if not isinstance(operation, Post) or not operation.only_for:
         return operation
-    return msgspec.structs.replace(operation, message=said(NOT_HERE), only_for="")
+    message = operation.message if is_direct else said(NOT_HERE)
+    return msgspec.structs.replace(operation, message=message, only_for="")
 
 
 def instead(operation: Operation, refusal: str) -> Operation | None:
@@ -161,7 +163,7 @@ def instead(operation: Operation, refusal: str) -> Operation | None:
     if isinstance(operation, Upload):
         name = code(" ".join(operation.filename.split())[:NAME_CHARS])
         return Post(
-            message=said(f"📎 {name} was not sent: Slack refused it ({refusal})."),
+            message=said(f"📎 {name} was not sent: the chat refused it ({refusal})."),
             thread_ts=operation.thread_ts,
         )
     if refusal not in TOO_MUCH or not isinstance(operation, Post | Update) or operation.message.is_short:

@@ -30,6 +30,8 @@ LARGE_BYTES = 64 * 1024
 SINCE = "sent"
 """Kept from the first life that notes what it hands over."""
 MAYBE = "1"
+DONE = "done "
+"""What is noted of a post: that it may have been handed over; that it was, and its ts; else the ts of its place."""
 
 log = logging.getLogger("codebutler.chat.delivery")
 
@@ -71,7 +73,7 @@ class Uploads:
         await self._share(item, upload)
 
     async def _share_again(self, item: Item, upload: Upload) -> bool:
-        """Share what an earlier attempt has brought to Slack, unless that did so; False if Slack has discarded it."""
+        """Share what an earlier attempt has brought there, unless that did so; False if the chat has discarded it."""
         if item.unsure and item.channel in (await self._known(item.file_id) or ()):
             return True
         try:
@@ -79,7 +81,7 @@ class Uploads:
         except ChatError as error:
             if error.code != NOT_FOUND:
                 raise
-            # A file can be shared once only: if it is still there it was, and Slack is slow to show where.
+            # A file can be shared once only: if it is still there it was, and the chat is slow to show where.
             return item.unsure and await self._known(item.file_id) is not None
         return True
 
@@ -130,21 +132,23 @@ class Outlet:
                 self._has_all_noted = bool(await self._notes.note(SINCE))
                 await self._notes.keep_note(SINCE, "noted")
 
-    async def may_have_sent(self, item: Item) -> bool:
-        """Whether an earlier attempt at a post may have reached the chat; the item knows its place then, if one is kept
-        for it."""
+    async def recall(self, item: Item) -> str:
+        """The ts of the message that an earlier attempt at a post is known to have made, else "". The item is unsure no
+        more where that was never handed over, and knows its place where one is kept for it."""
         if self._notes is None:
-            return True
+            return ""
         try:
             noted = await self._notes.note(_name(item))
             if not noted and not self._has_all_noted:
                 # The next life takes the notes for whole.
                 await self._notes.keep_note(_name(item), MAYBE)
         except StoreError:
-            return True
+            return ""
+        if noted.startswith(DONE):
+            return noted.removeprefix(DONE)
         item.place = "" if noted == MAYBE else noted
-        item.now()
-        return bool(noted) or not self._has_all_noted
+        item.now(unsure=bool(noted) or not self._has_all_noted)
+        return ""
 
     async def keep_place(self, item: Item, post: Post) -> None:
         """Say in one line that something comes that may have been said before: what comes takes that line's place,
@@ -152,9 +156,7 @@ class Outlet:
         item.place = await self._chat.post(item.channel, again_line(post), item.op_id)
         item.now()
         reached("place.kept")
-        if self._notes is not None:
-            with suppress(StoreError):  # then the next life keeps another one
-                await self._notes.keep_note(_name(item), item.place)
+        await self._note(item, item.place)
         reached("place.noted")
 
     async def send(self, item: Item) -> str:
@@ -181,7 +183,15 @@ class Outlet:
                 result = await self._uploads.send(item, upload)
                 self._streams.passed(item.channel, upload.thread_ts or "")
         reached("post.after")
+        if isinstance(operation, Post) and not item.can_look:
+            await self._note(item, f"{DONE}{result}")
         return result
+
+    async def _note(self, item: Item, what: str) -> None:
+        """If the disk can: else the next life sends it again, and says so."""
+        if self._notes is not None:
+            with suppress(StoreError):
+                await self._notes.keep_note(_name(item), what)
 
     async def _prepare(self, item: Item) -> None:
         """As it leaves; a post is noted. What nobody would send again goes out without a note, if need be."""

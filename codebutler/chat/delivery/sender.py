@@ -48,7 +48,7 @@ class Sender:
         self._whispers = can.ephemeral is not None
         self._loop = Loop(chat.limits, clock)
         self._authority = Authority(chat, self._loop, clock)
-        self.channels = Channels(self._loop)
+        self.channels = Channels(self._loop, chat.limits.closed)
         """Where nothing can be said now."""
         self._reader = Reader(can, self._loop, clock)
         self.background = Background(self._reader)
@@ -88,7 +88,7 @@ class Sender:
         return self._authority.trouble
 
     async def workspace_url(self) -> str:
-        """The workspace's own address; "" while Slack does not tell."""
+        """The workspace's own address; "" while the chat does not tell."""
         return await self._authority.url()
 
     async def drain(self) -> None:
@@ -116,9 +116,9 @@ class Sender:
         closed. Raises ChatError when the chat refuses it for good, and ChatUnreachableError when the sender closes
         before it is known to be done.
         """
-        if not self._whispers:
-            operation = in_public(operation)
         place = self._detour.where(channel, about(operation))
+        if not self._whispers:
+            operation = in_public(operation, is_direct=place != channel)
         is_outdated = isinstance(operation, Post) and operation.outdated
         item = self._items.known(place, op_id, operation)
         if isinstance(item, str):

@@ -1,8 +1,8 @@
-"""What an agent writes, streamed into its thread of a direct conversation (Slack: chat.startStream) until the answer
+"""What an agent writes, streamed into its thread of a direct conversation until the answer
 takes its place there.
 
 Best effort: nothing waits for it, and whatever goes wrong ends it. The answer is an operation as always: where it
-cannot take the place it is posted, and what was streamed is taken away. Slack ends a stream after five minutes or so.
+cannot take the place it is posted, and what was streamed is taken away. A chat ends a stream by itself after a while.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ LIFE_S = 240.0
 WAIT_S = 2.0
 """So long an answer waits for a call of its stream that is under way."""
 LINGER_S = 10.0
-"""So long after its turn's end a stream waits for an answer that Slack's limits hold up."""
+"""So long after its turn's end a stream waits for an answer that the chat's limits hold up."""
 MOST_OPEN = 50
 
 log = logging.getLogger("codebutler.chat.delivery")
@@ -194,7 +194,7 @@ class Streamer:
         return stream
 
     async def _run(self, stream: _Stream, leftovers: Leftovers) -> None:
-        """The one that calls Slack for a stream, from its first word to its end."""
+        """The one that calls the chat for a stream, from its first word to its end."""
         until_s = self._clock.monotonic() + LIFE_S
         try:
             await leftovers.expect(stream.thread)

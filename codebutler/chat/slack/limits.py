@@ -31,4 +31,13 @@ SLACK_LIMITS = Limits(
             "replies": Limit(per_minute=50, burst=20),
         }
     ),
+    closed=MappingProxyType(
+        {
+            "is_archived": "its channel is archived: unarchive it in Slack",
+            "not_in_channel": "the app is not in its channel: write `/invite @CodeButler` there",
+            "channel_not_found": (
+                "its channel is gone, or private without the app: invite it, or `codebutler add-repo` anew"
+            ),
+        }
+    ),
 )

@@ -99,7 +99,7 @@ async def test_a_refusal_is_told_in_the_thread(stage: Stage, call: str) -> None:
         ts = await stage.send(sender, 1)
     line = stage.server.thread("general", stage.root)[-1]
     assert (line["ts"], stage.shown()) == (ts, [])
-    assert "`report.csv` was not sent: Slack refused it (file_type_not_allowed)" in line["text"]
+    assert "`report.csv` was not sent: the chat refused it (file_type_not_allowed)" in line["text"]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -201,7 +201,7 @@ async def test_a_file_that_slack_refuses_is_told_in_its_thread(method: str) -> N
     ts = await b.sent(sender, "op", b"one")
     line = b.chat.messages(C)[-1]
     assert (line["ts"], line["thread_ts"]) == (ts, b.root)
-    assert line["text"] == "📎 `report.csv` was not sent: Slack refused it (file_type_not_allowed)."
+    assert line["text"] == "📎 `report.csv` was not sent: the chat refused it (file_type_not_allowed)."
     assert await b.sent(await b.life(), "op", b"one", unsure=True) == ts
     assert len(b.chat.texts(C)) == 1
     assert b.shown() == []

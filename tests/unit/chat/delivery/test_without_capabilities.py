@@ -15,7 +15,7 @@ import pytest
 from codebutler.chat.delivery.outgoing import AGAIN, NOT_HERE, Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
-from codebutler.chat.port import CAPABILITIES, Page
+from codebutler.chat.port import CAPABILITIES, ChannelMoved, Limits, Page
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatError, ChatOutcomeUnknownError
 from codebutler.message import ApprovalCard, Message, Question, QuestionCard, Request, said
@@ -60,6 +60,7 @@ class FatedChat(MemoryChat):
 
     def __init__(self, fate: Fate) -> None:
         super().__init__(lacks=CAPABILITIES)
+        self.limits = Limits(workspace={}, channel={})
         self._fate = fate
 
     async def post(self, channel: str, post: Post, op_id: str) -> str:
@@ -182,6 +183,14 @@ async def test_what_was_never_handed_over_is_simply_sent() -> None:
     assert stage.chat.texts(C) == ["the answer"]
 
 
+async def test_what_is_known_to_have_arrived_is_not_sent_again() -> None:
+    stage = Stage()
+    post = Post(message=said("the answer"), thread_ts=stage.root)
+    ts = await stage.deliver(post)
+    assert await stage.submit(post, unsure=True) == ts
+    assert stage.chat.texts(C) == ["the answer"]
+
+
 async def test_a_place_that_somebody_takes_away_is_kept_anew() -> None:
     stage = Stage()
     stage.chat.fail_next("post", LOST)
@@ -234,10 +243,33 @@ async def test_a_thousand_unknown_outcomes_lose_nothing_and_every_second_copy_sa
             assert sum(AGAIN not in each for each in copies) <= 1
 
 
+async def test_a_closed_channel_is_waited_for_in_every_chat() -> None:
+    stage = Stage()
+    stage.chat.fail_next("post", ChatError(code="not_in_channel"))
+    async with stage.life() as sender:
+        task = asyncio.create_task(
+            sender.submit(C, "op", Post(message=said("the answer"), thread_ts=stage.root), lasting=True)
+        )
+        await stage.clock.advance(1)
+        assert "add it there" in sender.channels.trouble(C)
+        sender.channels.moved(ChannelMoved(C, "back"))
+        await stage.clock.advance(1)
+        assert await task
+    assert stage.chat.texts(C) == ["the answer"]
+
+
 async def test_what_is_for_one_person_alone_is_shown_to_nobody_else() -> None:
     stage = Stage()
     assert await stage.deliver(Post(message=said("your key"), thread_ts=stage.root, only_for="U1"))
     assert stage.chat.texts(C) == [NOT_HERE]
+
+
+async def test_in_a_direct_conversation_it_is_simply_said() -> None:
+    chat, clock = MemoryChat(lacks=("ephemeral",)), ManualClock()
+    root = chat.say(DIRECT, "U1", "question")
+    async with Sender(chat, clock, Editor(str), rng=Random(1), detour=Detour()) as sender:
+        await sender.submit(HOME, "op", Post(message=said("your key"), thread_ts=root, only_for="U1"))
+    assert chat.texts(DIRECT) == ["your key"]
 
 
 async def test_a_whisper_that_may_be_one_again_says_so() -> None:
