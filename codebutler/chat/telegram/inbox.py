@@ -163,9 +163,10 @@ class Inbox:
 
 
 def _named(said: Said, book: Book) -> list[File]:
-    """The files by names of ours: the message and a number. What Telegram calls them stays with us."""
+    """The files by names of ours, the message and a number, which may be a part of a path. What Telegram calls them
+    stays with us."""
     ts = book.ts(said.spot.chat, said.spot.message)
-    return [replace(file, id=f"{ts}/{at}") for at, file in enumerate(said.files)]
+    return [replace(file, id=f"{ts}-{at}") for at, file in enumerate(said.files)]
 
 
 def _digest(text: str) -> str:
