@@ -65,7 +65,7 @@ def with_button(telegram: BotServer, label: str) -> int | None:
     return next((number for number, keys in labels.items() if any(label in key for key in keys)), None)
 
 
-async def until(built: House, look: Callable[[], T]) -> T:
+async def until(built: House, look: Callable[[], T | None]) -> T:
     """What it looks for, once it is there."""
     try:
         async with asyncio.timeout(DEADLINE_S):

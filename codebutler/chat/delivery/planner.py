@@ -223,42 +223,37 @@ class _Round:
             self._anywhere_s[key] = wait_s
         if wait_s == 0 or key == ("react", "sign"):
             return True
-        self._until(self._state.now_s + wait_s)
+        self._until_s = min(self._until_s, self._state.now_s + wait_s)
         return False
-
-    def _until(self, moment_s: float) -> None:
-        self._until_s = min(self._until_s, moment_s)
 
     def _decide(self, waiting: Waiting, value: Value) -> None:
         now_s, channel = self._state.now_s, waiting.channel
-        if self._is_held(waiting):
-            return
-        from_s = self._open_from_s(waiting)
-        if from_s > now_s:
-            self._until(from_s)
+        if (held_s := self._held_s(waiting)) > 0:
+            self._until_s = min(self._until_s, now_s + held_s)
             return
         wait_s = self._buckets.wait_s(waiting.call, channel, now_s, _spared(waiting.call, value))
         if self._is_late(waiting, wait_s):
             self._drop.append(waiting)
         elif wait_s > 0:
-            self._until(now_s + wait_s)
+            self._until_s = min(self._until_s, now_s + wait_s)
         else:
             self._buckets.take(waiting.call, channel, now_s)
             self._anywhere_s.clear()
             self._tried.add(channel)
             self._begin.append(waiting)
 
-    def _is_held(self, waiting: Waiting) -> bool:
-        """Whether something else has to happen first, which is told when it does."""
+    def _held_s(self, waiting: Waiting) -> float:
+        """Seconds until it may be called at all; inf where something else has to happen first, which is told when it
+        does."""
+        now_s, closed = self._state.now_s, self._state.closed
+        is_closed = waiting.is_lasting and waiting.channel in closed
         if waiting.needs_token and not self._state.has_token:
-            return True
-        if waiting.is_lasting and waiting.channel in self._state.closed and waiting.channel in self._tried:
-            return True
-        return waiting.call == "unreact" and waiting.line[:3] in self._unmarked
-
-    def _open_from_s(self, waiting: Waiting) -> float:
-        closed_s = self._state.closed.get(waiting.channel, 0.0) if waiting.is_lasting else 0.0
-        return max(waiting.from_s, closed_s)
+            return inf
+        if is_closed and waiting.channel in self._tried:
+            return inf
+        if waiting.call == "unreact" and waiting.line[:3] in self._unmarked:
+            return inf
+        return max(0.0, waiting.from_s - now_s, closed[waiting.channel] - now_s if is_closed else 0.0)
 
     def _is_late(self, waiting: Waiting, wait_s: float) -> bool:
         """A sign for which there is no room now is left out: it has to be taken away again, too."""

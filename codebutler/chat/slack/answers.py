@@ -32,11 +32,13 @@ def op_id_of(message: Mapping[str, Any]) -> str | None:
 
 def own_in(page: Page, bot_id: str) -> OwnPage:
     """The messages on the page that ``bot_id`` wrote."""
-    found = [
-        Own(ts=ts, op_id=op_id_of(message) or "", is_file=bool(message.get("files")))
-        for message in page.messages
-        if message.get("bot_id") == bot_id and isinstance(ts := message.get("ts"), str)
-    ]
+    found = []
+    for message in page.messages:
+        op_id, ts = op_id_of(message) or "", message.get("ts")
+        # Of a token Slack may not say whose it is: then metadata has to do.
+        is_ours = message.get("bot_id") == bot_id if bot_id else bool(op_id)
+        if is_ours and isinstance(ts, str):
+            found.append(Own(ts=ts, op_id=op_id, is_file=bool(message.get("files"))))
     return OwnPage(messages=tuple(found), next_cursor=page.next_cursor)
 
 

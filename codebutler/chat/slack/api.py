@@ -126,13 +126,19 @@ class SlackApi:
     async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - see below
         """Slack: chat.update. Sends no metadata, which keeps that of the post: the post must stay findable,
         and an update may be repeated without harm."""
-        text, blocks = self._rendered(update.message)
+        await self._edit(channel, update.target_ts, update.message)
+
+    async def _edit(
+        self, channel: str, ts: str, message: Message, mention: str = "", op_id: str = ""
+    ) -> None:
+        text, blocks = self._rendered(message, mention)
         await self._http.call(
             Call("chat.update", write=True),
             channel=channel,
-            ts=update.target_ts,
+            ts=ts,
             text=text,
             blocks=blocks or None,
+            metadata=operation_metadata(op_id) if op_id else None,
         )
 
     def _rendered(self, message: Message, mention: str = "") -> tuple[str, Blocks]:
@@ -206,15 +212,7 @@ class SlackApi:
 
     async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
         """Slack: chat.update, with the metadata of a post."""
-        text, blocks = self._rendered(post.message, post.mention)
-        await self._http.call(
-            Call("chat.update", write=True),
-            channel=channel,
-            ts=ts,
-            text=text,
-            blocks=blocks or None,
-            metadata=operation_metadata(op_id),
-        )
+        await self._edit(channel, ts, post.message, post.mention, op_id)
 
     async def delete(self, channel: str, ts: str) -> None:
         """Slack: chat.delete."""
