@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import ChatPort, Page
@@ -35,8 +35,8 @@ class Connection(Protocol):
         """Set for good."""
 
     @property
-    def status(self) -> Any:
-        """How it is now: a ConnectionStatus."""
+    def status(self) -> ConnectionStatus:
+        """How it is now."""
 
     async def run(self) -> None:
         """Until ``stop``, or until trying again is pointless. Raises ChatAuthError if the chat refuses a token at the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from codebutler.config.channels import ChatName, served_chats
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_of
@@ -48,7 +49,7 @@ class Configuration:
         Raises ConfigError for a damaged registry or home, ChatAuthError for tokens of the wrong kind: then all
         stays as it was.
         """
-        self._use_tokens()
+        chats = self._use_tokens()
         table = RepoTable.read(self._home, self._env).of_chats(self._connections.names)
         table = table.keeping(self._repos.table)
         self._parts.redactor.learn(table.secrets(self._env))
@@ -65,7 +66,7 @@ class Configuration:
         self._connections.look_again()
         self._notes.tell(table)
         self._connections.meet()
-        summary = _changes(before, after)
+        summary = "; ".join((_changes(before, after), *(f"restart to connect {each}" for each in chats)))
         self._parts.logs.record("", "INF", f"configuration read again: {summary}")
         self._tell_limit()
         return summary
@@ -80,11 +81,12 @@ class Configuration:
         if trouble := self._parts.given.descriptors.trouble(len(self._repos.table.served)):
             self._parts.logs.record("", "WRN", trouble)
 
-    def _use_tokens(self) -> None:
-        """`codebutler setup` may have brought new ones."""
+    def _use_tokens(self) -> list[ChatName]:
+        """`codebutler setup` may have brought new ones; returns the chats that we were started without."""
         config = resolve_global(self._home, self._env).config
         self._parts.redactor.learn(secrets_of(config))
         self._connections.use_tokens(config)
+        return [each for each in served_chats(config) if each not in self._connections.names]
 
     def _settings(self, table: RepoTable) -> dict[str, RepoSettings]:
         return {served.entry.name: served.settings(self._env) for served in table.served}

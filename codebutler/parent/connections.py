@@ -69,7 +69,9 @@ class Connections:
                 self._tasks.start(self._meet(each), name=f"meeting people of {each.name}")
 
     def use_tokens(self, config: Config) -> None:
-        """Go on with other tokens. Raises ChatAuthError for one of the wrong kind."""
+        """Go on with other tokens. Raises ChatAuthError for one of the wrong kind: then all stays as it was."""
+        for each in self:
+            each.check(config)
         for each in self:
             each.use_tokens(config)
 

@@ -65,8 +65,11 @@ class Joined(Protocol):
     async def meet(self, users: Collection[str]) -> None:
         """Get ready for these people, all of this chat."""
 
+    def check(self, config: Config) -> None:
+        """Raises ChatAuthError for a token that is absent, or of the wrong kind."""
+
     def use_tokens(self, config: Config) -> None:
-        """Go on with other tokens. Raises ChatAuthError for one of the wrong kind: then all stays as it was."""
+        """Go on with tokens that were checked."""
 
 
 def own_notes(parts: Parts, name: ChatName) -> Notes:

@@ -115,14 +115,14 @@ class SlackJoined:
         """See Joined."""
         await self.acquaintance.meet(users)
 
+    def check(self, config: Config) -> None:
+        """See Joined."""
+        SlackIntegration.check(config)
+
     def use_tokens(self, config: Config) -> None:
         """See Joined."""
-        bot_token, app_token = (
-            check_bot_token(config.slack.bot_token),
-            check_app_token(config.slack.app_token),
-        )
-        self.api.use_token(bot_token)
-        self.connection.use_token(app_token)
+        self.api.use_token(config.slack.bot_token.strip())
+        self.connection.use_token(config.slack.app_token.strip())
 
 
 def _heed(apphome: AppHome, vain: Vain, reasons: Reasons, channels: Channels, notice: Notice) -> None:

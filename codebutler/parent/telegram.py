@@ -101,6 +101,10 @@ class TelegramJoined:
     async def meet(self, users: Collection[str]) -> None:
         """See Joined. Whoever is allowed writes first: Telegram lets no bot begin."""
 
+    def check(self, config: Config) -> None:
+        """See Joined."""
+        TelegramIntegration.check(config)
+
     def use_tokens(self, config: Config) -> None:
         """See Joined."""
         self.connection.use_token(config.telegram.bot_token)

@@ -5,8 +5,9 @@
 | T01 | each is answered in its own chat; killed while both are written to, it loses and doubles nothing |
 | T02 | Telegram alone: without any token of Slack it is set up, registered, served and checked |
 | T03 | a token that Telegram refuses is named, and Slack goes on |
-| T05 | `/inbox` shows what needs somebody in their private chat, of Telegram's repositories only |
 | T04 | a private message is about the one repository that its writer may use, also after a kill |
+| T05 | `/inbox` shows what needs somebody in their private chat, of Telegram's repositories only |
+| T06 | a card is decided by a button, also across a kill; somebody who is not allowed decides nothing |
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import asyncio
 import json
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.house import DEADLINE_S, LOOK_S, House, house, whole_text
+from tests.e2e.house import DEADLINE_S, LOOK_S, House, T, house, whole_text
 from tests.e2e.test_matrix import QUICK
 from tests.programs import require
 from tests.telegram.server import ANA, BEN, GROUP, TOKEN, BotServer
@@ -57,18 +58,30 @@ def answers(telegram: BotServer, containing: str, chat: int = GROUP) -> list[dic
     return [each for each in said if each["from"]["is_bot"] and containing in each.get("text", "")]
 
 
+def with_button(telegram: BotServer, label: str) -> int | None:
+    """The number of a message in the group with such a button."""
+    found = telegram.telegram.chats[GROUP].messages
+    labels = {number: [key for row in telegram.keys(GROUP, number) for key in row] for number in found}
+    return next((number for number, keys in labels.items() if any(label in key for key in keys)), None)
+
+
+async def until(built: House, look: Callable[[], T | None]) -> T:
+    """What it looks for, once it is there."""
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while not (found := look()):  # noqa: ASYNC110 - the server sets no event
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        raise AssertionError(f"it never came\n{built.log()}") from None
+    return found
+
+
 async def until_answered(built: House, telegram: BotServer, times: int, chat: int = GROUP) -> None:
     await until_said(built, telegram, LISTED, times, chat)
 
 
 async def until_said(built: House, telegram: BotServer, what: str, times: int, chat: int) -> None:
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while len(answers(telegram, what, chat)) < times:  # noqa: ASYNC110 - the server sets no event
-                await asyncio.sleep(LOOK_S)
-    except TimeoutError:
-        said = telegram.telegram.chats[chat].messages
-        raise AssertionError(f"never answered: {said}\n{built.log()}") from None
+    await until(built, lambda: len(answers(telegram, what, chat)) >= times)
 
 
 async def until_both(built: House) -> None:
@@ -174,3 +187,23 @@ async def test_t05_what_needs_somebody_stands_in_their_private_chat(tmp_path: Pa
         telegram.say(ANA, "/inbox")
         await until_said(built, telegram, "blog", 1, ANA)
         assert answers(telegram, "shop", ANA) == [], "that is Slack's"
+
+
+async def test_t06_a_card_is_decided_by_a_button_and_only_by_who_is_allowed(
+    tmp_path: Path, git_repo: Path
+) -> None:
+    require("bwrap")
+    async with both(tmp_path, git_repo) as (built, telegram):
+        await built.start_supervisor()
+        await until_both(built)
+        telegram.say(GROUP, "delete README.md")
+        card = await until(built, lambda: with_button(telegram, "Allow"))
+        stranger = telegram.press(GROUP, card, "Allow", user=BEN)
+        await until(built, lambda: stranger in telegram.telegram.answers)
+        assert (tmp_path / "blog" / "README.md").exists()
+        await built.stop(signal.SIGKILL)
+        telegram.press(GROUP, card, "Allow")
+        await built.start_supervisor()
+        await until(built, lambda: not telegram.keys(GROUP, card))
+        audit = (built.home / "logs" / "audit.jsonl").read_text()
+        assert f'"user":"tg:{BEN}"' in audit.replace(" ", "")

@@ -148,7 +148,7 @@ class TelegramChat:
 
     async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
         """Bot API: getFile, up to 20 MB. Of files that ``channel`` does not show nothing is known."""
-        ts, _, at = file_id.partition("/")
+        ts, _, at = file_id.rpartition("-")
         try:
             chat, number = self._place(channel, ts)
             files = (await self.book.known(chat, number)).files

@@ -53,7 +53,8 @@ class Inbox:
         ts = self._book.ts(spot.chat, spot.message)
         key = spot.chat, first.album
         begun = self._albums.get(key) if first.album else None
-        thread = await self.thread(spot) or begun
+        # Told again, as it could not be kept, it is still what begins.
+        thread = await self.thread(spot) or (begun if begun != ts else None)
         files = tuple(file for said in album for file in _named(said, self._book))
         for said in album:
             self.remember(said)
@@ -163,9 +164,10 @@ class Inbox:
 
 
 def _named(said: Said, book: Book) -> list[File]:
-    """The files by names of ours: the message and a number. What Telegram calls them stays with us."""
+    """The files by names of ours, the message and a number, which may be a part of a path. What Telegram calls them
+    stays with us."""
     ts = book.ts(said.spot.chat, said.spot.message)
-    return [replace(file, id=f"{ts}/{at}") for at, file in enumerate(said.files)]
+    return [replace(file, id=f"{ts}-{at}") for at, file in enumerate(said.files)]
 
 
 def _digest(text: str) -> str:

@@ -159,7 +159,7 @@ class Messages:
             if type(error) is not ChatError:
                 raise
             # It waits until somebody lets us: what belongs to one conversation is said in no other.
-            raise ChatError(f"the topic is gone, and none can be made: {error}", "not_in_channel") from None
+            raise ChatError(f"the topic is gone, and none can be made: {error}", "no_topic") from None
         topic = made.get("message_thread_id") if isinstance(made, Mapping) else None
         if not isinstance(topic, int):
             raise ChatError("Telegram does not say which topic it made", "invalid_answer")

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from codebutler.apphome.turns import LatestTurns
@@ -21,11 +22,13 @@ from codebutler.chat.slack.render import rendered
 from codebutler.chat.status import StatusBoard
 from codebutler.clock import ManualClock, settle
 from codebutler.config.paths import Home
-from codebutler.config.schema import Config, RepoSettings, SlackSection
+from codebutler.config.schema import Config, RepoSettings, SlackSection, TelegramSection
 from codebutler.control.listeners import Listeners
 from codebutler.direct.book import Book
+from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.journal import Journal
+from codebutler.intake.notes import OwnNotes
 from codebutler.message import Message, said
 from codebutler.model import Post, Update
 from codebutler.observe.audit import AuditLog
@@ -103,7 +106,14 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
             listeners=Listeners(),
         )
         slack = ServedChat(name="Slack", chat=chat, sender=sender, statuses=statuses)
-        services = ParentServices(parts, Chats([slack]))
+        other = MemoryChat(lacks=("history", "look_up"))
+        way = await stack.enter_async_context(
+            Sender(other, clock, Editor(same), notes=OwnNotes(journal, "Telegram"))
+        )
+        telegram = ServedChat(
+            name="Telegram", chat=other, sender=way, statuses=StatusBoard(None, clock, same)
+        )
+        services = ParentServices(parts, Chats([slack, telegram]))
         signals.interrupted.add(heard.append)
         signals.changed.add(lambda: heard.append(services.budgets.words(REPO.name, NOW)))
         yield services, chat
@@ -212,3 +222,35 @@ async def test_what_is_used_is_kept_and_app_home_hears_of_it(
     services, _ = desk
     services.show(REPO, Budget(until="2026-01-02T00:00:00+00:00", used=DayUse(runs=2, usd=0.5)))
     assert heard == ["2 runs, $0.50"]
+
+
+async def test_after_a_backup_each_chat_is_told_what_it_can_do(
+    desk: tuple[ParentServices, MemoryChat], tmp_path: Path
+) -> None:
+    """One that has no history cannot fetch what is gone."""
+    services, slack = desk
+    telegram = services._chats.of("tg:-1001").chat
+    assert isinstance(telegram, MemoryChat)
+    services.restored(Restored(tmp_path, "it was damaged", NOW, None), ("C1", "tg:-1001"))
+    async with asyncio.timeout(20):
+        await slack.until(lambda: bool(slack.texts("C1")))
+        await telegram.until(lambda: bool(telegram.texts("tg:-1001")))
+    assert "fetched again from the channel's history" in slack.texts("C1")[0]
+    assert "has to be written again" in telegram.texts("tg:-1001")[0]
+
+
+async def test_a_worker_speaks_in_the_chat_of_its_repository(desk: tuple[ParentServices, MemoryChat]) -> None:
+    services, slack = desk
+    telegram = services._chats.of("tg:-1001").chat
+    assert isinstance(telegram, MemoryChat)
+    config = Config(telegram=TelegramSection(chat_id=-1001, allowed_users=(111,)))
+    repo = msgspec.structs.replace(REPO, channel_id="tg:-1001", config=config)
+    for mention in ("tg:111", "U0ANA"):
+        await services.send(repo, mention, Post(message=said("hello"), mention=mention), unsure=False)
+    assert slack.done == []
+    assert [done.channel for done in telegram.done] == ["tg:-1001"] * 2
+    called = [done.operation.mention for done in telegram.done if isinstance(done.operation, Post)]
+    assert called == ["tg:111", ""], "somebody of another chat is called by nobody"
+    services.show(repo, Doing(thread_ts="1", text="is working"))
+    await settle()
+    assert slack.statuses == {}

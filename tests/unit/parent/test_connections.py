@@ -54,12 +54,17 @@ class One:
     connection: Line
     met: list[Collection[str]]
     tokens: list[str]
+    refused: ChatAuthError | None = None
 
     async def work(self) -> None:
         await asyncio.Event().wait()
 
     async def meet(self, users: Collection[str]) -> None:
         self.met.append(users)
+
+    def check(self, config: Config) -> None:
+        if self.refused is not None:
+            raise self.refused
 
     def use_tokens(self, config: Config) -> None:
         self.tokens.append(config.telegram.bot_token)
@@ -170,3 +175,10 @@ async def test_what_has_changed_is_told_to_both(two: Two) -> None:
     two.connections.meet()
     await settle()
     assert two.slack.met == [], "it is not connected yet"
+
+
+async def test_a_token_of_the_wrong_kind_changes_none_of_them(two: Two) -> None:
+    two.telegram.refused = REFUSED
+    with pytest.raises(ChatAuthError):
+        two.connections.use_tokens(Config())
+    assert (two.slack.tokens, two.telegram.tokens) == ([], [])

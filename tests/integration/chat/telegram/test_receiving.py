@@ -101,7 +101,8 @@ async def test_one_that_we_cannot_handle_keeps_no_other_away(
     room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
-    accept, tried = room.intake.accept, []
+    accept = room.intake.accept
+    tried: list[Event] = []
 
     async def odd(event: Event, *, missed: bool = False) -> object:
         if getattr(event, "text", "") == "odd":
@@ -173,10 +174,34 @@ async def test_an_album_is_one_message(room: Room, server: BotServer) -> None:
     await other
     (message,) = room.messages
     assert message.text == "both"
-    assert [file.id for file in message.files] == [f"{first:012d}/0", f"{first + 1:012d}/0"]
+    assert [file.id for file in message.files] == [f"{first:012d}-0", f"{first + 1:012d}-0"]
     server.say(GROUP, "look", reply_to=first + 1)
     await room.until(lambda: len(room.messages) == 2)
     assert room.messages[1].thread_ts == f"{first:012d}"
+
+
+async def test_an_album_that_the_disk_did_not_take_begins_a_conversation_all_the_same(
+    room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
+    monkeypatch.setattr("codebutler.chat.telegram.connection.ALBUM_S", 0.01)
+    accept = room.intake.accept
+    refused: list[Event] = []
+
+    async def full(event: Event, *, missed: bool = False) -> object:
+        if not refused:
+            refused.append(event)
+            raise StoreFullError
+        return await accept(event, missed=missed)
+
+    room.intake.accept = full  # type: ignore[method-assign,assignment]
+    for number in (1, 2):
+        server.say(GROUP, "", media_group_id="g", photo=[server.put_file(f"p{number}", b"1")])
+    await room.until(lambda: room.messages)
+    (message,) = room.messages
+    assert refused
+    assert message.thread_ts is None
+    assert len(message.files) == 2
 
 
 async def test_a_file_is_fetched_for_its_own_chat_only(room: Room, server: BotServer) -> None:
@@ -193,19 +218,19 @@ async def test_a_file_is_fetched_for_its_own_chat_only(room: Room, server: BotSe
     bad = server.say(GROUP, "", caption="see", document=server.put_file("d2", b"x", "../../etc/passwd"))
     big = server.say(GROUP, "", caption="see", document={"file_id": "d3", "file_size": 21 * 2**20})
     await room.confirmed()
-    download = await room.chat.fetch(f"tg:{GROUP}", f"{number:012d}/0", take)
+    download = await room.chat.fetch(f"tg:{GROUP}", f"{number:012d}-0", take)
     assert (download.file.name, bytes(found)) == ("a.txt", b"x" * 1000)
     for file_id, code in (
-        (f"{number:012d}/1", "file_not_found"),
+        (f"{number:012d}-1", "file_not_found"),
         ("d1", "file_not_found"),
-        (f"{bad:012d}/0", "untrusted_host"),
-        (f"{big:012d}/0", "too_large"),
+        (f"{bad:012d}-0", "untrusted_host"),
+        (f"{big:012d}-0", "too_large"),
     ):
         with pytest.raises(ChatError) as raised:
             await room.chat.fetch(f"tg:{GROUP}", file_id, take)
         assert raised.value.code == code
     with pytest.raises(ChatError, match="file_not_found"):
-        await room.chat.fetch(f"tg:{FORUM}", f"{number:012d}/0", take)
+        await room.chat.fetch(f"tg:{FORUM}", f"{number:012d}-0", take)
 
 
 async def test_commands_are_offered_and_understood(room: Room, server: BotServer) -> None:
