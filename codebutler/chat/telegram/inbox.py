@@ -53,7 +53,8 @@ class Inbox:
         ts = self._book.ts(spot.chat, spot.message)
         key = spot.chat, first.album
         begun = self._albums.get(key) if first.album else None
-        thread = await self.thread(spot) or begun
+        # Told again, as it could not be kept, it is still what begins.
+        thread = await self.thread(spot) or (begun if begun != ts else None)
         files = tuple(file for said in album for file in _named(said, self._book))
         for said in album:
             self.remember(said)

@@ -179,6 +179,29 @@ async def test_an_album_is_one_message(room: Room, server: BotServer) -> None:
     assert room.messages[1].thread_ts == f"{first:012d}"
 
 
+async def test_an_album_that_the_disk_did_not_take_begins_a_conversation_all_the_same(
+    room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
+    monkeypatch.setattr("codebutler.chat.telegram.connection.ALBUM_S", 0.01)
+    accept, refused = room.intake.accept, []
+
+    async def full(event: Event, *, missed: bool = False) -> object:
+        if not refused:
+            refused.append(event)
+            raise StoreFullError
+        return await accept(event, missed=missed)
+
+    room.intake.accept = full  # type: ignore[method-assign,assignment]
+    for number in (1, 2):
+        server.say(GROUP, "", media_group_id="g", photo=[server.put_file(f"p{number}", b"1")])
+    await room.until(lambda: room.messages)
+    (message,) = room.messages
+    assert refused
+    assert message.thread_ts is None
+    assert len(message.files) == 2
+
+
 async def test_a_file_is_fetched_for_its_own_chat_only(room: Room, server: BotServer) -> None:
     from codebutler.errors import ChatError
 
