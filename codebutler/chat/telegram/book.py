@@ -60,6 +60,8 @@ class Pages(Generic[T]):
         self._notes = notes
         self._kind = kind
         self._open: OrderedDict[str, dict[str, T]] = OrderedDict()
+        self._unsaved: set[str] = set()
+        """Pages that the disk does not have as they are: written again with the next change, and not closed before."""
 
     async def page(self, name: str) -> Mapping[str, T]:
         """All that stands on a page. Raises StoreError."""
@@ -69,11 +71,13 @@ class Pages(Generic[T]):
         """Keep entries, in place of those of the same keys. Known at once, and on disk when this returns. Raises
         StoreError."""
         page = await self._page(name)
-        if all(page.get(key) == entry for key, entry in entries.items()):
+        if name not in self._unsaved and all(page.get(key) == entry for key, entry in entries.items()):
             return
         page.update(entries)
         if self._notes is not None:
+            self._unsaved.add(name)
             await self._notes.keep_note(name, msgspec.json.encode(page).decode())
+            self._unsaved.discard(name)
 
     async def _page(self, name: str) -> dict[str, T]:
         if (page := self._open.get(name)) is None:
@@ -82,7 +86,11 @@ class Pages(Generic[T]):
             page = self._open.setdefault(name, self._read(name, kept))
         self._open.move_to_end(name)
         if self._notes is not None and len(self._open) > OPEN_PAGES:
-            self._open.popitem(last=False)
+            oldest = next(iter(self._open))
+            if oldest in self._unsaved:
+                self._open.move_to_end(oldest)
+            else:
+                del self._open[oldest]
         return page
 
     def _read(self, name: str, kept: str) -> dict[str, T]:
