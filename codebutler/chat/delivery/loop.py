@@ -31,7 +31,7 @@ class Loop:
         self._numbers = count(1)
         self._has_token = True
         self._closed: dict[str, float] = {}
-        self._marks: OrderedDict[Line, bool] = OrderedDict()
+        self._marks: OrderedDict[Line, bool | None] = OrderedDict()
         self._served: OrderedDict[tuple[Call, str], int] = OrderedDict()
         self._begun = 0
         self._alarm: asyncio.Task[None] | None = None
@@ -121,14 +121,13 @@ class Loop:
         return waiting.is_lasting and waiting.channel in self._closed
 
     def marked(self, line: Line, there: bool | None, *, is_guess: bool = False) -> None:
-        """What is known of a mark; None: nothing. What ``is_guess`` counts where nothing is known."""
+        """What is known of a mark; None: nobody can tell. What ``is_guess`` counts where nothing was noted."""
         if is_guess and line in self._marks:
             return
         self._marks.pop(line, None)
-        if there is not None:
-            self._marks[line] = there
-            if len(self._marks) > REMEMBERED:
-                self._marks.popitem(last=False)
+        self._marks[line] = there
+        if len(self._marks) > REMEMBERED:
+            self._marks.popitem(last=False)
 
     async def close(self) -> None:
         """Begin nothing more."""

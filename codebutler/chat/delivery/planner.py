@@ -140,12 +140,13 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class State:
     """What else decides. ``closed``: channels we may not write in, and when that is tried again. ``marks``: the lines
-    of marks that are known to be there, or not. ``served``: how lately a channel's calls were made."""
+    of marks that are known to be there, or not; None: nobody can tell. ``served``: how lately a channel's calls were
+    made."""
 
     now_s: float
     has_token: bool = True
     closed: Mapping[str, float] = field(default_factory=dict)
-    marks: Mapping[Line, bool] = field(default_factory=dict)
+    marks: Mapping[Line, bool | None] = field(default_factory=dict)
     served: Mapping[tuple[Call, str], int] = field(default_factory=dict)
 
 

@@ -59,3 +59,18 @@ async def test_whatever_is_asked_and_whatever_fails_it_ends_as_it_was_asked_last
             is_there = name in b.chat.marks(C, ts)
             assert is_there is wanted or (wanted and name != DONE)
         assert all(task.done() for task in b.tasks)
+
+
+async def test_a_mark_that_may_be_there_is_taken_away() -> None:
+    """Also if it was asked for again meanwhile, and that failed for sure."""
+    async with bench() as b:
+        ts = b.chat.say(C, "U1", "question")
+        b.chat.deliver_then_fail("react", ChatOutcomeUnknownError("time-out"))
+        b.submit("1", React(target_ts=ts, name=QUEUED))
+        await b.passes(0)
+        b.chat.fail_next("react", ChatUnreachableError("down"))
+        b.submit("2", React(target_ts=ts, name=QUEUED))
+        await b.passes(0)
+        b.submit("3", React(target_ts=ts, name=QUEUED, remove=True))
+        await b.passes(60)
+        assert b.chat.marks(C, ts) == set()
