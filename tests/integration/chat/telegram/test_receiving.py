@@ -101,7 +101,8 @@ async def test_one_that_we_cannot_handle_keeps_no_other_away(
     room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
-    accept, tried = room.intake.accept, []
+    accept = room.intake.accept
+    tried: list[Event] = []
 
     async def odd(event: Event, *, missed: bool = False) -> object:
         if getattr(event, "text", "") == "odd":
@@ -184,7 +185,8 @@ async def test_an_album_that_the_disk_did_not_take_begins_a_conversation_all_the
 ) -> None:
     monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
     monkeypatch.setattr("codebutler.chat.telegram.connection.ALBUM_S", 0.01)
-    accept, refused = room.intake.accept, []
+    accept = room.intake.accept
+    refused: list[Event] = []
 
     async def full(event: Event, *, missed: bool = False) -> object:
         if not refused:
