@@ -1,1 +1,1 @@
-"""CodeButler: coding agents on your own machine, reached from Slack."""
+"""CodeButler: coding agents on your own machine, reached from your chat."""

@@ -1,4 +1,4 @@
-"""Our buttons by their ``action_id``, as both processes and Slack know them. They are part of the contract."""
+"""Our buttons by their ``action_id``, as both processes and the chats know them. They are part of the contract."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ from codebutler.message import Message
 Handled = Literal["no", "maybe", "yes"]
 Origin = Literal["slack", "local", "schedule"]
 OPERATOR = "operator"
-"""Who speaks from this machine itself; no Slack user is named like it."""
+"""Who speaks from this machine itself; nobody in a chat is named like it."""
 
 
 class File(Struct, frozen=True, kw_only=True):
-    """A file attached to a message, as Slack describes it; its content has not been fetched."""
+    """A file attached to a message, as the chat describes it; its content has not been fetched."""
 
     id: str
     name: str = ""
@@ -60,7 +60,7 @@ class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
 
     @property
     def key(self) -> str:
-        """What makes this event the same event when Slack delivers it again (a mention comes twice)."""
+        """What makes this event the same event when the chat delivers it again (a mention comes twice)."""
         return f"message:{self.channel}:{self.ts}"
 
     @property
@@ -89,7 +89,7 @@ class MessageEdited(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ed
 
 
 class MessageDeleted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="delete"):
-    """An earlier message was withdrawn by ``user`` (its author, as far as Slack tells)."""
+    """An earlier message was withdrawn by ``user`` (its author, as far as the chat tells)."""
 
     channel: str
     ts: str
@@ -101,7 +101,7 @@ class MessageDeleted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="d
 
     @property
     def key(self) -> str:
-        """The same however often Slack tells of it: a message is withdrawn once."""
+        """The same however often the chat tells of it: a message is withdrawn once."""
         return f"delete:{self.channel}:{self.ts}"
 
 

@@ -48,7 +48,7 @@ class Door(Protocol):
     """Where wishes are handed in, anybody's: the intake."""
 
     async def accept(self, event: Event) -> Outcome:
-        """Journal an event as Slack's are; what became of it. Raises StoreError."""
+        """Journal an event as those of a chat are; what became of it. Raises StoreError."""
 
 
 class Sending(History, Protocol):

@@ -30,7 +30,7 @@ class Ear:
     def __init__(self, thread_ts: str | None) -> None:
         self.thread_ts = thread_ts
         self.redact: Callable[[str], str] = str
-        """What a terminal shows may be copied anywhere: it holds no more than Slack does."""
+        """What a terminal shows may be copied anywhere: it holds no more than the chat does."""
         self.called: Callable[[str], str] = str
         """What a user is called."""
         self._kinds: dict[str, SaidKind] = {}
@@ -71,7 +71,7 @@ def _of_file(file: Upload) -> str:
     except UnicodeDecodeError:
         text = ""
     if not text or not all(c.isprintable() or c in "\t\r\n" for c in text):
-        return f"📎 {file.filename}, {_size(len(file.content))}: see the thread in Slack."
+        return f"📎 {file.filename}, {_size(len(file.content))}: see its thread in the chat."
     return text if file.filename == ANSWER_FILE else f"📎 {file.filename}\n{text}"
 
 

@@ -122,7 +122,7 @@ class Listening(Protocol):
         """Whether what is done in this channel is of interest."""
 
     def hear(self, spoken: Spoken) -> None:
-        """Something was done there, and Slack has taken it."""
+        """Something was done there, and the chat has taken it."""
 
     def started(self, messages: Collection[str]) -> None:
         """These messages are being worked on."""

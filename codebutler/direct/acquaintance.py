@@ -54,7 +54,7 @@ class Acquaintance:
             except ChatRateLimitedError as error:
                 wait_s = error.retry_after_s
             except ChatUnreachableError:
-                log.debug("Slack is not reached: %s is met later", user)
+                log.debug("the chat is not reached: %s is met later", user)
             except (ChatError, StoreError) as error:
                 log.info("no direct message from %s yet: %s", user, error)
                 return

@@ -17,7 +17,7 @@ NOTICED = timedelta(minutes=1)
 RECENT = timedelta(minutes=30)
 
 
-# What Slack held back comes with the connection, before it is known here that there is one.
+# What the chat held back comes with the connection, before it is known here that there is one.
 AT_ONCE = timedelta(seconds=1)
 
 # A loop of crashes that goes on all night is remembered by its latest ones.

@@ -1,6 +1,6 @@
 """From a parsed event to a committed journal entry: authorise, dedupe, commit, route. Then it may be acked.
 
-Nothing here knows Slack's JSON; ``accept`` is the whole door for every source of events.
+Nothing here knows a chat's own JSON; ``accept`` is the whole door for every source of events.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Intake:
     async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
         """Returns once the event is on disk or needs no keeping. Raises StoreError if it cannot be kept.
 
-        ``missed``: it was fetched, or Slack did not reach us at first, so it may be late. What comes at once
+        ``missed``: it was fetched, or the chat did not reach us at first, so it may be late. What comes at once
         never is, however wrong our clock may be.
         """
         repo = self._repos().get(event.channel)

@@ -83,7 +83,7 @@ LAST_MINUTES_S = 600
 # How long a channel's messages are remembered in ``recent``, counted back from its newest one.
 REMEMBERED_S = 7 * 86400
 
-# A settled event is known for so long: Slack shows and repeats nothing that old to us. The newest are always known,
+# A settled event is known for so long: chats show and repeat nothing that old to us. The newest are always known,
 # whatever our clock says.
 KNOWN = timedelta(days=30)
 

@@ -113,7 +113,7 @@ def is_running(state: JobState, now: datetime) -> bool:
 def _last_due(job: Job, due: datetime, now: datetime) -> datetime:
     """Of all that came due until now, the last; looked for in a day's worth, more makes no difference.
 
-    By halves: a job of every minute has been due 1440 times, and whoever waits for the answer serves Slack, too.
+    By halves: a job of every minute has been due 1440 times, and whoever waits for the answer serves the chats, too.
     """
     last, since, until = due, max(due, now - timedelta(days=1)), now
     while until - since >= timedelta(seconds=1):

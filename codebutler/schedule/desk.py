@@ -34,7 +34,7 @@ class Asker:
 
 
 class ScheduleDesk:
-    """Answers in Markdown-free text for Slack. Each wish may be carried out twice to the same effect."""
+    """Answers in plain text for the chat. Each wish may be carried out twice to the same effect."""
 
     def __init__(self, scheduler: Scheduler, clock: Clock, zone: tzinfo) -> None:
         self._scheduler = scheduler

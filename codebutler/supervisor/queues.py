@@ -89,11 +89,11 @@ class Deliveries:
         return True
 
 
-# A worker's operations on their way to Slack. They outlive the process that asked for them.
+# A worker's operations on their way to the chat. They outlive the process that asked for them.
 
 # Rounds of the event loop until a request is on its way: our task, the plan, the attempt, and its call.
 HEAD_START = 4
-# With more under way than these, Slack's limits are what holds them up.
+# With more under way than these, the chat's limits are what holds them up.
 FEW = 8
 
 Answer = Sent | SendFailed
@@ -148,7 +148,7 @@ class Sends:
         size_bytes = weight_bytes(operation)
         content_bytes = len(operation.content) if isinstance(operation, Upload) else 0
         if size_bytes > OPERATION_BYTES + content_bytes:
-            # Far beyond what Slack takes, and it would keep us busy before Slack could say so.
+            # Far beyond what any chat takes, and it would keep us busy before the chat could say so.
             self._tell(SendFailed(op_id=message.op_id, code="msg_too_long"))
             return
         if isinstance(operation, Post | Update) and (operation.message.card or operation.message.buttons):

@@ -67,7 +67,7 @@ def slash_request(text: str, prefixes: Collection[str] = ()) -> Request:
 
 
 def _prompt(text: str, prefix: str) -> Prompt:
-    """A command in Slack's code marks is the command: to a shell the marks would be a substitution."""
+    """A command in code marks is the command: to a shell the marks would be a substitution."""
     if prefix == SHELL_PREFIX and (match := _MARKED.fullmatch(text.strip())):
         text = match[1] or match[2]
     return Prompt(text=text, prefix=prefix)

@@ -1,7 +1,7 @@
 """What a worker would find in its repository, asked without one: walls, limits, agents, store.
 
 A program of its own, ``python -I -m codebutler_worker.checkup``: a Checkup as JSON comes in on stdin, findings go
-out as JSON lines. It runs with a worker's scrubbed environment, and knows no Slack.
+out as JSON lines. It runs with a worker's scrubbed environment, and knows no chat.
 """
 
 from __future__ import annotations

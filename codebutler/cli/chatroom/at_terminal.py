@@ -122,7 +122,7 @@ class _Conversation:
         if not self._room.is_busy:
             return False
         if self._stopping:
-            notice("Stopping; the thread in Slack shows how it ended.")
+            notice("Stopping; its thread in the chat shows how it ended.")
             return False
         self._stopping = True
         self._link.wish(self._room.say(STOP))

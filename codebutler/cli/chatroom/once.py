@@ -9,7 +9,7 @@ from codebutler.cli.output import notice, printable_lines, say
 from codebutler.cli.talk import talk
 from codebutler.control.messages import ControlReply, Posted, Said, SendRequest
 
-ASKS = "(waiting for your decision: in the thread in Slack, or in `codebutler chat`)"
+ASKS = "(waiting for your decision: in its thread in the chat, or in `codebutler chat`)"
 HOW = {
     "stopped": "the run was stopped",
     "refused": "nothing was run",

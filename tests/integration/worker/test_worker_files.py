@@ -80,7 +80,7 @@ async def test_what_does_not_come_is_told_and_the_turn_goes_on(tmp_path: Path) -
         share(parent, "100.1", PICTURE, text="look")
         fetch = await request(parent)
         parent.channel.send(FetchFailed(request_id=fetch.request_id, code="login_page"))
-        post = await parent.post_with("Slack does not let me read it")
+        post = await parent.post_with("the chat does not let me read it")
         assert post.thread_ts == "100.1"
         assert "`a b.png`" in text_of(post)
         run = await parent.run(0)

@@ -85,8 +85,8 @@ def test_a_file_is_shown_unless_it_is_too_long_for_a_terminal() -> None:
     ear = Ear("1.1")
     for content, shown in (
         (b"x" * 200_000, "📎 a.log\n" + "x" * 200_000),
-        (b"x" * 200_001, "📎 a.log, 0.2 MB: see the thread in Slack."),
-        (b"\x1b[31m", "📎 a.log, 0.0 kB: see the thread in Slack."),
+        (b"x" * 200_001, "📎 a.log, 0.2 MB: see its thread in the chat."),
+        (b"\x1b[31m", "📎 a.log, 0.0 kB: see its thread in the chat."),
     ):
         said = ear.said(Spoken(Upload(filename="a.log", content=content, thread_ts="1.1"), "F1"))
         assert said is not None

@@ -77,7 +77,7 @@ async def test_every_answer_counts_until_the_outcome() -> None:
     assert [reply.text for reply in replies] == [
         "on it",
         "the answer",
-        "📎 cat.png, 0.0 kB: see the thread in Slack.",
+        "📎 cat.png, 0.0 kB: see its thread in the chat.",
         "all of it",
         "stopped",
     ]

@@ -33,7 +33,7 @@ def repository_says(workdir: Path, files: Iterable[str]) -> str:
 
 DEFAULT = """\
 [SLACK WRAPPER]
-A person gave you this task from a Slack thread. What you write is recorded in a log; the person does not see it \
+A person gave you this task from a chat thread. What you write is recorded in a log; the person does not see it \
 as you work. To tell the person something at once, enclose it in markers. The opening marker is three less-than \
 signs, the word SLACK, three greater-than signs. The closing marker is three less-than signs, the word END_SLACK, \
 three greater-than signs. A type may follow SLACK, after a colon: progress, question, warning, done or error.

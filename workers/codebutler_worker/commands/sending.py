@@ -1,7 +1,7 @@
 """A session's log on its way into a thread: whole, in numbered parts where it is long, each without secrets.
 
-Sent a part at a time: the next is made when Slack has taken the one before, so that neither memory nor the store ever
-holds two. How far it has come is in the command's row: a restart goes on there, ``!stop`` takes the row away.
+Sent a part at a time: the next is made when the chat has taken the one before, so that neither memory nor the store
+ever holds two. How far it has come is in the command's row: a restart goes on there, ``!stop`` takes the row away.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def go_on(desk: Desk, logs: SessionLogs, command: DeferredRow) -> Reply:
     refused = await desk.commit(lambda draft: _refused(draft, before))
     if refused:
         sending = replace(sending, next=sending.next - 1)
-        return Reply(line=_ended(sending, f"❌ Slack refuses part {sending.next} ({code(refused, 60)})."))
+        return Reply(line=_ended(sending, f"❌ The chat refused part {sending.next} ({code(refused, 60)})."))
     if sending.next > sending.last:
         return Reply(line=said(_all_here(sending)))
     try:

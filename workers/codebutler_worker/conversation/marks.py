@@ -25,7 +25,7 @@ END_MARKS: Mapping[str, str] = {
 
 def show_waiting(draft: Draft, turn: TurnRow, *, over: bool = False) -> None:
     """Show on the first message of a turn that it waits for a person, or (``over``) that it does not any more. It keeps
-    the mark of a turn that runs: Slack takes few reactions a minute."""
+    the mark of a turn that runs: chats take few reactions a minute."""
     change = clear_mark if over else set_mark
     for message in draft.uow.messages.of_turn(turn.id)[:1]:
         change(draft, place_of(turn), message, WAITING)
@@ -56,7 +56,7 @@ def set_mark(draft: Draft, place: Place, message: MessageRow, name: str, *, afte
 def clear_mark(
     draft: Draft, place: Place, message: MessageRow, name: str, *, after: str | None = None
 ) -> None:
-    """Take a passing mark away, if it is there: Slack takes few reactions a minute."""
+    """Take a passing mark away, if it is there: chats take few reactions a minute."""
     op_id, there = _last(draft, message, name)
     if there:
         off = React(target_ts=message.platform_msg_id, name=name, remove=True)

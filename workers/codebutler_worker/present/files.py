@@ -15,12 +15,12 @@ NOTHING_LEFT = "Nothing of what you sent could be used: see above, then send it 
 _WHY: Mapping[str, str] = {
     "empty": "nothing of it came",
     "file_not_found": "it is not shared in this channel any more",
-    "login_page": "Slack does not let me read it (does the app have files:read, and is it in this channel?)",
+    "login_page": "the chat does not let me read it (in Slack: has the app files:read, and is it in this channel?)",
     "missing_scope": "the Slack app needs the scope files:read",
     "silence": "nothing is said in it",
     "timeout": "it took too long",
     "too_large": f"it is larger than {MAX_FETCH_BYTES // 2**20} MB",
-    "untrusted_host": "it is not stored at Slack",
+    "untrusted_host": "it is not stored in the chat",
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from datetime import UTC, datetime, timedelta
 
-# As long as the daily backups reach back. Nothing looks for an older one: only what is pending is looked up in Slack
+# As long as the daily backups reach back. Nothing looks for an older one: only what is pending is looked up in the chat
 # or waits for another, and the newest messages of a turn are edited while it has not come to its end.
 KEPT = timedelta(days=7)
 # Each batch is a transaction, which holds up those behind it for some milliseconds.

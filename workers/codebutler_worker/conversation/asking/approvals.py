@@ -37,7 +37,7 @@ TOGETHER_S = 2.0
 MOST_TOGETHER = 5
 LOOKED_AT = 20
 CARD_CHARS = 6_000
-"""Of the calls that share a card; Slack bounds a message's blocks."""
+"""Of the calls that share a card; chats bound what a message may hold."""
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
 WITHDRAWN = "⚠️ The run ended before anybody decided: this was NOT run."
 NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."

@@ -61,7 +61,7 @@ OBJECTIONS: Mapping[Objection, str] = MappingProxyType(
         "again": "{who}, you have allowed it already: it still needs somebody else.",
         "asked": "{who}, you asked for this, so your approval does not count: it still needs somebody else.",
         "unnamed": "An approval from this machine's terminal does not count where several people are needed: it is not "
-        "known which Slack user gave it. Approve in Slack, or set `approvals.operator` to your Slack user ID.",
+        "known who in the chat gave it. Approve in the chat, or set `approvals.operator` to your user ID there.",
     }
 )
 _YES = frozenset({"yes", "allow"})

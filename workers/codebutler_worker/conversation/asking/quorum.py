@@ -37,7 +37,7 @@ def objection_to(
     """Why ``user``'s approval does not count where ``needed`` are; "" if it does. ``requesters`` asked for what the
     call is part of, ``voted`` have allowed it already. One approval is enough by anybody who may decide.
 
-    The operator of this machine is a person who may have a Slack account, too: ``approvals.operator`` tells which.
+    The operator of this machine may have an account in the chat, too: ``approvals.operator`` tells which.
     """
     who = _person(section, user)
     if who in {_person(section, each) for each in voted}:
