@@ -19,7 +19,7 @@ from msgspec import Struct
 from codebutler.message import Message
 
 Handled = Literal["no", "maybe", "yes"]
-Origin = Literal["slack", "local", "schedule"]
+Origin = Literal["chat", "local", "schedule"]
 OPERATOR = "operator"
 """Who speaks from this machine itself; nobody in a chat is named like it."""
 
@@ -51,7 +51,7 @@ class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     thread_ts: str | None = None
     files: tuple[File, ...] = ()
     mentioned: bool = False
-    origin: Origin = "slack"
+    origin: Origin = "chat"
     late: bool = False
     stale: bool = False
     job: str = ""
@@ -139,7 +139,7 @@ class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="cl
     user_name: str = ""
     words: str = ""
     picked: tuple[str, ...] = ()
-    origin: Origin = "slack"
+    origin: Origin = "chat"
 
     @property
     def key(self) -> str:

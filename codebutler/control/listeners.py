@@ -185,7 +185,7 @@ class Listeners:
     def overhear(self, entry: Entry, go_on: GoOn) -> None:
         """A step of the dispatcher: who listens to a thread hears what people write in it, too."""
         event = entry.event
-        if isinstance(event, MessagePosted) and event.origin == "slack":
+        if isinstance(event, MessagePosted) and event.origin == "chat":
             for listener in self._of(event.channel):
                 listener.overhear(event)
         go_on(entry)

@@ -39,7 +39,7 @@ class HeldBack:
 def _order(event: Event) -> str | None:
     """Of what was written in the chat; None for everything else."""
     match event:
-        case MessagePosted(origin="slack", order=order) | MessageEdited(order=order):
+        case MessagePosted(origin="chat", order=order) | MessageEdited(order=order):
             return order
         case MessageDeleted(order=order):
             return order

@@ -215,7 +215,7 @@ class Intake:
 def dated(event: Event, now: datetime, away_until: datetime, max_age_hours: float) -> Event:
     """The event, marked if it was written while we were away (before ``away_until``, or long before it
     reached us), and marked as stale if that is longer ago than ``max_age_hours``, or if it may be done with."""
-    if not isinstance(event, MessagePosted) or event.origin != "slack":
+    if not isinstance(event, MessagePosted) or event.origin != "chat":
         return event
     age_s = now.timestamp() - event.sent_at
     late = age_s > LATE_S or event.sent_at < away_until.timestamp()
@@ -232,5 +232,5 @@ def _not_for_us(config: Config, event: Event, request: Request) -> bool:
                 return not (request.prefix or event.mentioned)
             return not (request.prefix and is_session(config, request.prefix))
         if config.agent.mention == "mention" and request.prefix is None:
-            return isinstance(event, MessagePosted) and event.origin == "slack" and not event.mentioned
+            return isinstance(event, MessagePosted) and event.origin == "chat" and not event.mentioned
     return isinstance(request, Command) and not request.name

@@ -231,7 +231,7 @@ class Journal:
 
 
 def _seen(event: Event, *, taken: bool) -> Seen | None:
-    if not isinstance(event, MessagePosted) or event.origin != "slack":
+    if not isinstance(event, MessagePosted) or event.origin != "chat":
         return None
     return Seen(event.ts, event.root_ts, event.user, taken, event.sent_at)
 

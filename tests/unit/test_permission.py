@@ -106,7 +106,7 @@ def test_a_rule_limits_the_channel_and_the_prefix() -> None:
     assert "allowedUsers" not in refusal.told
 
 
-@pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("slack", False)])
+@pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("chat", False)])
 def test_a_press_at_the_terminal_is_the_owners(origin: Origin, allowed: bool) -> None:
     press = clicked(
         channel="C1",
@@ -128,7 +128,7 @@ def test_the_owners_rules_do_not_bind_the_owner() -> None:
     assert not may(admitted(GUEST), "decide", where).allowed
 
 
-@pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("schedule", True), ("slack", False)])
+@pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("schedule", True), ("chat", False)])
 def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bool) -> None:
     """From the control socket, a job of a file or a hook; what comes from Slack is never the operator's."""
     wish = posted(channel="C1", ts="1.1", user=OPERATOR, text="hello", origin=origin)

@@ -65,9 +65,9 @@ ALLOW = {
     "value": "a1",
 }
 OVERHEARD: tuple[tuple[str | None, str, Origin], ...] = (
-    ("1.0", "U1", "slack"),
-    ("0.1", "U2", "slack"),
-    (None, "U3", "slack"),
+    ("1.0", "U1", "chat"),
+    ("0.1", "U2", "chat"),
+    (None, "U3", "chat"),
     ("1.0", OPERATOR, "local"),
 )
 

@@ -23,7 +23,7 @@ def entry(seq: int, event: Event) -> Entry:
     return Entry(seq, event.channel, event, NoRequest(), datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def posted(ts: str, channel: str = "C1", origin: str = "slack") -> MessagePosted:
+def posted(ts: str, channel: str = "C1", origin: str = "chat") -> MessagePosted:
     return events.posted(channel=channel, ts=ts, user="U1", text="x", origin=origin)
 
 

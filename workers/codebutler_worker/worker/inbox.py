@@ -281,7 +281,7 @@ class Inbox:
 
 def _is_uncalled(event: Event) -> TypeGuard[MessagePosted]:
     """Whether it does not call us: plain talk is let in where its thread waits for words."""
-    return isinstance(event, MessagePosted) and event.origin == "slack" and not event.mentioned
+    return isinstance(event, MessagePosted) and event.origin == "chat" and not event.mentioned
 
 
 def _incoming(event: MessagePosted, request: Prompt) -> Incoming:

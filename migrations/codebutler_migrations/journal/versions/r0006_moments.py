@@ -52,6 +52,7 @@ def downgrade() -> None:
     )
     op.create_index("ix_recent_root", "recent", ["channel", "root_ts", "ts"])
     # What events say beyond what an older version asks does not trouble it.
+    op.execute("UPDATE entries SET event = of_slack(event) WHERE event IS NOT NULL")
 
 
 def _rebuild(table: str, columns: str, values: str) -> None:
@@ -63,7 +64,7 @@ def _rebuild(table: str, columns: str, values: str) -> None:
 
 def _with_functions() -> None:
     connection: Any = op.get_bind().connection.driver_connection
-    for function in (seconds_of, ts_at, with_facts):
+    for function in (seconds_of, ts_at, with_facts, of_slack):
         connection.create_function(function.__name__, 1, function)
 
 
@@ -93,6 +94,15 @@ def with_facts(event: str) -> str:
         if kind in WRITTEN:
             ts = said[WRITTEN[kind]]
             facts |= {"sent_at": seconds_of(ts), "order": ts}
+        if said.get("origin") == "slack":
+            said["origin"] = "chat"
     except (ValueError, KeyError, TypeError, AttributeError):
         return event
     return json.dumps({**facts, **said}, ensure_ascii=False)
+
+
+def of_slack(event: str) -> str:
+    """An event as an older version reads it: there is one chat for that."""
+    return event.replace('"origin":"chat"', '"origin":"slack"').replace(
+        '"origin": "chat"', '"origin": "slack"'
+    )
