@@ -1,9 +1,10 @@
-"""The implementations of the chat's port: in memory, with all capabilities and with none, and over the Web API of the
-embedded workspace."""
+"""The implementations of the chat's port: in memory, with all capabilities and with none; Slack, over the Web API of
+the embedded workspace; Telegram, over a Bot API server."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import pytest
@@ -21,6 +22,9 @@ from codebutler.chat.port import (
     Streams,
 )
 from codebutler.chat.slack.api import SlackApi
+from codebutler.chat.telegram.api import BotApi
+from codebutler.chat.telegram.chat import TelegramChat
+from codebutler.chat.telegram.marks import REACTIONS
 from codebutler.errors import (
     ChatAuthError,
     ChatError,
@@ -30,6 +34,8 @@ from codebutler.errors import (
 )
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import WorkspaceServer
+from tests.telegram.server import GROUP, BotServer
+from tests.telegram.server import Fault as BotFault
 
 Trouble = Literal["rate_limit", "auth", "unreachable", "lost", "refused"]
 
@@ -46,6 +52,27 @@ METHODS = {
 }
 
 
+BOT_METHODS = {
+    "identity": "getMe",
+    "post": "sendMessage",
+    "update": "editMessageText",
+    "react": "setMessageReaction",
+    "share": "sendDocument",
+}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A message of ours as people see it: ``thread`` is the ts that it answers, "" if none; ``buttons`` what they say;
+    ``files`` their names and sizes."""
+
+    ts: str
+    text: str
+    thread: str = ""
+    buttons: tuple[str, ...] = ()
+    files: tuple[tuple[str, int], ...] = ()
+
+
 class Whole(ChatPort, History, LookUp, Streams, Ephemeral, StatusLine, Forms, HomePage, Protocol):
     """A chat with all capabilities."""
 
@@ -57,16 +84,23 @@ class Rig(Protocol):
     def chat(self) -> ChatPort: ...
 
     @property
-    def eye(self) -> History:
-        """Sees what stands there, whatever the port can tell."""
+    def channel(self) -> str: ...
 
     @property
-    def channel(self) -> str: ...
+    def nowhere(self) -> str:
+        """A ts that no message has."""
+
+    @property
+    def refusal(self) -> str:
+        """The code of the trouble "refused"."""
 
     @property
     def person(self) -> str: ...
 
     def say(self, text: str, thread_ts: str | None = None) -> str: ...
+
+    async def shown(self) -> list[Shown]:
+        """All that we said in the channel, the oldest first."""
 
     def reactions(self, ts: str) -> set[str]: ...
 
@@ -90,14 +124,34 @@ class AbleRig(Rig, Protocol):
     def form(self, user: str) -> dict[str, Any]: ...
 
 
-class MemoryRig:
+class SlackLike:
+    """What is said is seen in a history, as Slack shows it."""
+
+    nowhere = "1000000000.000001"
+    refusal = "is_archived"
+
+    def __init__(self, history: History, channel: str, person: str) -> None:
+        self._history = history
+        self.channel = channel
+        self.person = person
+        self.roots: list[str] = []
+
+    async def shown(self) -> list[Shown]:
+        found = await everything(self._history, self.channel)
+        for root in self.roots:
+            found += (await everything(self._history, self.channel, root))[1:]
+        return [_shown(message) for message in sorted(found, key=_ts) if message.get("bot_id")]
+
+
+class MemoryRig(SlackLike):
     def __init__(self, lacks: Collection[str] = ()) -> None:
-        self.chat = self.eye = MemoryChat(lacks=lacks)
-        self.channel = "C1"
-        self.person = "U1"
+        self.chat = MemoryChat(lacks=lacks)
+        super().__init__(self.chat, "C1", "U1")
 
     def say(self, text: str, thread_ts: str | None = None) -> str:
-        return self.chat.say(self.channel, "U1", text, thread_ts=thread_ts)
+        ts = self.chat.say(self.channel, "U1", text, thread_ts=thread_ts)
+        self.roots += [] if thread_ts else [ts]
+        return ts
 
     def asked_directly(self) -> tuple[str, str]:
         """A direct conversation and a message there."""
@@ -133,15 +187,16 @@ class MemoryRig:
                 self.chat.fail_next(method, ChatError(code="is_archived"))
 
 
-class ApiRig:
+class ApiRig(SlackLike):
     def __init__(self, server: WorkspaceServer, api: SlackApi) -> None:
+        super().__init__(api, server.channel_id("general"), server.workspace.person.id)
         self.server = server
-        self.chat = self.eye = api
-        self.channel = server.channel_id("general")
-        self.person = server.workspace.person.id
+        self.chat = api
 
     def say(self, text: str, thread_ts: str | None = None) -> str:
-        return self.server.say("general", text, thread_ts)
+        ts = self.server.say("general", text, thread_ts)
+        self.roots += [] if thread_ts else [ts]
+        return ts
 
     def asked_directly(self) -> tuple[str, str]:
         """A direct conversation and a message there."""
@@ -182,17 +237,95 @@ class ApiRig:
                 self.server.faults.add(Fault(method=name, kind="error", error="is_archived"))
 
 
-@pytest.fixture(params=["memory", "bare", "api"])
+class BotRig:
+    """Telegram: one reaction of ours, of a few."""
+
+    nowhere = "000000999999"
+    refusal = "not_in_channel"
+    channel = f"tg:{GROUP}"
+
+    def __init__(self, server: BotServer, chat: TelegramChat) -> None:
+        self.server = server
+        self.chat = chat
+        self.person = "tg:111"
+
+    def say(self, text: str, thread_ts: str | None = None) -> str:
+        return _padded(self.server.say(GROUP, text, **({"reply_to": int(thread_ts)} if thread_ts else {})))
+
+    async def shown(self) -> list[Shown]:
+        return [_told(message) for message in self.server.telegram.own(GROUP)]
+
+    def reactions(self, ts: str) -> set[str]:
+        shown = self.server.telegram.chats[GROUP].reactions.get(int(ts), [])
+        return {name for name, emoji in REACTIONS.items() if emoji in shown}
+
+    def trouble(self, method: str, trouble: Trouble) -> None:
+        name = BOT_METHODS[method]
+        match trouble:
+            case "rate_limit":
+                fault = BotFault(name, "rate_limit", retry_after=7)
+            case "auth":
+                fault = BotFault(name, "refused", "Unauthorized", 401)
+            case "unreachable":
+                fault = BotFault(name, "status", code=503)
+            case "lost":
+                fault = BotFault(name, "lost")
+            case "refused":
+                fault = BotFault(name, "refused", "Forbidden: bot was kicked from the supergroup chat", 403)
+        self.server.faults.append(fault)
+
+
+def _shown(message: dict[str, Any]) -> Shown:
+    keys = [key for block in message.get("blocks", ()) for key in block.get("elements", ())]
+    thread = message.get("thread_ts", "")
+    return Shown(
+        ts=message["ts"],
+        text=message["text"],
+        thread="" if thread == message["ts"] else thread,
+        buttons=tuple(key["text"]["text"] for key in keys if key.get("type") == "button"),
+        files=tuple((file["name"], file["size"]) for file in message.get("files", ())),
+    )
+
+
+def _told(message: dict[str, Any]) -> Shown:
+    answered = message.get("reply_to_message", {}).get("message_id", 0)
+    rows = message.get("reply_markup", {}).get("inline_keyboard", ())
+    file = message.get("document")
+    return Shown(
+        ts=_padded(message["message_id"]),
+        text=message.get("text", message.get("caption", "")),
+        thread=_padded(answered) if answered else "",
+        buttons=tuple(key["text"] for row in rows for key in row),
+        files=((file["file_name"], file["file_size"]),) if file else (),
+    )
+
+
+def _padded(number: int) -> str:
+    return f"{number:012d}"
+
+
+def _ts(message: dict[str, Any]) -> str:
+    return str(message["ts"])
+
+
+@pytest.fixture(params=["memory", "bare", "slack", "telegram"])
 async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     """Every chat: what all have."""
-    if request.param != "api":
-        yield MemoryRig(CAPABILITIES if request.param == "bare" else ())
-        return
-    async with WorkspaceServer() as server, SlackApi(server.bot_token, base_url=server.api_url) as api:
-        yield ApiRig(server, api)
+    match request.param:
+        case "telegram":
+            async with BotServer() as bots, TelegramChat(BotApi(bots.token, bots.url)) as chat:
+                yield BotRig(bots, chat)
+        case "slack":
+            async with (
+                WorkspaceServer() as server,
+                SlackApi(server.bot_token, base_url=server.api_url) as api,
+            ):
+                yield ApiRig(server, api)
+        case kind:
+            yield MemoryRig(CAPABILITIES if kind == "bare" else ())
 
 
-@pytest.fixture(params=["memory", "api"])
+@pytest.fixture(params=["memory", "slack"])
 async def able(request: pytest.FixtureRequest) -> AsyncIterator[AbleRig]:
     """Those that have all capabilities."""
     if request.param == "memory":
@@ -202,11 +335,12 @@ async def able(request: pytest.FixtureRequest) -> AsyncIterator[AbleRig]:
         yield ApiRig(server, api)
 
 
-async def everything(rig: Rig, thread_ts: str | None = None) -> list[dict[str, Any]]:
+async def everything(chat: History, channel: str, thread_ts: str | None = None) -> list[dict[str, Any]]:
+    """All of a history."""
     found: list[dict[str, Any]] = []
     cursor = ""
     while True:
-        page = await rig.eye.history(rig.channel, thread_ts=thread_ts, cursor=cursor)
+        page = await chat.history(channel, thread_ts=thread_ts, cursor=cursor)
         found += page.messages
         if not (cursor := page.next_cursor):
             return found

@@ -1,4 +1,4 @@
-"""The port to Slack: what is posted, changed and shown, the same in memory and over the Web API."""
+"""The port to a chat: what is posted, changed and shown, the same in memory, in Slack and in Telegram."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import CAPABILITIES, Capabilities
 from codebutler.chat.slack.answers import op_id_of
 from codebutler.chat.slack.forms import Placed, reason_form
-from codebutler.errors import (
-    ChatError,
-)
+from codebutler.errors import ChatError
 from codebutler.message import Button, said
 from codebutler.model import Post, React, Update, Upload
-from tests.contract.chats import AbleRig, Rig, able, everything, rig
+from tests.contract.chats import AbleRig, Rig, Shown, able, everything, rig
 
 __all__ = ["able", "rig"]
 
@@ -26,12 +24,22 @@ async def test_knows_itself(rig: Rig) -> None:
     assert me.team_id
 
 
-async def test_a_post_is_in_the_history_with_its_operation_and_its_author(rig: Rig) -> None:
+async def test_a_post_is_shown_under_the_ts_that_is_told(rig: Rig) -> None:
     ts = await rig.chat.post(rig.channel, Post(message=said("hello")), "op-1")
-    (message,) = [m for m in await everything(rig) if m["ts"] == ts]
-    assert message["text"] == "hello"
+    assert await rig.shown() == [Shown(ts, "hello")]
+
+
+async def test_what_we_say_sorts_among_what_people_say(rig: Rig) -> None:
+    before = rig.say("question")
+    ts = await rig.chat.post(rig.channel, Post(message=said("answer"), thread_ts=before), "op-1")
+    assert before < ts < rig.say("thanks")
+
+
+async def test_a_post_is_in_the_history_with_its_operation_and_its_author(able: AbleRig) -> None:
+    ts = await able.chat.post(able.channel, Post(message=said("hello")), "op-1")
+    (message,) = [m for m in await everything(able.chat, able.channel) if m["ts"] == ts]
     assert op_id_of(message) == "op-1"
-    assert message["bot_id"] == (await rig.chat.identity()).bot_id
+    assert message["bot_id"] == (await able.chat.identity()).bot_id
 
 
 async def test_a_chat_says_what_it_has_beside_the_rest(able: AbleRig) -> None:
@@ -43,19 +51,19 @@ async def test_a_chat_may_have_nothing_beside_the_rest() -> None:
     assert MemoryChat(lacks=CAPABILITIES).capabilities == Capabilities()
 
 
-async def test_a_file_is_given_to_whoever_asks_in_a_channel_that_shows_it(rig: Rig) -> None:
+async def test_a_file_is_given_to_whoever_asks_in_a_channel_that_shows_it(able: AbleRig) -> None:
     upload = Upload(filename="a.md", content=b"a")
-    file_id = await rig.chat.upload(upload)
+    file_id = await able.chat.upload(upload)
     pieces: list[bytes] = []
 
     async def take(piece: bytes) -> None:
         pieces.append(piece)
 
-    for channel in (rig.channel, "C0ELSEWHERE"):
+    for channel in (able.channel, "C0ELSEWHERE"):
         with pytest.raises(ChatError, match="file_not_found"):
-            await rig.chat.fetch(channel, file_id, take)
-    await rig.chat.share(rig.channel, upload, file_id)
-    told = await rig.chat.fetch(rig.channel, file_id, take)
+            await able.chat.fetch(channel, file_id, take)
+    await able.chat.share(able.channel, upload, file_id)
+    told = await able.chat.fetch(able.channel, file_id, take)
     assert (told.file.name, b"".join(pieces)) == ("a.md", b"a")
 
 
@@ -74,39 +82,42 @@ async def test_our_own_messages_are_told_apart_from_what_others_say(able: AbleRi
 async def test_a_reply_is_in_its_thread_only(rig: Rig) -> None:
     root = rig.say("question")
     ts = await rig.chat.post(rig.channel, Post(message=said("answer"), thread_ts=root), "op-1")
-    assert [m["ts"] for m in await everything(rig, root)] == [root, ts]
-    assert ts not in [m["ts"] for m in await everything(rig)]
+    assert await rig.shown() == [Shown(ts, "answer", thread=root)]
 
 
 STOP = Button("Stop", "codebutler.stop", "t1")
 
 
 async def test_buttons_travel(rig: Rig) -> None:
-    ts = await rig.chat.post(rig.channel, Post(message=said("**x**", STOP)), "op-1")
-    (message,) = [m for m in await everything(rig) if m["ts"] == ts]
-    assert message["blocks"][0]["text"]["text"] == "*x*"
-    assert message["blocks"][1]["elements"][0]["value"] == "t1"
+    await rig.chat.post(rig.channel, Post(message=said("x", STOP)), "op-1")
+    (message,) = await rig.shown()
+    assert (message.text, message.buttons) == ("x", ("Stop",))
 
 
 async def test_what_is_for_one_user_is_in_nobodys_history(able: AbleRig) -> None:
     able.say("question")
     assert await able.chat.whisper(able.channel, Post(message=said("psst"), only_for=able.person))
-    assert "psst" not in str(await everything(able))
+    assert "psst" not in str(await everything(able.chat, able.channel))
 
 
-async def test_an_edit_changes_the_text_and_keeps_the_operation_of_the_post(rig: Rig) -> None:
+async def test_an_edit_changes_the_text_and_is_the_same_when_it_is_repeated(rig: Rig) -> None:
     ts = await rig.chat.post(rig.channel, Post(message=said("working")), "op-1")
-    await rig.chat.update(rig.channel, Update(target_ts=ts, message=said("done")), "op-2")
-    (message,) = [m for m in await everything(rig) if m["ts"] == ts]
-    assert message["text"] == "done"
+    for _ in range(2):
+        await rig.chat.update(rig.channel, Update(target_ts=ts, message=said("done")), "op-2")
+        assert await rig.shown() == [Shown(ts, "done")]
+
+
+async def test_an_edit_keeps_the_operation_of_the_post(able: AbleRig) -> None:
+    ts = await able.chat.post(able.channel, Post(message=said("working")), "op-1")
+    await able.chat.update(able.channel, Update(target_ts=ts, message=said("done")), "op-2")
+    (message,) = [m for m in await everything(able.chat, able.channel) if m["ts"] == ts]
     assert op_id_of(message) == "op-1"
 
 
 async def test_an_edit_without_buttons_removes_the_old_ones(rig: Rig) -> None:
-    ts = await rig.chat.post(rig.channel, Post(message=said("**old**", STOP)), "op-1")
+    ts = await rig.chat.post(rig.channel, Post(message=said("old", STOP)), "op-1")
     await rig.chat.update(rig.channel, Update(target_ts=ts, message=said("new")), "op-2")
-    (message,) = [m for m in await everything(rig) if m["ts"] == ts]
-    assert "*old*" not in str(message)
+    assert await rig.shown() == [Shown(ts, "new")]
 
 
 async def test_reactions_come_and_go_and_twice_is_once(rig: Rig) -> None:
@@ -130,16 +141,14 @@ async def test_a_status_is_shown_under_a_thread_until_we_speak_there(able: AbleR
     assert able.status(ts) == ""
 
 
-async def test_an_upload_shows_in_its_thread_with_name_title_and_size(rig: Rig) -> None:
+async def test_an_upload_shows_in_its_thread_with_name_size_and_comment(rig: Rig) -> None:
     root = rig.say("question")
     upload = Upload(filename="a.md", content="zwölf".encode(), title="A", comment="see", thread_ts=root)
     file_id = await rig.chat.upload(upload)
-    assert [m for m in await everything(rig, root) if m.get("files")] == []
+    assert await rig.shown() == []
     await rig.chat.share(rig.channel, upload, file_id)
-    (message,) = [m for m in await everything(rig, root) if m.get("files")]
-    (file,) = message["files"]
-    assert (file["id"], file["name"], file["title"], file["size"]) == (file_id, "a.md", "A", 6)
-    assert message["text"] == "see"
+    (message,) = await rig.shown()
+    assert (message.thread, message.files, message.text.split("\n")[0]) == (root, (("a.md", 6),), "see")
 
 
 async def test_a_file_is_shared_once_and_tells_where(able: AbleRig) -> None:
