@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
@@ -104,12 +105,14 @@ class Limits:
     """How often a chat lets us call, over all channels and in each. What is in neither has no limit.
 
     ``closed``: codes of refusals that say that a channel is closed to us, each with what to do: what is to be said
-    there waits. An adapter gives them these names, whatever its platform calls them.
+    there waits. An adapter gives them these names, whatever its platform calls them. ``kept``: how long it keeps what
+    nobody took, from its own date on; None = for good.
     """
 
     workspace: Mapping[Call, Limit]
     channel: Mapping[Call, Limit]
     closed: Mapping[str, str] = field(default_factory=lambda: CLOSED)
+    kept: timedelta | None = None
 
     def within(self, channel: str) -> Mapping[Call, Limit]:  # noqa: ARG002 - a chat may have several kinds of them
         """How often it lets us call in that channel."""

@@ -17,6 +17,8 @@ NOTICED = timedelta(minutes=1)
 RECENT = timedelta(minutes=30)
 
 
+NOT_KEPT = "Messages sent more than {} ago did not reach me: send them again if they still matter."
+
 # What the chat held back comes with the connection, before it is known here that there is one.
 AT_ONCE = timedelta(seconds=1)
 
@@ -84,8 +86,15 @@ def with_interrupted(absence: Absence, channel: str) -> Absence:
     return replace(absence, interrupted={**absence.interrupted, channel: count})
 
 
-def line(absence: Absence, channel: str, arrivals: Iterable[Arrival], newest_s: float) -> str:
-    """What ``channel`` is told, "" for nothing. ``newest_s``: when the last message before it was written there."""
+def line(
+    absence: Absence,
+    channel: str,
+    arrivals: Iterable[Arrival],
+    newest_s: float,
+    kept: timedelta | None = None,
+) -> str:
+    """What ``channel`` is told, "" for nothing. ``newest_s``: when the last message before it was written there.
+    ``kept``: how long the chat keeps what we missed, None = all of it."""
     away, interrupted = absence.until - absence.since, absence.interrupted.get(channel, 0)
     count = late(absence, arrivals)
     if channel in absence.told:
@@ -97,6 +106,10 @@ def line(absence: Absence, channel: str, arrivals: Iterable[Arrival], newest_s: 
         parts.append(
             f"{_count(interrupted, 'interrupted run')} {_ask(interrupted)} in its thread how to go on"
         )
+    is_used = bool(parts or newest_s)
+    if is_used and kept is not None and any(until - since > kept for since, until in absence.spans):
+        told = ", ".join(parts)
+        return f"👋 Back after {span(away)}{': ' if told else ''}{told}. {NOT_KEPT.format(span(kept))}"
     talking = newest_s > (absence.since - RECENT).timestamp()
     if not parts and (away < NOTICED or not talking):
         return ""

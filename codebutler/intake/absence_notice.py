@@ -164,7 +164,8 @@ class AbsenceNotice:
 
     async def _tell(self, absence: Absence, channel: str) -> Absence:
         arrivals = await self._journal.arrivals(channel, absence.since)
-        text = line(absence, channel, arrivals, await self._journal.newest_before(channel, absence.since))
+        newest_s = await self._journal.newest_before(channel, absence.since)
+        text = line(absence, channel, arrivals, newest_s, self._sender.kept)
         if not text:
             return absence
         try:

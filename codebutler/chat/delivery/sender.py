@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -46,6 +47,7 @@ class Sender:
         can = chat.capabilities
         self._items = Items(can_look=can.look_up is not None)
         self._whispers = can.ephemeral is not None
+        self._kept = chat.limits.kept
         self._loop = Loop(chat.limits, clock)
         self._authority = Authority(chat, self._loop, clock)
         self.channels = Channels(self._loop, chat.limits.closed)
@@ -86,6 +88,11 @@ class Sender:
     def trouble(self) -> str:
         """Why nothing can be sent now; "" while all is well."""
         return self._authority.trouble
+
+    @property
+    def kept(self) -> timedelta | None:
+        """How long the chat keeps what nobody took; None = for good."""
+        return self._kept
 
     async def workspace_url(self) -> str:
         """The workspace's own address; "" while the chat does not tell."""

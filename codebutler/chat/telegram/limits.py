@@ -4,6 +4,7 @@ all. Edits of a group are counted as often as sends; whether both share one budg
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from types import MappingProxyType
 
 from codebutler.chat.port import Call, Limit, Limits
@@ -29,6 +30,7 @@ class TelegramLimits(Limits):
 
 
 TELEGRAM_LIMITS = TelegramLimits(
+    kept=timedelta(hours=24),
     closed=MappingProxyType(
         {
             "not_in_channel": "the bot is not in its group, or may not write there: add it, as an administrator",

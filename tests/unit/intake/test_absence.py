@@ -121,3 +121,28 @@ def test_what_follows_much_later_is_told_anew() -> None:
 )
 def test_a_time_in_words(seconds: float, words: str) -> None:
     assert span(timedelta(seconds=seconds)) == words
+
+
+DAY = 24 * 60.0
+LOST = "Messages sent more than 24 h ago did not reach me: send them again if they still matter."
+
+
+@pytest.mark.parametrize(
+    ("absence", "arrivals", "newest_s", "expected"),
+    [
+        (away((0, 3 * DAY)), [], sent(-5000), f"👋 Back after 3 days. {LOST}"),
+        (
+            away((0, 3 * DAY)),
+            [Arrival(sent(2 * DAY + 60), at(3 * DAY + 1))],
+            sent(-5000),
+            f"👋 Back after 3 days: 1 message that came meanwhile is answered late. {LOST}",
+        ),
+        (away((0, 3 * DAY)), [], 0.0, ""),
+        (away((0, DAY - 60)), [], sent(-5), "👋 Back after 23 h: nothing was missed."),
+        (away((0, DAY - 60), (DAY, DAY + 600)), [], sent(-5), "👋 Back after 34 h: nothing was missed."),
+    ],
+)
+def test_what_a_chat_does_not_keep_is_not_called_nothing(
+    absence: Absence, arrivals: list[Arrival], newest_s: float, expected: str
+) -> None:
+    assert line(absence, "C1", arrivals, newest_s, timedelta(hours=24)) == expected
