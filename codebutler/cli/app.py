@@ -20,7 +20,9 @@ from codebutler.cli.command import HELP_NAMES, App, Command, Group
 from codebutler.errors import EXIT_USAGE
 
 PROGRAM = "codebutler"
-DESCRIPTION = "Reach the coding agents on your own machine from Slack: one channel per repository."
+DESCRIPTION = (
+    "Reach the coding agents on your own machine from Slack or Telegram: one channel per repository."
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Row:
 
 
 COMMANDS: tuple[Row, ...] = (
-    Row("setup", "Connect to Slack: tokens, and who may use it.", "codebutler.cli.setup:run"),
+    Row("setup", "Connect to Slack or Telegram: tokens, and who may use it.", "codebutler.cli.setup:run"),
     Row("allow", "Allow people to use the agents, or list who may.", "codebutler.cli.allow:run"),
     Row("deny", "Take people off the list of those who may.", "codebutler.cli.allow:deny"),
     Row("add-repo", "Give a repository a channel and register it.", "codebutler.cli.add_repo:run"),
