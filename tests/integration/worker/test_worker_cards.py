@@ -185,7 +185,7 @@ async def test_the_terminal_and_slack_are_not_two_people(tmp_path: Path) -> None
         allow = buttons(await parent.post_with("2 approvals needed; 0 given."))["Allow"]
         press(parent, allow, "500.1", user=BEN, name="ben")
         press(parent, allow, "500.2", user=OPERATOR, name=OPERATOR)
-        await parent.post_with("set `approvals.operator` to your Slack user ID")
+        await parent.post_with("set `approvals.operator` to your user ID there")
         parent.says("yes", "9900.1", "100.1", user=OPERATOR)
         await parent.until(
             lambda: len([p for p in parent.posts if "`approvals.operator`" in text_of(p)]) == 2

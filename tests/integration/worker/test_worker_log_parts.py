@@ -172,7 +172,7 @@ async def test_a_part_that_slack_refuses_ends_it(tmp_path: Path) -> None:
             if isinstance(send.operation, Upload) and "part-02" in send.operation.filename
         ]
         parent.channel.send(SendFailed(op_id=op_id, code="storage_limit_reached"))
-        await parent.until(lambda: "refuses" in told(parent), flow=True)
+        await parent.until(lambda: "refused part" in told(parent), flow=True)
         assert told(parent) == (
             f"📎 `{LOG}`, 37 kB. ❌ The chat refused part 2 (`storage_limit_reached`). Of 5 parts, 1 came. "
             f"`!logs {LOG} 2-5` sends the rest."
