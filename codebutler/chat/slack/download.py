@@ -97,11 +97,12 @@ class Downloads:
         info = await self._info(channel, file_id)
         if transcript := await self._transcript(channel, info):
             return Download(file=_file(file_id, info), transcript=transcript)
-        if _number(info, "size") > self._max_bytes:
+        size_bytes = _number(info, "size")
+        if size_bytes > self._max_bytes:
             raise ChatError(code="too_large")
         url = text_in(info, "url_private_download") or text_in(info, "url_private")
         html_expected = "html" in text_in(info, "mimetype") or text_in(info, "filetype") == "html"
-        await self._content(url, self._max_bytes, take, html_expected=html_expected)
+        await self._content(url, self._max_bytes, take, html_expected=html_expected, size_bytes=size_bytes)
         return Download(file=_file(file_id, info))
 
     async def _info(self, channel: str, file_id: str) -> Mapping[str, Any]:
@@ -151,7 +152,10 @@ class Downloads:
             return ""
         return spoken(found.decode("utf-8", "replace"))
 
-    async def _content(self, url: str, max_bytes: int, take: Take, *, html_expected: bool) -> None:
+    async def _content(
+        self, url: str, max_bytes: int, take: Take, *, html_expected: bool, size_bytes: int = 0
+    ) -> None:
+        """``size_bytes``: the file's, 0 if unknown."""
         here = _parsed(url)
         if not self._trusted(here):
             raise ChatError(code="untrusted_host")
@@ -159,6 +163,8 @@ class Downloads:
             async with self._source.open(here, with_token=self._trusted(here)) as answer:
                 if answer.status not in REDIRECTS:
                     _check(answer, max_bytes, html_expected=html_expected)
+                    if size_bytes and _is_error(answer, size_bytes):
+                        raise ChatError(code="refused")
                     await _stream(
                         answer.content.iter_chunked(CHUNK_BYTES), max_bytes, take, html_expected=html_expected
                     )
@@ -189,6 +195,12 @@ def _check(answer: aiohttp.ClientResponse, max_bytes: int, *, html_expected: boo
         raise ChatError(code="login_page")
     if (answer.content_length or 0) > max_bytes:
         raise ChatError(code="too_large")
+
+
+def _is_error(answer: aiohttp.ClientResponse, size_bytes: int) -> bool:
+    """Whether it is an answer of the Web API in place of a file of that size."""
+    is_whole = answer.content_length is not None and "Content-Encoding" not in answer.headers
+    return is_whole and answer.content_type == "application/json" and answer.content_length != size_bytes
 
 
 async def _stream(pieces: AsyncIterator[bytes], max_bytes: int, take: Take, *, html_expected: bool) -> None:

@@ -278,3 +278,18 @@ async def test_what_slack_knows_of_the_file_comes_along(server: Server) -> None:
     async with SlackApi(TOKEN, f"{server.url}/api/") as api:
         told = await Downloads(api, ManualClock()).fetch("C01", "F01", take)
     assert told.file == File(id="F01", name="a.png", mimetype="image/png", size_bytes=3, subtype="x")
+
+
+ERROR = '{"ok":false,"error":"service_unavailable"}'
+
+
+async def test_an_error_of_slacks_is_not_a_file(server: Server) -> None:
+    server.file("a.txt", size=7)
+    server.answers["a.txt"] = web.Response(text=ERROR, content_type="application/json")
+    assert await refused(server) == "refused"
+
+
+async def test_a_file_may_say_what_an_error_says(server: Server) -> None:
+    server.file("a.json", size=len(ERROR))
+    server.answers["a.json"] = web.Response(text=ERROR, content_type="application/json")
+    assert await fetch(server) == (ERROR.encode(), "")
