@@ -66,6 +66,8 @@ async def test_the_arrows_walk_from_message_to_message(stage: Stage) -> None:
     ts = stage.server.say(channel, "mine")
     async with stage.page(name) as page:
         shown = page.locator("#messages .message")
+        # Once its messages are drawn, a channel takes the focus into its box.
+        await expect(shown).to_have_count(4)
         await page.locator("#messages").focus()
         # Nothing stands between the messages and the box where one writes.
         await page.keyboard.press("Tab")
