@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.figures import Figure, limit
 from bench.scene import DEADLINE_S, BenchError, Pace, Scene, all_ready, scene
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler.text.envelope import EnvelopeParser
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.store.state_dir import prepare_state_dir

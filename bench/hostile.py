@@ -17,9 +17,9 @@ from bench.ack import tell_deletion
 from bench.figures import Figure, limit
 from bench.scene import BenchError, Pace, scene
 from codebutler.chat.port import Download
-from codebutler.clock import SystemClock
 from codebutler.config.schema import RepoSettings
-from codebutler.model import File
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.model import File
 from codebutler.observe.logs import Logs
 from codebutler.protocol.messages import LogTag
 from codebutler.supervisor.forkserver import ForkServer

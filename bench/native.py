@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.dialect import Dialect

@@ -17,7 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from bench.scene import Scene
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.chain import Act
 from codebutler.workspace.records import Channel, Message

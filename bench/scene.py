@@ -24,7 +24,7 @@ from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry
 from codebutler.control.messages import StatusReply, StatusRequest
 from codebutler.control.wire import ask
-from codebutler.errors import NotRunningError
+from codebutler.domain.errors import NotRunningError
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.ordinary import give_away, give_repository_away
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.hosts import Hosts
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.way import Egress

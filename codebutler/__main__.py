@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from codebutler.cli import COMPLETION_VARIABLE
-from codebutler.errors import EXIT_FAILED, CodeButlerError
+from codebutler.domain.errors import EXIT_FAILED, CodeButlerError
 
 INTERRUPTED = 130
 DEBUG_VARIABLE = "CODEBUTLER_DEBUG"

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Finished,

@@ -12,17 +12,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from codebutler.clock import Clock, SystemClock
 from codebutler.config.files import PrivateDir
 from codebutler.config.schema import DashboardSection
-from codebutler.dashboard.dashboard import Dashboard, Sources
-from codebutler.dashboard.keys import Keys
+from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.model import TurnNote
 from codebutler.intake.intake import Outcome
-from codebutler.model import TurnNote
 from codebutler.observe.ring import LineFormatter, Ring
-from codebutler.process.tasks import beside
+from codebutler.platform.tasks import beside
 from codebutler.schedule.hooks import Hook
 from codebutler.text.redact import Redactor
+from codebutler.web.dashboard.dashboard import Dashboard, Sources
+from codebutler.web.dashboard.keys import Keys
 from codebutler.web.front import Front
 from codebutler.web.hooks import Hooks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codebutler.chat.slack.fields import is_direct, written
-from codebutler.model import ButtonClicked, MessageDeleted, MessageEdited, MessagePosted, SlashCommand
+from codebutler.domain.model import ButtonClicked, MessageDeleted, MessageEdited, MessagePosted, SlashCommand
 
 
 def posted(*, channel: str, ts: str, **rest: Any) -> MessagePosted:

@@ -15,7 +15,7 @@ from codebutler.config.schema import (
     MemorySection,
     RepoSettings,
 )
-from codebutler.model import Command
+from codebutler.domain.model import Command
 from tests.events import clicked, posted
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Reply

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.errors import StoreError
+from codebutler.domain.errors import StoreError
 
 
 class Notes:

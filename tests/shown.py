@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from codebutler.chat.slack.render import rendered
-from codebutler.message import Message
-from codebutler.model import Post, Update
+from codebutler.domain.message import Message
+from codebutler.domain.model import Post, Update
 from codebutler.text.markup import people_in
 
 

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import msgspec
 
-from codebutler.clock import Clock, ManualClock, settle
 from codebutler.config.paths import Home
 from codebutler.config.schema import (
     AgentSection,
@@ -22,8 +21,9 @@ from codebutler.config.schema import (
     RepoSettings,
     SlackSection,
 )
-from codebutler.errors import AgentUnavailableError
-from codebutler.model import (
+from codebutler.domain.clock import Clock, ManualClock, settle
+from codebutler.domain.errors import AgentUnavailableError
+from codebutler.domain.model import (
     Event,
     NoRequest,
     Operation,

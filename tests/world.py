@@ -18,13 +18,13 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import Download
-from codebutler.clock import ManualClock
 from codebutler.config.paths import Home
+from codebutler.config.permission import Decision
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings, SlackSection
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.model import Event, Operation, Quoted
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.model import Event, Operation, Quoted
-from codebutler.permission import Decision
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, LogTag, ToParent, TurnEnded

@@ -11,8 +11,8 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import ChatPort, Page
 from codebutler.chat.status import StatusBoard
 from codebutler.config.channels import ChatName, chat_of
-from codebutler.errors import ChatError
-from codebutler.model import Operation
+from codebutler.domain.errors import ChatError
+from codebutler.domain.model import Operation
 
 
 class ConnectionStatus(Protocol):

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from codebutler.actions import (
+from codebutler.domain.actions import (
     ALLOW_ACTION,
     ALLOW_SESSION_ACTION,
     ANSWER_ACTION,
@@ -18,7 +18,7 @@ from codebutler.actions import (
     TOGETHER,
     box_value,
 )
-from codebutler.message import ApprovalCard, Button, Message, Question, QuestionCard, Request
+from codebutler.domain.message import ApprovalCard, Button, Message, Question, QuestionCard, Request
 from codebutler.text.markup import clip, plain
 
 QUESTION_CHARS = 2000

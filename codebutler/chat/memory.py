@@ -15,8 +15,8 @@ from codebutler.chat.slack.answers import operation_metadata, own_in
 from codebutler.chat.slack.escape import neutralise
 from codebutler.chat.slack.limits import SLACK_LIMITS
 from codebutler.chat.slack.render import blocks_of, rendered
-from codebutler.errors import ChatError
-from codebutler.model import File, Operation, Post, React, Update, Upload
+from codebutler.domain.errors import ChatError
+from codebutler.domain.model import File, Operation, Post, React, Update, Upload
 
 ME = Identity(user_id="U0BUTLER", bot_id="B0BUTLER", team_id="T0MEMORY", team="Memory")
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from codebutler.chat.layout import Section
-from codebutler.model import File, Post, React, Update, Upload
+from codebutler.domain.model import File, Post, React, Update, Upload
 
 
 class Identity(Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from codebutler.chat.port import ABOUT_A_PLACE, StatusLine
-from codebutler.clock import Clock
-from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 
 PACE_S = 0.2
 """Between two calls; Slack allows 600 a minute for an app."""

@@ -29,11 +29,11 @@ from codebutler.config.provenance import JOBS_NAME, Provenance, read_jobs
 from codebutler.config.registry import Registry, RepoEntry, add, name_for
 from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
-from codebutler.doctor.machine import programs_path
-from codebutler.errors import ConfigError
-from codebutler.process.lookup import CLAUDE_CODE, KIMI_CODE
-from codebutler.process.lookup import look_up as program_at
-from codebutler.skills.shelf import find_skills
+from codebutler.config.skills.shelf import find_skills
+from codebutler.domain.errors import ConfigError
+from codebutler.operations.doctor.machine import programs_path
+from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE
+from codebutler.platform.lookup import look_up as program_at
 
 if TYPE_CHECKING:
     from codebutler.chat.slack.answers import ChannelInfo

@@ -24,7 +24,7 @@ from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import USER_ID, Config, SlackSection, telegram_id
-from codebutler.errors import ChatError, CodeButlerError, ConfigError
+from codebutler.domain.errors import ChatError, CodeButlerError, ConfigError
 
 
 def run(

@@ -17,7 +17,7 @@ from typer._click import Command as AnyCommand
 from typer._click import Context
 
 from codebutler.cli.command import HELP_NAMES, App, Command, Group
-from codebutler.errors import EXIT_USAGE
+from codebutler.domain.errors import EXIT_USAGE
 
 PROGRAM = "codebutler"
 DESCRIPTION = (

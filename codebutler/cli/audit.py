@@ -10,7 +10,7 @@ import typer
 
 from codebutler.cli.output import print_json, print_table, say
 from codebutler.cli.surroundings import home
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler.observe.chain import Break, Head, verify_all
 
 

@@ -11,7 +11,7 @@ from codebutler.cli import people
 from codebutler.cli.output import is_interactive, notice
 from codebutler.cli.prompts import ask, ask_async
 from codebutler.config.schema import SlackSection
-from codebutler.errors import ChatError, CodeButlerError
+from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.text.letters import unaccented
 
 if TYPE_CHECKING:

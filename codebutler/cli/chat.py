@@ -11,7 +11,7 @@ import typer
 from codebutler.cli.which import known_repositories
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, find
-from codebutler.errors import EXIT_FAILED, RegistryError
+from codebutler.domain.errors import EXIT_FAILED, RegistryError
 
 if TYPE_CHECKING:
     from codebutler.config.registry import RepoEntry

@@ -12,7 +12,7 @@ import typer
 from codebutler.cli import COMPLETION_VARIABLE
 from codebutler.cli.output import notice, say
 from codebutler.cli.surroundings import environment
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 # Set by the scripts below: the words typed so far are the arguments, and candidates are printed instead of anything
 # done; a candidate and what it is, with a tab between.

@@ -25,7 +25,7 @@ from codebutler.config.merge import default_layer, leaves, put
 from codebutler.config.registry import Registry, find
 from codebutler.config.resolve import Resolved, resolve_global, resolve_repo
 from codebutler.config.trust import HOME_ONLY
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 
 Layer = config_files.Layer
 NOT_SET = "not set"

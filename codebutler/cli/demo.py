@@ -17,7 +17,7 @@ from codebutler.cli.output import notice, say
 from codebutler.config.schema import AgentName
 
 if TYPE_CHECKING:
-    from codebutler.demo import Demo
+    from codebutler.operations.demo import Demo
 
 
 def run(
@@ -30,7 +30,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print where it runs as one JSON line.")] = False,
 ) -> None:
     """Try it: an embedded workspace, a supervisor and a sample repository, until Ctrl-C. Needs no account."""
-    from codebutler.demo import Wishes, remove_scratch, run_demo, scratch_place
+    from codebutler.operations.demo import Wishes, remove_scratch, run_demo, scratch_place
 
     scratch = Path(tempfile.mkdtemp(prefix="codebutler-", dir=scratch_place()))
     if path is not None and path.is_dir():

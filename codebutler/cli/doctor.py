@@ -60,8 +60,8 @@ def _counted(number: int, what: str) -> str:
 
 
 async def _examine(*, live: bool, shown: bool) -> list[Finding]:
-    from codebutler.clock import SystemClock
-    from codebutler.doctor.run import examine
+    from codebutler.domain.clock import SystemClock
+    from codebutler.operations.doctor.run import examine
 
     findings = []
     _progress("Checking …", shown=shown)

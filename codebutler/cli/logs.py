@@ -19,7 +19,7 @@ from codebutler.cli.output import notice, print_json, say
 from codebutler.cli.surroundings import home
 from codebutler.cli.which import known_repositories
 from codebutler.config.registry import Registry, find
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 POLL_INTERVAL_S = 0.25
 _LINE = re.compile(

@@ -19,7 +19,7 @@ from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, replace
 from codebutler.config.trust import digest
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 
 def run(

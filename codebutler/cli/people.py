@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from codebutler.chat.slack.answers import Person
 from codebutler.cli.output import notice
 from codebutler.config.schema import USER_ID
-from codebutler.errors import ChatError, CodeButlerError
+from codebutler.domain.errors import ChatError, CodeButlerError
 
 if TYPE_CHECKING:
     from codebutler.chat.slack.api import SlackApi

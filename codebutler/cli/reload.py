@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.cli.output import notice
 from codebutler.cli.surroundings import home
-from codebutler.errors import CodeButlerError, NotRunningError
+from codebutler.domain.errors import CodeButlerError, NotRunningError
 
 
 def reload_supervisor() -> bool:

@@ -12,7 +12,7 @@ from codebutler.cli.surroundings import home
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.config.resolve import read_repo_config
 from codebutler.config.trust import digest
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 
 
 def run(

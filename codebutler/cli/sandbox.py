@@ -12,8 +12,8 @@ import typer
 
 from codebutler.cli.command import App
 from codebutler.cli.output import say
-from codebutler.errors import CodeButlerError
-from codebutler.runner import BASE, DOCKERFILE, RUNNER, TOOLS
+from codebutler.config.runner import BASE, DOCKERFILE, RUNNER, TOOLS
+from codebutler.domain.errors import CodeButlerError
 
 app = App("Manage the sandbox.")
 

@@ -10,7 +10,7 @@ import typer
 from codebutler.cli.talk import talk
 from codebutler.cli.which import known_commands, known_repositories
 from codebutler.control.messages import SendRequest
-from codebutler.errors import EXIT_FAILED
+from codebutler.domain.errors import EXIT_FAILED
 
 
 def run(

@@ -22,7 +22,7 @@ from codebutler.config.merge import put
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import SlackSection
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from codebutler.chat.port import Identity

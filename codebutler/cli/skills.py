@@ -19,9 +19,8 @@ from codebutler.config.merge import put
 from codebutler.config.paths import CONFIG_NAME, RepoPaths
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global, resolve_repo
-from codebutler.errors import CodeButlerError
-from codebutler.skills.shelf import SKILLS, Found, find_skills
-from codebutler.skills.skill import (
+from codebutler.config.skills.shelf import SKILLS, Found, find_skills
+from codebutler.config.skills.skill import (
     FILE_NAME,
     PROGRAM_NAME,
     PROGRAM_TEMPLATE,
@@ -29,6 +28,7 @@ from codebutler.skills.skill import (
     is_name,
     template,
 )
+from codebutler.domain.errors import CodeButlerError
 
 app = App("List skills; create, enable or disable one.")
 REPO = typer.Option(

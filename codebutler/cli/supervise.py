@@ -8,7 +8,7 @@ import os
 
 def run() -> None:
     """Serve all registered repositories until SIGTERM or SIGINT; a second signal ends it at once."""
-    from codebutler.bootstrap import supervise
     from codebutler.config.paths import Home
+    from codebutler.parent.bootstrap import supervise
 
     asyncio.run(supervise(Home.from_env(os.environ), dict(os.environ)))

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from codebutler.config.paths import Home
 from codebutler.control.messages import ControlReply, ControlRequest, Done, Failed
 from codebutler.control.wire import ask
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 
 def talk(request: ControlRequest, on_reply: Callable[[ControlReply], None]) -> Done:

@@ -14,7 +14,7 @@ import msgspec
 from codebutler.cli.output import notice
 from codebutler.config.load import telegram_token_fault
 from codebutler.config.schema import TelegramSection, telegram_id
-from codebutler.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError
+from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError
 
 if TYPE_CHECKING:
     from codebutler.chat.telegram.api import BotApi
@@ -58,7 +58,7 @@ async def identify(telegram: TelegramSection) -> Mapping[str, Any]:
 async def look_up(telegram: TelegramSection, wanted: str) -> Place:
     """The chat of that number, or of that public name (@…), which the bot is in. Raises CodeButlerError."""
     from codebutler.chat.telegram.api import BotApi
-    from codebutler.doctor.telegram import chat_finding
+    from codebutler.operations.doctor.telegram import chat_finding
 
     if not telegram.bot_token:
         raise ConfigError("no Telegram bot yet: run `codebutler setup` first")

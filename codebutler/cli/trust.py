@@ -18,8 +18,8 @@ from codebutler.config.load import parse_layer
 from codebutler.config.provenance import read_jobs
 from codebutler.config.registry import Registry, RepoEntry, find, replace
 from codebutler.config.resolve import read_repo_config
+from codebutler.config.skills.shelf import skills_digest
 from codebutler.config.trust import digest, strip_untrusted
-from codebutler.skills.shelf import skills_digest
 
 
 def run(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from codebutler.cli.surroundings import home
 from codebutler.config.registry import Registry, RepoEntry, find
-from codebutler.errors import CodeButlerError, RegistryError
-from codebutler.words import completions
+from codebutler.domain.commands import completions
+from codebutler.domain.errors import CodeButlerError, RegistryError
 
 
 def repository(name: str = "") -> RepoEntry:

@@ -20,7 +20,7 @@ from codebutler.cli.output import notice
 from codebutler.cli.prompts import Terminal
 from codebutler.config.load import app_token_fault, bot_token_fault
 from codebutler.config.schema import SlackSection
-from codebutler.errors import ChatAuthError, ChatError, CodeButlerError
+from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError
 
 FAULTS = {BOT_TOKEN: bot_token_fault, APP_TOKEN: app_token_fault}
 WHAT = {BOT_TOKEN: "Bot token (xoxb-…)", APP_TOKEN: "App-level token (xapp-…)"}

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 
 def run(
@@ -50,7 +50,7 @@ class Wishes:
 
 
 async def _serve(wishes: Wishes, *, as_json: bool) -> None:
-    from codebutler.process.stopping import Stopping
+    from codebutler.platform.stopping import Stopping
     from codebutler.workspace.offers import offers_of
     from codebutler.workspace.server import Options, WorkspaceServer
     from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of

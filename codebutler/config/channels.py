@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from codebutler.config.merge import Layer, at, put
 from codebutler.config.schema import TELEGRAM, Config, telegram_id
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 
 ChatName = Literal["Slack", "Telegram"]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from codebutler.config.git_repo import ask_git
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 SCOPES = (("--local", "--no-includes"), ("--global", "--includes"), ("--system", "--includes"))
 """Where git looks, the nearest first. ``includeIf`` in the owner's own configuration counts, as it does for git."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from codebutler.config.load import check_layer
 from codebutler.config.merge import Layer, put
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
 

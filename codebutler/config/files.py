@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from types import TracebackType
 
-from codebutler.errors import CodeButlerError, ConfigError
+from codebutler.domain.errors import CodeButlerError, ConfigError
 
 MAX_CONFIG_BYTES = 256 * 1024
 _HINTS = {

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from codebutler.config.ownership import Owner, barred
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 GIT_TIMEOUT_S = 20
 NOT_TRACKED = 1

@@ -11,7 +11,7 @@ import msgspec
 from codebutler.config.explain import join, known_keys, shown_key
 from codebutler.config.merge import put
 from codebutler.config.schema import Config
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 
 _RENAMED = {
     "maxturns": "maxTurns",

@@ -14,7 +14,7 @@ from codebutler.config.merge import leaves
 from codebutler.config.schema import AuthorizationSection, Config
 from codebutler.config.shells import pattern_fault
 from codebutler.config.zones import zone_of
-from codebutler.errors import ConfigError, LegacyConfigError
+from codebutler.domain.errors import ConfigError, LegacyConfigError
 
 JsonObject = dict[str, Any]
 

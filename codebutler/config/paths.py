@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.config.files import PrivateDir, write_error
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 
 CONFIG_NAME = "config.json"
 PRIVATE_DIR = ".codebutler"

@@ -13,7 +13,7 @@ import msgspec
 from codebutler.config.explain import explain
 from codebutler.config.load import parse_object
 from codebutler.config.paths import Home
-from codebutler.errors import ConfigError, RegistryError
+from codebutler.domain.errors import ConfigError, RegistryError
 from codebutler.text.letters import unaccented
 
 RepoEntries = tuple["RepoEntry", ...]

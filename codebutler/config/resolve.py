@@ -16,7 +16,7 @@ from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
 from codebutler.config.trust import digest, strip_misplaced, strip_untrusted, tightened
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 
 REGISTRY = "repos.json"
 

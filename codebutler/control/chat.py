@@ -7,9 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 from uuid import uuid4
 
-from codebutler.actions import REASON_ACTION
 from codebutler.chat.port import History
-from codebutler.clock import Clock
 from codebutler.config.channels import chat_of
 from codebutler.control.ear import Ear
 from codebutler.control.listeners import ChatListener, Listeners
@@ -25,11 +23,13 @@ from codebutler.control.messages import (
     Wish,
 )
 from codebutler.control.past import as_operator, read_past
-from codebutler.errors import ChatError, CodeButlerError
+from codebutler.domain.actions import REASON_ACTION
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, CodeButlerError
+from codebutler.domain.message import said
+from codebutler.domain.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post
 from codebutler.intake.intake import Outcome
-from codebutler.message import said
-from codebutler.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post
-from codebutler.repos import Served
+from codebutler.intake.repos import Served
 
 PATIENCE_S = 5.0
 MOST_PAST = 200

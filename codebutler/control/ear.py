@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from codebutler.actions import PICK_ACTION, REASON_ACTION, STOP_ACTION
 from codebutler.chat.layout import Section, sections
 from codebutler.control.messages import Choice, Said, SaidKind
-from codebutler.model import Operation, Post, Update, Upload
+from codebutler.domain.actions import PICK_ACTION, REASON_ACTION, STOP_ACTION
+from codebutler.domain.model import Operation, Post, Update, Upload
 from codebutler.text.markup import ZERO_WIDTH_SPACE, bare
 
 ANSWER_FILE = "answer.md"

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from codebutler.control.ear import Ear, Spoken
 from codebutler.control.messages import ControlReply, Done, Ended, Heard, Past, Said, Started
-from codebutler.dispatch.dispatcher import GoOn
+from codebutler.domain.model import MessagePosted, Operation, TurnOutcome
+from codebutler.intake.dispatcher import GoOn
 from codebutler.intake.entry import Entry
-from codebutler.model import MessagePosted, Operation, TurnOutcome
 from codebutler.protocol.messages import Live
 
 

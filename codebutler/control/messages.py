@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from codebutler.model import TurnOutcome
+from codebutler.domain.model import TurnOutcome
 from codebutler.protocol.messages import LiveKind
 
 NO_CARD = "0.0"

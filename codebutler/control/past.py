@@ -12,7 +12,7 @@ from codebutler.chat.slack.answers import op_id_of
 from codebutler.chat.slack.history import THREAD_PAGES, parts_of, text_of
 from codebutler.control.ear import Ear, choices_of
 from codebutler.control.messages import Past, Said
-from codebutler.model import OPERATOR
+from codebutler.domain.model import OPERATOR
 from codebutler.text.markup import plain
 
 MAX_CHARS = 4_000

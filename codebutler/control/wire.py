@@ -19,7 +19,7 @@ import msgspec
 
 from codebutler.config.paths import SOCKET_PATH_BYTES
 from codebutler.control.messages import ChatRequest, ControlReply, ControlRequest, Failed, Wish
-from codebutler.errors import CodeButlerError, NotRunningError, ProtocolError
+from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
 
 LINE_LIMIT_BYTES = 4 * 2**20
 _PEER = struct.Struct("3i")

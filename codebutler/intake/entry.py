@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from codebutler.model import Event, Request
+from codebutler.domain.model import Event, Request
 
 # How far before a gap is looked: for what came out of order, and for edits and deletions.
 LOOK_BACK_S = 3600.0

@@ -12,16 +12,24 @@ from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
-from codebutler.clock import Clock
+from codebutler.config.permission import Decision, decided
 from codebutler.config.programs import RUN, is_session
 from codebutler.config.schema import Config
-from codebutler.errors import StoreFullError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import StoreFullError
+from codebutler.domain.model import (
+    ButtonClicked,
+    Command,
+    Event,
+    MessageEdited,
+    MessagePosted,
+    Prompt,
+    Request,
+)
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
-from codebutler.model import ButtonClicked, Command, Event, MessageEdited, MessagePosted, Prompt, Request
 from codebutler.observe.chain import kind_of
-from codebutler.permission import Decision, decided
-from codebutler.process.killpoints import reached
+from codebutler.platform.killpoints import reached
 from codebutler.text.requests import request_of
 
 NOTICE_INTERVAL_S = 3600.0

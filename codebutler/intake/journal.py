@@ -19,8 +19,9 @@ from typing import TypeVar
 
 import msgspec
 
-from codebutler.clock import Clock
-from codebutler.errors import StoreError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import StoreError
+from codebutler.domain.model import Event, MessagePosted, Request
 from codebutler.intake import journal_file
 from codebutler.intake.absence import Arrival
 from codebutler.intake.entry import Entry, Gap, Seen
@@ -35,7 +36,6 @@ from codebutler.intake.journal_writer import (
     Watch,
     Writer,
 )
-from codebutler.model import Event, MessagePosted, Request
 
 T = TypeVar("T")
 

@@ -14,12 +14,12 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from codebutler.clock import Clock
-from codebutler.disk import sqlitefile
-from codebutler.disk.opening import Shape, open_at_head
-from codebutler.errors import StoreError, StoreTooNewError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import StoreError, StoreTooNewError
 from codebutler.intake.absence import Arrival
 from codebutler.intake.entry import LOOK_BACK_S, Gap, Seen
+from codebutler.platform import sqlitefile
+from codebutler.platform.opening import Shape, open_at_head
 
 # Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")

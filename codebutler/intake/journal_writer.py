@@ -14,13 +14,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
-from codebutler.clock import Clock
-from codebutler.disk import sqlitefile
-from codebutler.disk.backups import put_back
-from codebutler.errors import StoreError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import StoreError
 from codebutler.intake import journal_file
 from codebutler.intake.entry import Seen
-from codebutler.process.killpoints import reached
+from codebutler.platform import sqlitefile
+from codebutler.platform.backups import put_back
+from codebutler.platform.killpoints import reached
 
 BATCH = 500
 # Settled entries are written down when it has been quiet for so long, or when there are so many.

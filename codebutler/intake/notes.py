@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from codebutler.errors import StoreError
+from codebutler.domain.errors import StoreError
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import structs
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler.observe.chain import (
     CUT,
     EXPIRED,

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from codebutler.model import ButtonClicked, Command, Event, Prompt, Request
+from codebutler.domain.model import ButtonClicked, Command, Event, Prompt, Request
 
 # What stands in the audit log: acts, made of the chat's events.
 

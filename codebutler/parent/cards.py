@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from codebutler.apphome.view import RepoCard
 from codebutler.chat.chats import Chats
+from codebutler.config.permission import Person, Where, may
+from codebutler.intake.repos import Served
+from codebutler.parent.apphome.view import RepoCard
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
-from codebutler.permission import Person, Where, may
-from codebutler.repos import Served
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load
 

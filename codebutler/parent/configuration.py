@@ -8,10 +8,10 @@ from codebutler.config.channels import ChatName, served_chats
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_of
+from codebutler.intake.repos import RepoTable
 from codebutler.parent.connections import Connections
 from codebutler.parent.notes import ConfigNotes
 from codebutler.parent.parts import Parts
-from codebutler.repos import RepoTable
 from codebutler.supervisor.supervisor import Supervisor
 
 GRACE_S = 30.0

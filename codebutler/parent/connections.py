@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from codebutler.config.channels import ChatName, chat_of
 from codebutler.config.schema import Config
-from codebutler.errors import ChatAuthError
+from codebutler.domain.errors import ChatAuthError
 from codebutler.parent.integration import Joined
-from codebutler.process.tasks import Tasks, beside
+from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import LogTag
 
 

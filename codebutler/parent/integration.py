@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from codebutler.apphome.publisher import AppHome, HomeSources
 from codebutler.chat.chats import Chats, Connection, ServedChat
 from codebutler.chat.port import ChatPort
 from codebutler.chat.slack.answers import Person
 from codebutler.config.channels import ChatName, chat_of
 from codebutler.config.schema import Config
-from codebutler.dispatch.audit import AuditFirst
-from codebutler.dispatch.held import HeldBack
+from codebutler.intake.audit import AuditFirst
+from codebutler.intake.held import HeldBack
 from codebutler.intake.intake import Intake
 from codebutler.intake.notes import Notes, OwnNotes
+from codebutler.parent.apphome.publisher import AppHome, HomeSources
 from codebutler.parent.cards import Cards
 from codebutler.parent.parts import Parts
 from codebutler.parent.services import ParentServices

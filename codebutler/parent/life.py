@@ -11,8 +11,8 @@ from codebutler.intake.intake import Intake
 from codebutler.parent.configuration import GRACE_S, Configuration
 from codebutler.parent.connections import Connections
 from codebutler.parent.parts import Parts
-from codebutler.process.stopping import Stopping
-from codebutler.process.tasks import beside
+from codebutler.platform.stopping import Stopping
+from codebutler.platform.tasks import beside
 from codebutler.supervisor.supervisor import Supervisor
 
 FLUSH_S = 5.0

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
 from codebutler.intake.journal import Journal
-from codebutler.process.tasks import Tasks
+from codebutler.intake.repos import RepoTable, Served
+from codebutler.platform.tasks import Tasks
 from codebutler.protocol.messages import LogTag
-from codebutler.repos import RepoTable, Served
 from codebutler.text.markup import plain
 
 

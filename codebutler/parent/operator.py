@@ -26,11 +26,11 @@ from codebutler.control.messages import (
     StopRequest,
     Wish,
 )
-from codebutler.errors import CodeButlerError
-from codebutler.model import OPERATOR
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.model import OPERATOR
+from codebutler.intake.repos import Repos
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.status import Status
-from codebutler.repos import Repos
 from codebutler.schedule.desk import ScheduleDesk
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.web.front import Front

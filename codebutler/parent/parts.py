@@ -7,22 +7,22 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
-from codebutler.apphome.turns import LatestTurns
 from codebutler.chat.slack.people import People
-from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of
 from codebutler.control.listeners import Listeners
-from codebutler.direct.book import Book
-from codebutler.disk.backups import Backups, Keeper, Restored, open_or_restore
+from codebutler.domain.clock import Clock
 from codebutler.intake.journal import Journal
+from codebutler.intake.repos import Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
-from codebutler.process.descriptors import Descriptors
-from codebutler.process.observers import Observers
-from codebutler.process.tasks import Tasks
-from codebutler.repos import Repos, RepoTable
+from codebutler.parent.apphome.turns import LatestTurns
+from codebutler.parent.direct.book import Book
+from codebutler.platform.backups import Backups, Keeper, Restored, open_or_restore
+from codebutler.platform.descriptors import Descriptors
+from codebutler.platform.observers import Observers
+from codebutler.platform.tasks import Tasks
 from codebutler.text.redact import Redactor
 
 

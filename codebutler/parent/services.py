@@ -10,16 +10,16 @@ from codebutler.chat.chats import Chats
 from codebutler.chat.delivery.outgoing import addressed
 from codebutler.chat.port import Download, Take
 from codebutler.chat.slack.history import read_thread
+from codebutler.config.permission import Decision, Person, Where, may
 from codebutler.config.schema import RepoSettings
-from codebutler.disk.backups import Restored
-from codebutler.errors import ChatError
+from codebutler.domain.errors import ChatError
+from codebutler.domain.message import said
+from codebutler.domain.model import Event, MessagePosted, Operation, Post, Quoted
 from codebutler.intake.entry import Entry
-from codebutler.message import said
-from codebutler.model import Event, MessagePosted, Operation, Post, Quoted
 from codebutler.observe.chain import Act, act_of
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
-from codebutler.permission import Decision, Person, Where, may
+from codebutler.platform.backups import Restored
 from codebutler.protocol.messages import (
     Audit,
     Budget,

@@ -9,26 +9,26 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from codebutler.apphome.publisher import AppHome
-from codebutler.apphome.vain import Vain
+from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.access import Channels
 from codebutler.chat.port import ChannelMoved
 from codebutler.chat.slack.answers import Person
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.connection import Care, SlackConnection
-from codebutler.chat.slack.endpoint import check_app_token, check_bot_token
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain
 from codebutler.chat.slack.payloads import HomeOpened, Notice
 from codebutler.chat.slack.presence import Heartbeat
 from codebutler.chat.slack.reasons import Reasons
+from codebutler.chat.slack.tokens import check_app_token, check_bot_token
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
-from codebutler.direct.acquaintance import Acquaintance
-from codebutler.intake.absence_notice import AbsenceNotice
+from codebutler.parent.apphome.publisher import AppHome
+from codebutler.parent.apphome.vain import Vain
+from codebutler.parent.direct.acquaintance import Acquaintance
 from codebutler.parent.integration import In, Out, app_home
 from codebutler.parent.parts import Parts
-from codebutler.process.observers import Observers
+from codebutler.platform.observers import Observers
 
 
 class SlackIntegration:

@@ -9,7 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from codebutler.apphome.publisher import AppHome
+from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.access import Channels
 from codebutler.chat.port import ChannelMoved
 from codebutler.chat.slack.answers import Person
@@ -21,10 +21,10 @@ from codebutler.chat.telegram.outcomes import check_token
 from codebutler.chat.telegram.updates import InboxOpened, Started
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
-from codebutler.intake.absence_notice import AbsenceNotice
+from codebutler.parent.apphome.publisher import AppHome
 from codebutler.parent.integration import In, Out, app_home, own_notes
 from codebutler.parent.parts import Parts
-from codebutler.process.observers import Observers
+from codebutler.platform.observers import Observers
 
 
 class TelegramIntegration:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Generic, TypeVar
 
-from codebutler.errors import ProtocolError
+from codebutler.domain.errors import ProtocolError
 from codebutler.protocol.codec import HEADER, Codec
 
 M = TypeVar("M")

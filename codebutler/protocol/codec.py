@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from codebutler.errors import FrameTooLargeError, ProtocolError
+from codebutler.domain.errors import FrameTooLargeError, ProtocolError
 from codebutler.protocol.messages import MAX_DELIVERED_BYTES, MAX_FRAME_BYTES, ToParent, ToWorker
 
 HEADER = struct.Struct(">I")

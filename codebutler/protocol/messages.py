@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Event, File, Operation, Quoted, Request, TurnNote, TurnOutcome
+from codebutler.domain.model import Event, File, Operation, Quoted, Request, TurnNote, TurnOutcome
 from codebutler.text.amounts import Unit
 
 PROTOCOL_VERSION = 4

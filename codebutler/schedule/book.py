@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from codebutler.model import TurnOutcome
+from codebutler.domain.model import TurnOutcome
 from codebutler.schedule.jobs import Job
 
 LATE_S = 60.0

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
+from codebutler.domain.message import said
+from codebutler.domain.model import OPERATOR, MessagePosted, Post
 from codebutler.intake.intake import Outcome
 from codebutler.intake.notes import Kept, Notes
-from codebutler.message import said
-from codebutler.model import OPERATOR, MessagePosted, Post
 from codebutler.schedule.hooks import Hook
 from codebutler.schedule.port import Door, Mouth
 from codebutler.text.markup import plain

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from watchfiles import Change, awatch
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 QUIET_MS = 1000
 STEP_MS = 100

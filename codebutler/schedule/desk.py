@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from codebutler.clock import Clock
-from codebutler.errors import CodeButlerError
-from codebutler.model import OPERATOR
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.model import OPERATOR
 from codebutler.schedule import book as books
 from codebutler.schedule.book import Run, Timer, key_of
 from codebutler.schedule.jobs import Job

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 from codebutler.text.requests import is_plain
 
 MAX_VALUE_CHARS = 4000

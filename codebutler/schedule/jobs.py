@@ -15,7 +15,7 @@ import msgspec
 from codebutler.config.explain import explain
 from codebutler.config.programs import RUN
 from codebutler.config.zones import zone_of
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 from codebutler.schedule.cron import Cron, parse
 from codebutler.schedule.hooks import Hook, HookSpec, hook_of
 from codebutler.text.safe_yaml import decode_yaml

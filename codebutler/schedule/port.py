@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from codebutler.domain.model import Event, Post
 from codebutler.intake.intake import Outcome
-from codebutler.model import Event, Post
 
 
 class Mouth(Protocol):

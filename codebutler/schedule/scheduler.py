@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from uuid import uuid4
 
-from codebutler.clock import Clock
-from codebutler.errors import ChatError, StoreError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.message import said
+from codebutler.domain.model import OPERATOR, MessagePosted, Post, TurnOutcome
 from codebutler.intake.notes import Kept, Notes
-from codebutler.message import said
-from codebutler.model import OPERATOR, MessagePosted, Post, TurnOutcome
-from codebutler.process.tasks import Tasks
-from codebutler.process.waiting import wait_for
+from codebutler.platform.tasks import Tasks
+from codebutler.platform.waiting import wait_for
 from codebutler.schedule import book as books
 from codebutler.schedule.book import Book, Run, Timer
 from codebutler.schedule.files import Found, News

@@ -10,7 +10,7 @@ from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.programs import program_names
 from codebutler.config.provenance import Provenance
 from codebutler.config.resolve import env_file_values
-from codebutler.repos import RepoTable
+from codebutler.intake.repos import RepoTable
 from codebutler.schedule.files import Source
 from codebutler.schedule.jobs import Place, place_at, place_in
 

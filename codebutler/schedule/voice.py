@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 
 from codebutler.chat.chats import Chats
 from codebutler.control.listeners import Listeners
-from codebutler.model import Post, TurnOutcome
+from codebutler.domain.model import Post, TurnOutcome
 
 _SPACE = UUID("5c6c0f0b-3f0e-5b39-9d1b-6a1c4d0e8a57")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from pathlib import Path
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler.schedule.changes import Changes, directories
 from codebutler.schedule.jobs import Job
 

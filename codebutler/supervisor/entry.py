@@ -8,8 +8,8 @@ import importlib
 import os
 from multiprocessing.connection import Connection
 
-from codebutler.process.descriptors import lower_to
-from codebutler.process.stopping import pass_over_interrupts
+from codebutler.platform.descriptors import lower_to
+from codebutler.platform.stopping import pass_over_interrupts
 
 
 def run(target: str, connection: Connection, printing: Connection, files: int | None) -> None:

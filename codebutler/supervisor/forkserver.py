@@ -21,9 +21,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
-from codebutler.process import allocator, descriptors, killpoints
-from codebutler.process.lookup import TERMINAL_PATH
-from codebutler.process.table import pid_namespace, pids, seen, variable_of
+from codebutler.platform import allocator, descriptors, killpoints
+from codebutler.platform.lookup import TERMINAL_PATH
+from codebutler.platform.table import pid_namespace, pids, seen, variable_of
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import ToParent

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from codebutler.config.schema import RepoSettings
-from codebutler.errors import CodeButlerError, FrameTooLargeError, ProtocolError
-from codebutler.process.killpoints import reached
-from codebutler.process.waiting import first_of
+from codebutler.domain.errors import CodeButlerError, FrameTooLargeError, ProtocolError
+from codebutler.platform.killpoints import reached
+from codebutler.platform.waiting import first_of
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from codebutler.errors import EXIT_CONFIGURATION, EXIT_IOERR
+from codebutler.domain.errors import EXIT_CONFIGURATION, EXIT_IOERR
 from codebutler.protocol.messages import StopReason
 
 # The states of a worker and the moves between them, as data.

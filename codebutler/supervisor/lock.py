@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from codebutler.errors import LockHeldError
+from codebutler.domain.errors import LockHeldError
 
 
 class SupervisorLock:

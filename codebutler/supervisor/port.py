@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from codebutler.chat.port import Download, Take
-from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Operation, Quoted
+from codebutler.domain.clock import Clock
+from codebutler.domain.model import Operation, Quoted
 from codebutler.protocol.messages import (
     Audit,
     Budget,

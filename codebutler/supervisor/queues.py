@@ -13,10 +13,10 @@ from io import BytesIO
 from msgspec import json, structs
 
 from codebutler.config.schema import RepoSettings
-from codebutler.errors import ChatError, ChatUnreachableError, ProtocolError
+from codebutler.domain.errors import ChatError, ChatUnreachableError, ProtocolError
+from codebutler.domain.model import Operation, Post, Update, Upload
 from codebutler.intake.entry import Entry
-from codebutler.model import Operation, Post, Update, Upload
-from codebutler.process.killpoints import reached
+from codebutler.platform.killpoints import reached
 from codebutler.protocol.messages import (
     MAX_UPLOAD_BYTES,
     Fetch,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
-from codebutler.errors import CodeButlerError, ProtocolError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError, ProtocolError
 from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler.supervisor.port import Services
 

@@ -9,9 +9,9 @@ from types import TracebackType
 from msgspec import Struct, structs
 
 from codebutler.config.schema import RepoSettings
-from codebutler.errors import RegistryError
+from codebutler.domain.errors import RegistryError
 from codebutler.intake.entry import Entry
-from codebutler.process.table import below
+from codebutler.platform.table import below
 from codebutler.supervisor.handle import WorkerHandle
 from codebutler.supervisor.lifecycle import PublicState, public
 from codebutler.supervisor.port import Shared

@@ -2,8 +2,8 @@
 
 ``!word …`` anywhere a message may stand, ``/butler word …`` as a slash command or as text, or a message that
 begins with ``/word``. ``prefix: text`` names an agent, and so do ``!prefix text`` and ``/butler prefix text``.
-Everything else is a prompt for the default agent. The words are those of ``codebutler.words``; some of them are
-prompts for an agent of ours.
+Everything else is a prompt for the default agent. The words are those of ``codebutler.domain.commands``; some of them
+are prompts for an agent of ours.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from codebutler.model import (
+from codebutler.domain.commands import SLASH, WORDS, word_of
+from codebutler.domain.model import (
     Command,
     Event,
     MessageEdited,
@@ -21,7 +22,6 @@ from codebutler.model import (
     Request,
     SlashCommand,
 )
-from codebutler.words import SLASH, WORDS, word_of
 
 SHELL_PREFIX = "run"
 _BANG = re.compile(r"!([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)

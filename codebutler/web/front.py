@@ -15,10 +15,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from codebutler.config.schema import DashboardSection
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.http.listening import listen
+from codebutler.platform.http.visitors import is_loopback
 from codebutler.web.hooks import Hooks
-from codebutler.web.listening import listen
-from codebutler.web.visitors import is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -113,8 +113,8 @@ class Front:
         from starlette.applications import Starlette
         from starlette.routing import Mount
 
-        from codebutler.web.bounded import BoundedProtocol
-        from codebutler.web.serving import serving
+        from codebutler.platform.http.bounded import BoundedProtocol
+        from codebutler.platform.http.serving import serving
 
         hooks, page = self._hooks.app(), self._site.app(self._place.host)
         app = Starlette(routes=[Mount("/hooks", hooks), Mount("/", page)])

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import msgspec
 
-from codebutler.clock import Clock
-from codebutler.errors import ChatError, StoreError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, StoreError
 from codebutler.intake.intake import Outcome
 from codebutler.schedule.hooks import Hook
 
@@ -79,7 +79,7 @@ class Hooks:
         from starlette.responses import PlainTextResponse, Response
         from starlette.routing import Route
 
-        from codebutler.web.body import read_body
+        from codebutler.platform.http.body import read_body
 
         async def post(request: Request) -> Response:
             body = await read_body(request, MAX_BODY_BYTES, self._body_s)

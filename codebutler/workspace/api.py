@@ -8,7 +8,7 @@ from collections.abc import Callable
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler.workspace.calls import Call, House
 from codebutler.workspace.faults import Fault, Faults
 from codebutler.workspace.guard import transport_of

@@ -11,7 +11,7 @@ from math import ceil
 
 from msgspec import Struct
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 
 PER_MINUTE = {
     "chat.update": 50,

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec.yaml
 from msgspec import Struct, field
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 
 class SlashCommand(Struct, frozen=True, kw_only=True):

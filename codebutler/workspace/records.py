@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 Json = dict[str, Any]
 

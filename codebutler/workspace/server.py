@@ -9,10 +9,10 @@ from typing import Self, TypeVar
 
 from msgspec import Struct
 
-from codebutler.clock import Clock, SystemClock
-from codebutler.errors import CodeButlerError
-from codebutler.web.listening import listen
-from codebutler.web.serving import serving
+from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.http.listening import listen
+from codebutler.platform.http.serving import serving
 from codebutler.workspace import render
 from codebutler.workspace.api import WebApi
 from codebutler.workspace.app import create_app

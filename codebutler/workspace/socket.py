@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 from starlette.websockets import WebSocket
 
-from codebutler.clock import Clock
-from codebutler.process.waiting import settled_within
+from codebutler.domain.clock import Clock
+from codebutler.platform.waiting import settled_within
 from codebutler.workspace.connections import Connections, Reason
 from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.signal import Signal

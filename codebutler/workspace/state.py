@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler.workspace.records import Channel, MethodError, StoredFile, User
 
 CHANNEL_NAME = re.compile(r"[a-z0-9_\-\u00c0-\U0010ffff]{1,80}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec.yaml
 from msgspec import Struct
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler.workspace.records import Json
 
 # What an app is told only when it asks: most have no use for it.

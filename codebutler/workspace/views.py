@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct, field
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace.elements import state
 from codebutler.workspace.records import Json, MethodError

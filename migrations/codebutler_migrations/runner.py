@@ -17,7 +17,7 @@ from sqlalchemy import Connection, MetaData, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from codebutler.disk import sqlitefile
+from codebutler.platform import sqlitefile
 
 Room = Literal["store", "journal"]
 

@@ -25,7 +25,7 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.marks import REACTIONS
-from codebutler.errors import (
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,

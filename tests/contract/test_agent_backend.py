@@ -11,7 +11,6 @@ from typing import Protocol
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.programs import RUN
 from codebutler.config.schema import (
     ClaudeSection,
@@ -21,6 +20,7 @@ from codebutler.config.schema import (
     NativeSection,
     RepoSettings,
 )
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.acp.other import Other

@@ -9,9 +9,9 @@ from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import CAPABILITIES, Capabilities
 from codebutler.chat.slack.answers import op_id_of
 from codebutler.chat.slack.forms import Placed, reason_form
-from codebutler.errors import ChatError
-from codebutler.message import Button, said
-from codebutler.model import Post, React, Update, Upload
+from codebutler.domain.errors import ChatError
+from codebutler.domain.message import Button, said
+from codebutler.domain.model import Post, React, Update, Upload
 from tests.contract.chats import AbleRig, Rig, Shown, able, everything, rig
 
 __all__ = ["able", "rig"]

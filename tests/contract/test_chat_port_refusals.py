@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from codebutler.chat.slack.answers import op_id_of
-from codebutler.errors import (
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.message import said
-from codebutler.model import Post, React, Update, Upload
+from codebutler.domain.message import said
+from codebutler.domain.model import Post, React, Update, Upload
 from tests.contract.chats import AbleRig, Rig, able, everything, replies, rig
 
 __all__ = ["able", "rig"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from codebutler.chat.slack.answers import op_id_of
-from codebutler.errors import (
+from codebutler.domain.errors import (
     ChatError,
 )
-from codebutler.message import Message
-from codebutler.model import Post
+from codebutler.domain.message import Message
+from codebutler.domain.model import Post
 from tests.contract.chats import AbleRig, able, replies
 
 __all__ = ["able"]

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pytest
 
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.native.model import (
     Assistant,
     Call,

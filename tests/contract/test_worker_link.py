@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from codebutler.model import MessagePosted
+from codebutler.domain.model import MessagePosted
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Configure,

@@ -22,7 +22,7 @@ from typing import Any
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, add
-from codebutler.process import killpoints
+from codebutler.platform import killpoints
 from codebutler.workspace.records import Message, MethodError
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing

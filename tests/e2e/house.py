@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from codebutler.clock import Clock
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.control.messages import StatusReply, StatusRequest
 from codebutler.control.wire import ask
-from codebutler.errors import CodeButlerError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.commands import output_of
 from tests.ordinary import give_logins_away, give_repository_away

@@ -15,7 +15,7 @@ from tests.e2e.house import House, house
 from tests.e2e.test_matrix import rehearsal
 
 SOURCE = Path(__file__).parents[2]
-TABLE = "codebutler/words.py"
+TABLE = "codebutler/domain/commands.py"
 ENTRIES = """ALL = (
     Word("uptime", "show how long the worker has been up", aliases=("up",)),
     Word("age", "show how long CodeButler has been up", "[UNIT]", "(hours|days)?", runs="parent"),
@@ -31,8 +31,8 @@ from codebutler_worker.desk.todo import Todo
 def run(asked: Asked) -> Todo:
     return asked.reply(f"Worker {os.getpid()} is up.")
 """,
-    "codebutler/commands/age.py": """
-from codebutler.commands.asked import Asked
+    "codebutler/parent/commands/age.py": """
+from codebutler.parent.commands.asked import Asked
 
 
 async def run(asked: Asked) -> str:
@@ -41,7 +41,7 @@ async def run(asked: Asked) -> str:
 """,
 }
 SHOWN = (
-    "from codebutler.words import as_table; from codebutler.cli.chatroom.at_terminal import completable; "
+    "from codebutler.domain.commands import as_table; from codebutler.cli.chatroom.at_terminal import completable; "
     "print(as_table(), *completable())"
 )
 

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from tests.e2e.house import LOOK_S, House, house, whole_text
 from tests.e2e.test_absence_notice import told
 from tests.e2e.test_catchup import LATE, answered

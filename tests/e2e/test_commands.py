@@ -17,7 +17,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from codebutler.words import WORDS
+from codebutler.domain.commands import WORDS
 from codebutler.workspace.records import User
 from codebutler.workspace.whispers import Whisper
 from tests.e2e.house import House, house, whole_text

@@ -23,7 +23,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from codebutler.process import killpoints
+from codebutler.platform import killpoints
 from tests.e2e.house import House, Message, house, whole_text
 from tests.e2e.test_matrix import QUICK, claude, model_env, rehearsal
 from tests.mediaserver.server import KEY, MediaServer, png

@@ -12,13 +12,13 @@ from typing import Self
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.connection import Notice, TelegramConnection
-from codebutler.clock import Clock, SystemClock
+from codebutler.config.permission import Decision
 from codebutler.config.schema import Config, SlackSection
+from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.model import ButtonClicked, Event, MessageEdited, MessagePosted
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.model import ButtonClicked, Event, MessageEdited, MessagePosted
-from codebutler.permission import Decision
 from tests.telegram.server import ANA, FORUM, GROUP, BotServer
 
 PATIENCE_S = 20.0

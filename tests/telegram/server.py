@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from codebutler.clock import Clock, SystemClock
+from codebutler.domain.clock import Clock, SystemClock
 from tests.telegram.methods import Methods, _bare
 from tests.telegram.state import Chat, Polls, Refused, Telegram
 

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 
 KEPT_S = {"callback_query": 150.0}
 """How long an update waits; all others a day, from the date of their message."""

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOTS = (
-    "codebutler/bootstrap.py",
+    "codebutler/parent/bootstrap.py",
     "codebutler/parent/parts.py",
     "workers/codebutler_worker/worker/bootstrap.py",
 )

@@ -8,6 +8,17 @@ from typing import get_args
 import msgspec
 import pytest
 
+from codebutler.config.permission import (
+    ACTIONS,
+    ANY_AGENT,
+    Action,
+    Person,
+    Prefixes,
+    Where,
+    admitted,
+    decided,
+    may,
+)
 from codebutler.config.schema import (
     AuthorizationRule,
     AuthorizationSection,
@@ -15,7 +26,7 @@ from codebutler.config.schema import (
     Config,
     SlackSection,
 )
-from codebutler.model import (
+from codebutler.domain.model import (
     OPERATOR,
     Command,
     Event,
@@ -25,7 +36,6 @@ from codebutler.model import (
     Prompt,
     Request,
 )
-from codebutler.permission import ACTIONS, ANY_AGENT, Action, Person, Prefixes, Where, admitted, decided, may
 from tests.events import clicked, deleted, edited, posted, slashed
 
 OWNER, GUEST = "U0OWNER", "U0GUEST"

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.permission import ACTIONS
+from codebutler.config.permission import ACTIONS
 
 ROOT = Path(__file__).parents[2]
-DECIDES = "codebutler/permission.py"
+DECIDES = "codebutler/config/permission.py"
 ASKED = {
     DECIDES: {"ask", "command", "press", "retract"},
-    "codebutler/direct/places.py": {"see"},
+    "codebutler/parent/direct/places.py": {"see"},
     "codebutler/parent/cards.py": {"see"},
     "codebutler/parent/services.py": {"see"},
     "workers/codebutler_worker/commands/resume.py": {"continue"},
@@ -32,9 +32,9 @@ ASKED = {
 LISTS = {
     "codebutler/cli/": "shows and changes the configuration, invites people to a channel",
     "codebutler/config/": "what the configuration is",
-    "codebutler/doctor/": "says that nobody is allowed yet",
+    "codebutler/operations/doctor/": "says that nobody is allowed yet",
     "codebutler/parent/": "looks up names; whom a message may call by name",
-    "codebutler/repos.py": "hands the configuration to a worker",
+    "codebutler/intake/repos.py": "hands the configuration to a worker",
 }
 """Who else reads ``allowedUsers``, and what for."""
 OPERATORS = Counter(

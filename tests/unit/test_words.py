@@ -9,12 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from codebutler.chat.slack.manifest import manifest
-from codebutler.commands import table as parent
-from codebutler.commands.asked import AskedDirectly
+from codebutler.config.permission import ACTIONS
 from codebutler.config.schema import Config
-from codebutler.intake.intake import Repo
-from codebutler.permission import ACTIONS
-from codebutler.words import (
+from codebutler.domain.commands import (
     ALIASES,
     ALL,
     DIRECT,
@@ -26,6 +23,9 @@ from codebutler.words import (
     usage_hint,
     word_of,
 )
+from codebutler.intake.intake import Repo
+from codebutler.parent.commands import table as parent
+from codebutler.parent.commands.asked import AskedDirectly
 from codebutler_worker.commands import table as worker
 from tests.unit.docs.written import PAGE, written
 

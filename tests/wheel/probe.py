@@ -14,19 +14,19 @@ import tempfile
 from pathlib import Path
 
 MODULES = [
-    "codebutler.bootstrap",
-    "codebutler.dashboard.site",
+    "codebutler.parent.bootstrap",
+    "codebutler.web.dashboard.site",
     "codebutler.workspace.app",
     "codebutler_worker.worker.bootstrap",
     "codebutler_migrations",
 ]
 FILES = [
     ("codebutler", "py.typed"),
-    ("codebutler.dashboard", "static/index.html"),
-    ("codebutler.dashboard", "static/js/main.js"),
+    ("codebutler.web.dashboard", "static/index.html"),
+    ("codebutler.web.dashboard", "static/js/main.js"),
     ("codebutler.workspace", "static/index.html"),
     ("codebutler.workspace", "static/js/main.js"),
-    ("codebutler.skills", "bundled/review-diff/SKILL.md"),
+    ("codebutler.config.skills", "bundled/review-diff/SKILL.md"),
 ]
 ABSENT = ["workers", "migrations", "tests", "docs", "bench"]
 

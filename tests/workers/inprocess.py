@@ -6,8 +6,8 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from codebutler.clock import settle
-from codebutler.errors import ProtocolError
+from codebutler.domain.clock import settle
+from codebutler.domain.errors import ProtocolError
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Configure,

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.message import Message, QuestionCard, said
-from codebutler.model import MessagePosted, Post, TurnNote, Upload
+from codebutler.domain.message import Message, QuestionCard, said
+from codebutler.domain.model import MessagePosted, Post, TurnNote, Upload
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import (
     MAX_FRAME_BYTES,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from codebutler.clock import ManualClock, settle
+from codebutler.domain.clock import ManualClock, settle
 from codebutler.protocol.messages import (
     Heartbeat,
 )

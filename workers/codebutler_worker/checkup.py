@@ -19,10 +19,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from codebutler.clock import SystemClock
 from codebutler.config.ownership import behind
 from codebutler.config.schema import RepoSettings, SandboxSection
-from codebutler.errors import CodeButlerError, SandboxUnavailableError
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import CodeButlerError, SandboxUnavailableError
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.rollcall import survey

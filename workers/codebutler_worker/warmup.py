@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, RepoSettings
-from codebutler.errors import SandboxUnavailableError
-from codebutler.model import Command, MessagePosted, Prompt, Request
+from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.errors import SandboxUnavailableError
+from codebutler.domain.model import Command, MessagePosted, Prompt, Request
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import (

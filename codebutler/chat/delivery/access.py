@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.port import ChannelMoved, ChatPort, Identity
-from codebutler.clock import Clock
-from codebutler.errors import ChatAuthError, ChatError
-from codebutler.process.observers import Observers
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatAuthError, ChatError
+from codebutler.platform.observers import Observers
 
 PROBE_BASE_S = 5.0
 PROBE_CAP_S = 60.0

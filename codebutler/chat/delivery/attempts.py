@@ -15,17 +15,17 @@ from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.outgoing import about, instead
 from codebutler.chat.delivery.outlet import Outlet
 from codebutler.chat.delivery.reading import Reader
-from codebutler.clock import Clock
-from codebutler.errors import (
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.model import Post, React, Update
-from codebutler.process.tasks import Tasks
-from codebutler.process.waiting import full_jitter_s
+from codebutler.domain.model import Post, React, Update
+from codebutler.platform.tasks import Tasks
+from codebutler.platform.waiting import full_jitter_s
 
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 30.0

@@ -10,8 +10,8 @@ from typing import Literal
 
 from codebutler.chat.delivery.outgoing import about, call_of
 from codebutler.chat.delivery.planner import Line, Waiting
-from codebutler.errors import ChatError, ChatUnreachableError
-from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.domain.errors import ChatError, ChatUnreachableError
+from codebutler.domain.model import Operation, Post, React, Update, Upload
 
 REMEMBERED = 10_000
 

@@ -13,8 +13,8 @@ import msgspec
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.reading import Reader
 from codebutler.chat.port import Streams
-from codebutler.clock import Clock
-from codebutler.errors import (
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,

@@ -9,8 +9,8 @@ from itertools import count
 
 from codebutler.chat.delivery.planner import Buckets, Line, State, Waiting, plan
 from codebutler.chat.port import Call, Limits
-from codebutler.clock import Clock
-from codebutler.model import Value
+from codebutler.domain.clock import Clock
+from codebutler.domain.model import Value
 
 REMEMBERED = 10_000
 # Who sleeps for less would only plan the same again.

@@ -19,10 +19,10 @@ from codebutler.chat.delivery.items import Item
 from codebutler.chat.delivery.outgoing import Editor, again_line, has_links, said_again
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort
-from codebutler.errors import ChatError, ChatUnreachableError, StoreError
+from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
+from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.intake.notes import Notes
-from codebutler.model import Post, React, Update, Upload
-from codebutler.process.killpoints import reached
+from codebutler.platform.killpoints import reached
 
 NOT_FOUND = "file_not_found"
 # From here on redacting a file takes long enough to be felt by the loop.

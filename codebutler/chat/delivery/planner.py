@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Self, get_args
 
 from codebutler.chat.port import Call, Limit, Limits
-from codebutler.model import Value
+from codebutler.domain.model import Value
 
 # A sum of fractions is not quite whole.
 NEARLY = 1e-6

@@ -8,9 +8,9 @@ from typing import Protocol, TypeVar
 
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.port import Call, Capabilities, OwnPage, Page
-from codebutler.clock import Clock
-from codebutler.errors import ChatError, ChatRateLimitedError
-from codebutler.model import Value
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, ChatRateLimitedError
+from codebutler.domain.model import Value
 
 # How far back a message can be whose answer we lost. In a thread all of it is read.
 LOOK_BACK_S = 7 * 24 * 3600.0

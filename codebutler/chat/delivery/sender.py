@@ -18,10 +18,10 @@ from codebutler.chat.delivery.outlet import Outlet
 from codebutler.chat.delivery.reading import Background, Reader
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort, Page
-from codebutler.clock import Clock
-from codebutler.errors import ChatUnreachableError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatUnreachableError
+from codebutler.domain.model import Operation, Post
 from codebutler.intake.notes import Notes
-from codebutler.model import Operation, Post
 
 
 class Sender:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from codebutler.chat.delivery.leftovers import Leftovers, Thread
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.port import ABOUT_A_PLACE, Call, ChatPort, Streams
-from codebutler.clock import Clock
-from codebutler.errors import ChatError, ChatOutcomeUnknownError, ChatRateLimitedError, StoreError
-from codebutler.model import Post
-from codebutler.process.killpoints import reached
-from codebutler.process.tasks import Tasks
-from codebutler.process.waiting import wait_for
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatRateLimitedError, StoreError
+from codebutler.domain.model import Post
+from codebutler.platform.killpoints import reached
+from codebutler.platform.tasks import Tasks
+from codebutler.platform.waiting import wait_for
 from codebutler.text.begun import CUT
 
 MOST_CHARS = 10_000

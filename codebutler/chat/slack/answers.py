@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from codebutler.chat.port import Identity, Own, OwnPage, Page
 from codebutler.chat.slack.fields import section
-from codebutler.errors import ChatError
+from codebutler.domain.errors import ChatError
 
 EVENT_TYPE = "codebutler_operation"
 

@@ -26,17 +26,17 @@ from codebutler.chat.slack.answers import (
     text_in,
 )
 from codebutler.chat.slack.download import Downloads
-from codebutler.chat.slack.endpoint import check_app_token
 from codebutler.chat.slack.escape import neutralise
 from codebutler.chat.slack.fields import ts_at
 from codebutler.chat.slack.http import Call, ChatClock, SlackHttp
 from codebutler.chat.slack.limits import SLACK_LIMITS
 from codebutler.chat.slack.render import Blocks, blocks_of, every_text, rendered
-from codebutler.clock import Clock, SystemClock
-from codebutler.errors import ChatError
-from codebutler.message import Message
-from codebutler.model import Post, React, Update, Upload
-from codebutler.process.killpoints import reached
+from codebutler.chat.slack.tokens import check_app_token
+from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.errors import ChatError
+from codebutler.domain.message import Message
+from codebutler.domain.model import Post, React, Update, Upload
+from codebutler.platform.killpoints import reached
 
 DEFAULT_BASE_URL = "https://slack.com/api/"
 PAGE_SIZE = 200

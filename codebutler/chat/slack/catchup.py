@@ -32,13 +32,13 @@ from codebutler.chat.slack.missed import (
     unsettled,
     window,
 )
-from codebutler.clock import Clock
-from codebutler.dispatch.held import HeldBack
-from codebutler.errors import ChatError, StoreError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, StoreError
 from codebutler.intake.entry import Gap
+from codebutler.intake.held import HeldBack
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.process.tasks import cancel
+from codebutler.platform.tasks import cancel
 
 AT_ONCE = 4
 MAX_THREADS = 200

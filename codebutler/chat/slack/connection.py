@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
+from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.catchup import CatchUp
 from codebutler.chat.slack.fields import Ignored, PayloadError
@@ -19,13 +20,12 @@ from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope
 from codebutler.chat.slack.presence import Checks, Heartbeat, Presence
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
 from codebutler.chat.slack.wire import Envelope
-from codebutler.clock import Clock
-from codebutler.errors import ChatAuthError, ChatError, ProtocolError
-from codebutler.intake.absence_notice import AbsenceNotice
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatAuthError, ChatError, ProtocolError
+from codebutler.domain.model import ButtonClicked
 from codebutler.intake.intake import Intake, Outcome
-from codebutler.model import ButtonClicked
-from codebutler.process.tasks import cancel
-from codebutler.process.waiting import full_jitter_s
+from codebutler.platform.tasks import cancel
+from codebutler.platform.waiting import full_jitter_s
 
 IDENTIFY_BASE_S = 1.0
 IDENTIFY_CAP_S = 60.0

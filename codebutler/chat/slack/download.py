@@ -19,9 +19,9 @@ from yarl import URL
 from codebutler.chat.port import Download
 from codebutler.chat.slack.answers import shares_in, text_in
 from codebutler.chat.slack.fields import section
-from codebutler.clock import Clock
-from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
-from codebutler.model import File
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
 
 _TAG = re.compile(r"<[^<>]*>")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 _TS = re.compile(r"\d{1,20}\.\d{1,20}")
 _SURROGATES = re.compile("[\ud800-\udfff]")

@@ -10,7 +10,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from codebutler.actions import PICK_ACTION
 from codebutler.chat.layout import Box, Section
 from codebutler.chat.port import History, Identity, Page
 from codebutler.chat.slack.answers import op_id_of
@@ -18,16 +17,17 @@ from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE, unescape
 from codebutler.chat.slack.fields import PayloadError, clean
 from codebutler.chat.slack.missed import Shown
 from codebutler.chat.slack.payloads import shown
-from codebutler.clock import Clock
-from codebutler.errors import (
+from codebutler.domain.actions import PICK_ACTION
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.message import Button
-from codebutler.model import Quoted
-from codebutler.process.waiting import full_jitter_s
+from codebutler.domain.message import Button
+from codebutler.domain.model import Quoted
+from codebutler.platform.waiting import full_jitter_s
 from codebutler.text.markup import plain
 
 MOST_MESSAGES = 10_000

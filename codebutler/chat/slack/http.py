@@ -22,15 +22,16 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
-from codebutler.chat.slack.endpoint import check_bot_token, proxy_for
-from codebutler.clock import Clock
-from codebutler.errors import (
+from codebutler.chat.slack.tokens import check_bot_token
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
+from codebutler.platform.http.proxy import proxy_for
 
 DEFAULT_RETRY_AFTER_S = 30.0
 MAX_RETRY_AFTER_S = 900.0

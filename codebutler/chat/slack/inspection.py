@@ -13,9 +13,10 @@ from typing import Any
 
 import aiohttp
 
-from codebutler.chat.slack.endpoint import check_bot_token, proxy_for
 from codebutler.chat.slack.http import Call, refusal, unreachable
-from codebutler.clock import Clock
+from codebutler.chat.slack.tokens import check_bot_token
+from codebutler.domain.clock import Clock
+from codebutler.platform.http.proxy import proxy_for
 
 TIMEOUT_S = 15.0
 CALL = Call("auth.test")

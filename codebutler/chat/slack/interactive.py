@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.actions import DENY_ACTION, PICK_ACTION, REASON_ACTION
 from codebutler.chat.slack import forms
 from codebutler.chat.slack.fields import (
     Ignored,
@@ -23,7 +22,8 @@ from codebutler.chat.slack.fields import (
     thread_of,
     ts_of,
 )
-from codebutler.model import ButtonClicked
+from codebutler.domain.actions import DENY_ACTION, PICK_ACTION, REASON_ACTION
+from codebutler.domain.model import ButtonClicked
 
 
 @dataclass(frozen=True, slots=True)

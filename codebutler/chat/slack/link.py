@@ -17,11 +17,11 @@ from codebutler.chat.slack.wire import (
     encode_ack,
     parse_frame,
 )
-from codebutler.clock import Clock
-from codebutler.process.aborting import abort
-from codebutler.process.killpoints import reached
-from codebutler.process.tasks import cancel
-from codebutler.process.waiting import wait_for
+from codebutler.domain.clock import Clock
+from codebutler.platform.aborting import abort
+from codebutler.platform.killpoints import reached
+from codebutler.platform.tasks import cancel
+from codebutler.platform.waiting import wait_for
 
 Handler = Callable[[Envelope], Awaitable[dict[str, Any] | None]]
 

@@ -10,7 +10,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from codebutler.words import SLASH, usage_hint
+from codebutler.domain.commands import SLASH, usage_hint
 
 CREATE_URL = "https://api.slack.com/apps"
 

@@ -19,11 +19,11 @@ from codebutler.chat.slack.fields import PayloadError
 from codebutler.chat.slack.payloads import parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.chat.slack.wire import Envelope
-from codebutler.clock import SystemClock
-from codebutler.errors import ChatError, CodeButlerError, ProtocolError
-from codebutler.message import Button, said
-from codebutler.model import ButtonClicked, MessagePosted, Post, Update
-from codebutler.process.tasks import cancel
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError
+from codebutler.domain.message import Button, said
+from codebutler.domain.model import ButtonClicked, MessagePosted, Post, Update
+from codebutler.platform.tasks import cancel
 
 HELLO_ACTION = "codebutler.hello"
 HELLO_TEXT = "👋 CodeButler is connected. Press the button to finish the setup."

@@ -14,8 +14,8 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from codebutler.chat.slack.fields import seconds_of, ts_at, written
+from codebutler.domain.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.intake.entry import LOOK_BACK_S, Gap, Seen
-from codebutler.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
 
 # Events of one moment may come in any order.
 OVERLAP_S = 60.0

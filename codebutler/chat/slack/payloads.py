@@ -28,7 +28,7 @@ from codebutler.chat.slack.fields import (
 )
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain, interaction
 from codebutler.chat.slack.missed import Shown
-from codebutler.model import (
+from codebutler.domain.model import (
     Event,
     File,
     MessageDeleted,

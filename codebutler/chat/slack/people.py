@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from codebutler.chat.slack.answers import Person
-from codebutler.clock import Clock
-from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
-from codebutler.model import OPERATOR
-from codebutler.process.waiting import wait_for
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.model import OPERATOR
+from codebutler.platform.waiting import wait_for
 
 RENEW_S = 86_400.0
 RETRY_S = 30.0

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.socket import SocketStatus
-from codebutler.clock import Clock
-from codebutler.errors import ChatError, ChatUnreachableError, CodeButlerError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, ChatUnreachableError, CodeButlerError
+from codebutler.domain.message import Message
+from codebutler.domain.model import Post, Update
 from codebutler.intake.journal import Journal
-from codebutler.message import Message
-from codebutler.model import Post, Update
 
 TICK_S = 5.0
 # The wall clock went another way than the monotonic one: a suspend, or somebody set the clock. Either way, look.

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from codebutler.chat.port import Forms
 from codebutler.chat.slack.forms import Placed, reason_form
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain
-from codebutler.errors import ChatError, StoreError
+from codebutler.domain.errors import ChatError, StoreError
 from codebutler.intake.intake import Intake
-from codebutler.process.tasks import Tasks
+from codebutler.platform.tasks import Tasks
 
 IN_WORDS = "Write `no, because …` here."
 INSTEAD = "The form did not open in time: press the button again, or write `no, because …` here."

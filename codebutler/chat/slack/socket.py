@@ -16,10 +16,10 @@ from typing import Literal
 
 from codebutler.chat.slack.link import Handler, Link, Tally
 from codebutler.chat.slack.wire import SocketTiming, open_wire
-from codebutler.clock import Clock
-from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError
-from codebutler.process.tasks import cancel
-from codebutler.process.waiting import first_of, full_jitter_s, settled_within
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError
+from codebutler.platform.tasks import cancel
+from codebutler.platform.waiting import first_of, full_jitter_s, settled_within
 
 SocketState = Literal["connecting", "connected", "reconnecting", "disabled", "auth_failed", "stopped"]
 Opener = Callable[[], Awaitable[str]]

@@ -21,8 +21,8 @@ from websockets.frames import Frame as WireFrame
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 
-from codebutler.chat.slack.endpoint import is_loopback
-from codebutler.process.aborting import abort
+from codebutler.platform.aborting import abort
+from codebutler.platform.http.proxy import is_loopback
 
 
 @dataclass(frozen=True, slots=True)

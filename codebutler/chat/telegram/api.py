@@ -14,9 +14,9 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from codebutler.chat.slack.endpoint import proxy_for
 from codebutler.chat.telegram.outcomes import check_token, interrupted, refusal, unreachable
-from codebutler.errors import ChatError
+from codebutler.domain.errors import ChatError
+from codebutler.platform.http.proxy import proxy_for
 
 DEFAULT_BASE_URL = "https://api.telegram.org"
 TIMEOUT_S = 25.0

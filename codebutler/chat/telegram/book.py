@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from codebutler.chat.telegram.ids import name_of, ts_of
-from codebutler.errors import StoreError
+from codebutler.domain.errors import StoreError
+from codebutler.domain.model import File
 from codebutler.intake.notes import Notes
-from codebutler.model import File
 
 T = TypeVar("T", bound=Struct)
 

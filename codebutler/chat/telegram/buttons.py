@@ -13,10 +13,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from codebutler.actions import PICK_ACTION
 from codebutler.chat.telegram.book import Pages
 from codebutler.chat.telegram.render import OPEN, TICKED, Key
-from codebutler.clock import Clock
+from codebutler.domain.actions import PICK_ACTION
+from codebutler.domain.clock import Clock
 from codebutler.intake.notes import Notes
 
 BYTES = 9

@@ -28,11 +28,11 @@ from codebutler.chat.telegram.outcomes import MovedError
 from codebutler.chat.telegram.private import Private
 from codebutler.chat.telegram.render import Rendered, rendered
 from codebutler.chat.telegram.typing import Typing
-from codebutler.clock import Clock, SystemClock
-from codebutler.errors import ChatError, ChatUnreachableError, StoreError
+from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
+from codebutler.domain.message import Message, said
+from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.intake.notes import Notes
-from codebutler.message import Message, said
-from codebutler.model import Post, React, Update, Upload
 
 T = TypeVar("T")
 

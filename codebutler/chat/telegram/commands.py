@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from codebutler.words import ALIASES, ALL, WORDS
+from codebutler.domain.commands import ALIASES, ALL, WORDS
 
 START = "start"
 """What Telegram has everybody say first; with a code, it answers one that `codebutler setup` shows."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.port import ChannelMoved
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.commands import menu
@@ -29,12 +30,11 @@ from codebutler.chat.telegram.updates import (
     Update,
     parse,
 )
-from codebutler.clock import Clock
-from codebutler.errors import ChatAuthError, ChatError, ProtocolError, StoreError
-from codebutler.intake.absence_notice import AbsenceNotice
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatAuthError, ChatError, ProtocolError, StoreError
 from codebutler.intake.intake import Intake
-from codebutler.process.tasks import Tasks, beside
-from codebutler.process.waiting import full_jitter_s
+from codebutler.platform.tasks import Tasks, beside
+from codebutler.platform.waiting import full_jitter_s
 
 IDENTIFY_BASE_S = 1.0
 IDENTIFY_CAP_S = 60.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from codebutler.chat.telegram.fields import PayloadError, clean, is_number, section, size, text_in
-from codebutler.model import File
+from codebutler.domain.model import File
 
 
 def files_of(message: Mapping[str, Any], number: int) -> Iterator[File]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from codebutler.chat.port import Take
 from codebutler.chat.telegram.api import BotApi
-from codebutler.clock import Clock
-from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
-from codebutler.model import File
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.model import File
 
 MAX_BYTES = 20 * 2**20
 ATTEMPTS = 3

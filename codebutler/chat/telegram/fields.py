@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 _UNKEEPABLE = re.compile("[\ud800-\udfff\x00]")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from codebutler.errors import ChatError
+from codebutler.domain.errors import ChatError
 
 PREFIX = "tg:"
 ERA = 10**11

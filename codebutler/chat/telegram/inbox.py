@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from codebutler.actions import DENY_ACTION, PICK_ACTION
 from codebutler.chat.slack.forms import Placed, placed
 from codebutler.chat.telegram.book import Book, Known
 from codebutler.chat.telegram.buttons import Button
 from codebutler.chat.telegram.ids import is_private
 from codebutler.chat.telegram.updates import Pressed, Said, Spot, Started
-from codebutler.model import ButtonClicked, File, MessageEdited, MessagePosted
+from codebutler.domain.actions import DENY_ACTION, PICK_ACTION
+from codebutler.domain.model import ButtonClicked, File, MessageEdited, MessagePosted
 
 REASON_CHARS = 1000
 REMEMBERED = 5000

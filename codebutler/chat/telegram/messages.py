@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.book import Book, kept
 from codebutler.chat.telegram.entities import Text
-from codebutler.errors import ChatError
+from codebutler.domain.errors import ChatError
 
 KEPT = Text("…")
 """What keeps a place for a part: it can be filled as often as it takes, but not sent twice without a trace."""

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from codebutler.errors import (
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,

@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from codebutler.actions import PICK_ACTION, REASON_ACTION
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.book import Asked, Book
 from codebutler.chat.telegram.buttons import Button, Buttons
@@ -20,10 +19,11 @@ from codebutler.chat.telegram.ids import is_private
 from codebutler.chat.telegram.inbox import Inbox
 from codebutler.chat.telegram.markdown import People, mention
 from codebutler.chat.telegram.updates import Pressed
-from codebutler.errors import ChatError, StoreError
+from codebutler.domain.actions import PICK_ACTION, REASON_ACTION
+from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.model import ButtonClicked
 from codebutler.intake.intake import Intake, Outcome
-from codebutler.model import ButtonClicked
-from codebutler.process.tasks import Tasks
+from codebutler.platform.tasks import Tasks
 
 TOAST_CHARS = 200
 UNKNOWN = "This button is out of date: use the newest message."

@@ -14,7 +14,7 @@ from codebutler.chat.telegram.ids import number_of
 from codebutler.chat.telegram.markdown import People
 from codebutler.chat.telegram.messages import Messages, Place
 from codebutler.chat.telegram.render import Rendered, laid_out
-from codebutler.errors import ChatError, ChatUnreachableError, StoreError
+from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.intake.notes import Notes
 
 NOTE = "telegram.home."

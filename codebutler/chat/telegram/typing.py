@@ -6,9 +6,9 @@ import logging
 
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.messages import Place
-from codebutler.clock import Clock
-from codebutler.errors import ChatError
-from codebutler.process.tasks import Tasks
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError
+from codebutler.platform.tasks import Tasks
 
 AGAIN_S = 4.5
 LONGEST_S = 120.0

@@ -14,7 +14,7 @@ from codebutler.chat.telegram.commands import is_for_another, is_inbox, spoken, 
 from codebutler.chat.telegram.content import files_of, marked
 from codebutler.chat.telegram.fields import is_number, mapping, number, section, text_in
 from codebutler.chat.telegram.ids import name_of
-from codebutler.model import File
+from codebutler.domain.model import File
 
 ALLOWED = ("message", "edited_message", "callback_query", "my_chat_member")
 """What we ask for; the server remembers it."""

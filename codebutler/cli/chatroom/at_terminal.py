@@ -18,8 +18,8 @@ from codebutler.cli.output import notice, printable
 from codebutler.config.paths import Home
 from codebutler.config.programs import RUN
 from codebutler.control.messages import ChatRequest, ControlReply, Opened, Posted
-from codebutler.errors import CodeButlerError
-from codebutler.words import completions
+from codebutler.domain.commands import completions
+from codebutler.domain.errors import CodeButlerError
 
 PROMPT = "you> "
 MORE = "...> "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from codebutler.actions import ALLOW_ACTION
 from codebutler.control.messages import Choice, Press
-from codebutler.errors import CodeButlerError
+from codebutler.domain.actions import ALLOW_ACTION
+from codebutler.domain.errors import CodeButlerError
 
 _NUMBERS = re.compile(r"\d{1,3}(?:[\s,]+\d{1,3})*")
 _YES = frozenset({"yes", "y", "allow"})

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from codebutler.config.paths import Home
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 NAME = "chat.json"
 MOST_TYPED = 500

@@ -11,7 +11,7 @@ import msgspec
 
 from codebutler.control.messages import ChatRequest, ControlReply, Failed, Wish
 from codebutler.control.wire import LINE_LIMIT_BYTES
-from codebutler.errors import CodeButlerError, NotRunningError, ProtocolError
+from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
 
 LOST = "the supervisor has ended: see `codebutler status`. What you said is kept and is answered when it runs again"
 

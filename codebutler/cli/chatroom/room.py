@@ -25,7 +25,7 @@ from codebutler.control.messages import (
     Started,
     Wish,
 )
-from codebutler.model import OPERATOR
+from codebutler.domain.model import OPERATOR
 
 PAST_LINES = 15
 """Of one earlier message."""

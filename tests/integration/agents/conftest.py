@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
 from tests.claude_desk import Desk, agent_env

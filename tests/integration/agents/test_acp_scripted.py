@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import CommandRule
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.other import Other
 from codebutler_worker.agents.backend import (

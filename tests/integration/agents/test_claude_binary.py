@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.claude.probe import find_binary
 
 

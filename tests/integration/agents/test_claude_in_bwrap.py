@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.committer import variables
 from codebutler.config.schema import AgentNetwork, ClaudeSection, SandboxSection
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Started, ToolResult, ToolUse, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext

@@ -6,8 +6,8 @@ import asyncio
 import os
 from pathlib import Path
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection, SandboxSection
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.backend import ClaudeBackend

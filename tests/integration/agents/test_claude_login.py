@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection, SandboxSection
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext

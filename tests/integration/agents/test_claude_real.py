@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Answer,

@@ -11,8 +11,8 @@ from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.record import SESSIONS, SessionLogs

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext, Limits

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import CommandRule
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.headless.backend import ANSWER_CHARS, SPOKEN_CHARS, HeadlessBackend
 from codebutler_worker.agents.record import SESSIONS, SessionLogs

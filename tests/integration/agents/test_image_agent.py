@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import settle
 from codebutler.config.schema import OpenAISection
+from codebutler.domain.clock import settle
 from codebutler_worker.agents.backend import AgentEvent, Finished, ToolUse, TurnRequest
 from codebutler_worker.agents.image import ImageBackend
 from codebutler_worker.media.service import MediaService

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.committer import variables
 from codebutler.config.schema import KimiSection, PermissionMode, Price, SandboxSection
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.backend import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import KimiSection
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.backend import Finished, TurnRequest

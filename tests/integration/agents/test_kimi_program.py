@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.acp.kimi import Kimi, sessions_of
 from codebutler_worker.agents.acp.probe import judge, judge_node
 from codebutler_worker.agents.acp.programs import interpreter, program, root_of

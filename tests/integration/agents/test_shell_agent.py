@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.programs import RUN
 from codebutler.config.schema import CommandRule
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Output, Text, TurnRequest
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.running import AgentContext

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.registry import Registry, RepoEntry
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import REPO_SCOPE, FactRow, MemoryLineRow
 from codebutler_worker.store.unit_of_work import UnitOfWork

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
 from codebutler.config.registry import Registry, RepoEntry
+from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.chain import Act
 from tests.integration.cli.conftest import Cli

@@ -12,7 +12,7 @@ import pytest
 
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.config.trust import digest
-from codebutler.process.lookup import CLAUDE_CODE
+from codebutler.platform.lookup import CLAUDE_CODE
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.repos import config_of, git, only_entry
 from tests.integration.cli.slack_server import SlackServer

@@ -11,7 +11,7 @@ import pytest
 from codebutler.config.files import PrivateDir
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, add
-from codebutler.errors import CodeButlerError, ConfigError, RegistryError
+from codebutler.domain.errors import CodeButlerError, ConfigError, RegistryError
 
 
 def mode(path: Path) -> int:

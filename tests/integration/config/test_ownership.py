@@ -12,7 +12,7 @@ import pytest
 
 from codebutler.config.git_repo import is_tracked, repo_root
 from codebutler.config.ownership import Owner, barred, barrier, behind
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from tests.ordinary import give_away
 
 STRANGER = Owner(4321, 4321)

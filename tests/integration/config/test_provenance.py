@@ -11,7 +11,7 @@ from codebutler.config.paths import Home
 from codebutler.config.provenance import REMEMBERED, Provenance
 from codebutler.config.registry import Registry, RepoEntry, add
 from codebutler.config.trust import digest
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 JOBS = b"jobs: [{name: evil, cron: '* * * * *', command: touch owned}]\n"
 REASON = "came with the repository: read it, then run `codebutler trust shop`"

@@ -10,7 +10,7 @@ import pytest
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry, add
-from codebutler.repos import Repos, RepoTable, with_env_file
+from codebutler.intake.repos import Repos, RepoTable, with_env_file
 
 ENV = {"ANTHROPIC_API_KEY": "sk-ant-1", "SLACK_BOT_TOKEN": "xoxb-1-1", "AWS_SECRET_ACCESS_KEY": "no"}
 

@@ -11,7 +11,7 @@ from codebutler.config.paths import Home
 from codebutler.config.registry import RepoEntry
 from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.trust import digest
-from codebutler.errors import ConfigError, LegacyConfigError
+from codebutler.domain.errors import ConfigError, LegacyConfigError
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from codebutler.control.messages import (
     Wish,
 )
 from codebutler.control.wire import control_server
-from codebutler.errors import CodeButlerError, NotRunningError
+from codebutler.domain.errors import CodeButlerError, NotRunningError
 
 
 class Echo:

@@ -25,7 +25,7 @@ from codebutler.control.messages import (
     Wish,
 )
 from codebutler.control.wire import ask, control_server
-from codebutler.errors import CodeButlerError, NotRunningError
+from codebutler.domain.errors import CodeButlerError, NotRunningError
 
 
 class Scripted:

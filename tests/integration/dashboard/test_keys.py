@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 
-from codebutler.clock import ManualClock
 from codebutler.config.files import PrivateDir
-from codebutler.dashboard.keys import MAX_TICKETS, TICKET_S, Keys
+from codebutler.domain.clock import ManualClock
+from codebutler.web.dashboard.keys import MAX_TICKETS, TICKET_S, Keys
 
 
 def keys(home: Path, clock: ManualClock, learned: set[str] | None = None) -> Keys:

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, ViewportSize, expect
 
-from codebutler.model import Asked
+from codebutler.domain.model import Asked
 from tests.browser import PATIENCE_MS, chromium, clean
 from tests.dashboards import Watched, repo, turn, watched
 

@@ -21,8 +21,8 @@ import httpx
 import pytest
 
 from codebutler.config.schema import DashboardSection
-from codebutler.dashboard.feed import MAX_VIEWERS
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
+from codebutler.web.dashboard.feed import MAX_VIEWERS
 from codebutler.web.front import Front
 from codebutler.web.hooks import Hooks
 from tests.dashboards import DEADLINE_S, NoHooks, Watched, repo, turn, watched
@@ -351,8 +351,10 @@ async def test_without_a_port_there_is_no_link(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_nothing_of_a_web_server_is_loaded_before_somebody_comes() -> None:
-    heavy = ("starlette", "uvicorn", "h11", "codebutler.dashboard.site")
-    program = f"import sys, codebutler.bootstrap; print([name for name in {heavy} if name in sys.modules])"
+    heavy = ("starlette", "uvicorn", "h11", "codebutler.web.dashboard.site")
+    program = (
+        f"import sys, codebutler.parent.bootstrap; print([name for name in {heavy} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from codebutler.clock import ManualClock, settle
-from codebutler.direct.acquaintance import ATTEMPTS, Acquaintance
-from codebutler.direct.book import Book
-from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.intake.journal import Journal
+from codebutler.parent.direct.acquaintance import ATTEMPTS, Acquaintance
+from codebutler.parent.direct.book import Book
 
 
 class Slack:

@@ -12,13 +12,13 @@ import pytest
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
-from codebutler.clock import ManualClock, settle
-from codebutler.direct.book import Book
-from codebutler.errors import StoreError
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import StoreError
+from codebutler.domain.message import said
+from codebutler.domain.model import Post, React, Update
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
-from codebutler.message import said
-from codebutler.model import Post, React, Update
+from codebutler.parent.direct.book import Book
 
 HOME, DIRECT = "C1", "D1"
 

@@ -9,22 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from codebutler.actions import REPO_ACTION
-from codebutler.apphome.view import RepoCard
 from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.status import StatusBoard
-from codebutler.clock import ManualClock, settle
+from codebutler.config.permission import Decision
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
-from codebutler.direct.book import Book
-from codebutler.direct.door import DirectDoor
-from codebutler.direct.step import DirectMessages, Known
-from codebutler.intake.entry import Entry
-from codebutler.intake.intake import Intake, Repo, Threads
-from codebutler.intake.journal import Journal
-from codebutler.model import (
+from codebutler.domain.actions import REPO_ACTION
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.model import (
     ButtonClicked,
     Command,
     Event,
@@ -34,8 +28,14 @@ from codebutler.model import (
     React,
     TurnNote,
 )
-from codebutler.permission import Decision
-from codebutler.process.tasks import Tasks
+from codebutler.intake.entry import Entry
+from codebutler.intake.intake import Intake, Repo, Threads
+from codebutler.intake.journal import Journal
+from codebutler.parent.apphome.view import RepoCard
+from codebutler.parent.direct.book import Book
+from codebutler.parent.direct.door import DirectDoor
+from codebutler.parent.direct.step import DirectMessages, Known
+from codebutler.platform.tasks import Tasks
 from tests.events import clicked, deleted, edited, posted, slashed
 
 OWNER, D = "U0OWNER", "D1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.config.schema import SandboxSection
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.outlet import for_agents, try_way_out
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy

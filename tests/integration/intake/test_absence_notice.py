@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
-from codebutler.clock import ManualClock, settle
-from codebutler.errors import ChatError, ChatOutcomeUnknownError
-from codebutler.intake.absence_notice import AbsenceNotice
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError
+from codebutler.domain.model import Post, Prompt
 from codebutler.intake.journal import Journal
-from codebutler.model import Post, Prompt
 from tests.events import posted
 from tests.shown import text_of
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
+from codebutler.config.permission import Decision
 from codebutler.config.schema import AgentSection, Config, SlackSection
-from codebutler.errors import StoreError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError
+from codebutler.domain.model import Event, MessagePosted, Prompt
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo, Threads
 from codebutler.intake.journal import Journal
-from codebutler.model import Event, MessagePosted, Prompt
-from codebutler.permission import Decision
 from tests.events import posted
 
 OWNER = "U0OWNER"

@@ -14,13 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.errors import StoreError, StoreTooNewError
-from codebutler.intake import journal_file
-from codebutler.intake.entry import Entry, Seen
-from codebutler.intake.journal import Journal
-from codebutler.intake.journal_writer import GATHERED
-from codebutler.model import (
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError, StoreTooNewError
+from codebutler.domain.model import (
     Command,
     Event,
     MessagePosted,
@@ -28,6 +24,10 @@ from codebutler.model import (
     Prompt,
     Request,
 )
+from codebutler.intake import journal_file
+from codebutler.intake.entry import Entry, Seen
+from codebutler.intake.journal import Journal
+from codebutler.intake.journal_writer import GATHERED
 from codebutler_migrations import runner
 from tests.events import clicked, deleted, edited, posted, slashed
 
@@ -383,7 +383,7 @@ async def test_an_unreadable_entry_is_named(journal: Journal, path: Path) -> Non
 
 def test_a_journal_opens_without_alembic_and_sqlalchemy(path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from codebutler.clock import ManualClock\n"
+        "import sys; from pathlib import Path; from codebutler.domain.clock import ManualClock\n"
         "from codebutler.intake.journal import Journal\n"
         "Journal.open(Path(sys.argv[1]), ManualClock())\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('alembic', 'sqlalchemy')])"

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.errors import StoreError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError
+from codebutler.domain.model import MessagePosted, Prompt
 from codebutler.intake.journal import Journal
-from codebutler.model import MessagePosted, Prompt
 from tests.events import posted
 
 
@@ -39,9 +39,9 @@ def numbers_in(path: Path) -> set[int]:
 WRITING = """
 import asyncio, sys
 from pathlib import Path
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler.intake.journal import Journal
-from codebutler.model import MessagePosted, Prompt
+from codebutler.domain.model import MessagePosted, Prompt
 
 async def one(journal, number):
     ts = f"1700000000.{number:06}"
@@ -142,10 +142,10 @@ async def test_a_settlement_that_could_not_be_written_is_written_later(tmp_path:
 LIMITED = """
 import asyncio, resource, signal, sys, time
 from pathlib import Path
-from codebutler.clock import SystemClock
-from codebutler.errors import StoreError
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import StoreError
 from codebutler.intake.journal import Journal
-from codebutler.model import MessagePosted, Prompt
+from codebutler.domain.model import MessagePosted, Prompt
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 

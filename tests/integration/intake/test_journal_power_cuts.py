@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import cast
 
-from codebutler.clock import ManualClock
-from codebutler.disk import sqlitefile
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.model import Prompt
 from codebutler.intake.journal import Journal
-from codebutler.model import Prompt
+from codebutler.platform import sqlitefile
 from tests.events import posted
 from tests.powercut import Connection, Recorder, Step, cuts, put
 

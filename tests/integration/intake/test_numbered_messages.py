@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
 from codebutler.config.schema import Config
-from codebutler.dispatch.held import HeldBack
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.model import Event, MessagePosted, NoRequest
 from codebutler.intake.absence import Arrival
 from codebutler.intake.entry import Entry, Seen
+from codebutler.intake.held import HeldBack
 from codebutler.intake.intake import Intake, Outcome, Repo, Threads, dated
 from codebutler.intake.journal import Journal
-from codebutler.model import Event, MessagePosted, NoRequest
 from tests.events import numbered
 from tests.integration.intake.test_intake import Books
 

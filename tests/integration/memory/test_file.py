@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import CodeButlerError
-from codebutler.memory.file import MemoryFile
-from codebutler.memory.operations import Applied, Change, apply, facts_of
+from codebutler.config.memory.file import MemoryFile
+from codebutler.config.memory.operations import Applied, Change, apply, facts_of
+from codebutler.domain.errors import CodeButlerError
 
 
 @pytest.fixture

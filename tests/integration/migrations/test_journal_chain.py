@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.errors import StoreError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError
+from codebutler.domain.model import ButtonClicked, Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.intake.absence import Arrival
 from codebutler.intake.entry import Gap, Seen
 from codebutler.intake.journal import Journal
-from codebutler.model import ButtonClicked, Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler_migrations import runner
 from tests import events
 

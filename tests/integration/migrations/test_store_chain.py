@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codebutler.chat.slack.render import rendered
-from codebutler.clock import ManualClock
-from codebutler.errors import StoreError, StoreTooNewError
-from codebutler.message import Button, Message
-from codebutler.model import Operation, Post, React, Update
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError, StoreTooNewError
+from codebutler.domain.message import Button, Message
+from codebutler.domain.model import Operation, Post, React, Update
 from codebutler_migrations import runner
 from codebutler_worker.store import tables
 from codebutler_worker.store.migrate import MigrationReport, downgrade, migrate_store

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import Config, NativeSection
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Answer, Started, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.factory import tools

@@ -24,7 +24,8 @@ COPIED = ("AGENTS.md", "pyproject.toml", "codebutler", "docs", "tests", "workers
 GIST, BETTER = "is anybody there?", "is anybody at home?"
 TEST = "python -m pytest -q -p no:cacheprovider tests/unit/test_words.py"
 HIDDEN = (
-    "from codebutler.words import WORDS, as_table; print(WORDS['ping'].gist, as_table().count('At home'))"
+    "from codebutler.domain.commands import WORDS, as_table; "
+    "print(WORDS['ping'].gist, as_table().count('At home'))"
 )
 
 
@@ -58,7 +59,7 @@ def orientation(prompt: Prompt) -> Reply:
     """The agent knows from the beginning that this is itself, and has the map."""
     orders = prompt.messages[0].content
     assert "you may change yourself there" in orders
-    assert "`codebutler/words.py`" in orders
+    assert "`codebutler/domain/commands.py`" in orders
     assert "-m pytest" in orders
     return do(("add_subgoal", {"text": "reword !ping"}), search(GIST))
 
@@ -77,8 +78,8 @@ async def test_it_changes_itself_and_its_own_tests_agree(tmp_path: Path, checkou
     events = await studio.run(
         "Say it more kindly: !ping asks whether anybody is at home.",
         orientation,
-        do(read("codebutler/words.py")),
-        do(edit("codebutler/words.py", GIST, BETTER), text="I reword it and run its tests."),
+        do(read("codebutler/domain/commands.py")),
+        do(edit("codebutler/domain/commands.py", GIST, BETTER), text="I reword it and run its tests."),
         do(run(TEST)),
         do(search("Is anybody there?")),
         do(edit("docs/reference/chat.md", "Is anybody there?", "Is anybody at home?")),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.native.model import (
     Assistant,
     Call,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.native.service import Endpoint, OpenAIModel
 from tests.integration.native.conftest import Studio
 from tests.modelserver.chat import events

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import StoreError
+from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.backend import ToolUse
 from codebutler_worker.agents.native.dialect import Dialect
 from codebutler_worker.agents.native.history import Said, mended

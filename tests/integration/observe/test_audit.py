@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
+from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import FLUSH_S, HELD_CHARS, AuditLog, maintain
 from codebutler.observe.chain import Act, Break, rotated, verify, verify_all
-from codebutler.process.tasks import beside
+from codebutler.platform.tasks import beside
 
 
 def act(text: str = "ls") -> Act:

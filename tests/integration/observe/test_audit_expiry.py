@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
+from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import EXPIRE_S, AuditLog, maintain
 from codebutler.observe.chain import Act, Break, rotated, verify_all
-from codebutler.process.tasks import beside
+from codebutler.platform.tasks import beside
 
 DAY_S = 86400.0
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.apphome.turns import LatestTurns
 from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
@@ -20,25 +19,26 @@ from codebutler.chat.slack.answers import Person
 from codebutler.chat.slack.people import People
 from codebutler.chat.slack.render import rendered
 from codebutler.chat.status import StatusBoard
-from codebutler.clock import ManualClock, settle
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings, SlackSection, TelegramSection
 from codebutler.control.listeners import Listeners
-from codebutler.direct.book import Book
-from codebutler.disk.backups import Restored
-from codebutler.errors import ChatError
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatError
+from codebutler.domain.message import Message, said
+from codebutler.domain.model import Post, Update
 from codebutler.intake.journal import Journal
 from codebutler.intake.notes import OwnNotes
-from codebutler.message import Message, said
-from codebutler.model import Post, Update
+from codebutler.intake.repos import Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
+from codebutler.parent.apphome.turns import LatestTurns
+from codebutler.parent.direct.book import Book
 from codebutler.parent.parts import Given, Parts, Signals
 from codebutler.parent.services import ParentServices
-from codebutler.process.descriptors import Descriptors
-from codebutler.process.tasks import Tasks, beside
+from codebutler.platform.backups import Restored
+from codebutler.platform.descriptors import Descriptors
+from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import Budget, DayUse, Doing, Live, TurnEnded
-from codebutler.repos import Repos, RepoTable
 from codebutler.text.links import message_link
 from codebutler.text.markup import person
 from codebutler.text.redact import Redactor

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.process.lookup import CLAUDE_CODE, KIMI_CODE, TERMINAL_PATH, look_up, missing_rule
+from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, TERMINAL_PATH, look_up, missing_rule
 from codebutler_worker.agents.acp.probe import PACKAGE, TESTED
 from codebutler_worker.agents.claude import probe
 from codebutler_worker.agents.claude.probe import INSTALL, find_binary

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.process.notify import BEAT_S, address_of, beat_of, notifying
-from codebutler.process.stopping import Stopping
+from codebutler.domain.clock import ManualClock
+from codebutler.platform.notify import BEAT_S, address_of, beat_of, notifying
+from codebutler.platform.stopping import Stopping
 from codebutler.supervisor.forkserver import scrubbed
 
 HALF_S = 5.0

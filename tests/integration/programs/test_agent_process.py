@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import AgentUnavailableError
-from codebutler.process.table import pid_namespace
+from codebutler.domain.errors import AgentUnavailableError
+from codebutler.platform.table import pid_namespace
 from codebutler_worker.programs.leftovers import (
     MARK,
     descendants,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.programs.pty import INTERRUPT, PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from tests.walls import as_it_is, walled

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock, SystemClock
+from codebutler.domain.clock import ManualClock, SystemClock
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Answer,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from tests.integration.sandbox.attacker import Attacker
 from tests.ordinary import give_away, give_repository_away

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.committer import committer_env
 from codebutler.config.schema import Config, RepoSettings, SandboxMode, SandboxSection
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Output, TurnRequest
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.sandbox.served import served_findings

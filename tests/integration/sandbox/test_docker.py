@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.containers import OWNER

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection
-from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools

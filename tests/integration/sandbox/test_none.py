@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import NoSandbox
 from tests.containers import attack, open_directory

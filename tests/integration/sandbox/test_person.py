@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox import person
 from codebutler_worker.sandbox.person import as_owner, ensure_home, home_of_agents, make_directories
 

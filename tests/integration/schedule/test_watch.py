@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler.schedule import changes
 from codebutler.schedule.changes import Changes, directories
 from codebutler.schedule.jobs import Job, Place, parse_file, place_at

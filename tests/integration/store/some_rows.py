@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
+from codebutler.domain.clock import ManualClock
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import (
     MessageRow,

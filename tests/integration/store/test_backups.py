@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.disk.backups import Backups, Keeper
-from codebutler.errors import StoreDamagedError, StoreError, StoreTooNewError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreDamagedError, StoreError, StoreTooNewError
+from codebutler.platform.backups import Backups, Keeper
 from codebutler_worker.store.open import open_store
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)

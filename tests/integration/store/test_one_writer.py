@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.errors import StoreError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError
 from codebutler_worker.store.migrate import migrate_store
 from codebutler_worker.store.open import open_store
 
 HOLDING = """
 import asyncio, sys
 from pathlib import Path
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.store.open import open_store
 
 async def main():
@@ -103,8 +103,8 @@ async def test_what_needs_no_migration_may_be_looked_at(path: Path) -> None:
 WATCHED = """
 import asyncio, sys
 from pathlib import Path
-from codebutler.disk.backups import Backups, Keeper
-from codebutler.clock import SystemClock
+from codebutler.platform.backups import Backups, Keeper
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.store.open import open_store
 
 opened = []

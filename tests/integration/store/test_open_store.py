@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.errors import StoreError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.state_dir import prepare_state_dir
 
@@ -71,7 +71,7 @@ async def test_the_writer_survives_power_loss_by_its_settings(path: Path) -> Non
 
 def test_a_store_at_head_opens_without_alembic(path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from codebutler.clock import ManualClock\n"
+        "import sys; from pathlib import Path; from codebutler.domain.clock import ManualClock\n"
         "from codebutler_worker.store.open import open_store\n"
         "open_store(Path(sys.argv[1]), ManualClock())\n"
         "print(sorted(name for name in sys.modules if name.startswith(('alembic', 'codebutler_migrations'))))"
@@ -171,8 +171,8 @@ def test_a_second_writer_is_refused(path: Path) -> None:
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from codebutler.clock import ManualClock
-from codebutler.errors import StoreError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError
 from codebutler_worker.store.open import open_store
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.disk.backups import LOOK_EVERY_S, Backups, Keeper
-from codebutler.errors import StoreError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError
+from codebutler.platform.backups import LOOK_EVERY_S, Backups, Keeper
 from codebutler_worker.desk.draft import iso
 from codebutler_worker.desk.states import STATES
 from codebutler_worker.store.open import open_store

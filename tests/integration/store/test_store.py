@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.errors import StoreError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError
 from codebutler_worker.desk.states import STATES, UNFINISHED
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import (

@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import cast
 
-from codebutler.clock import ManualClock
-from codebutler.disk import sqlitefile
+from codebutler.domain.clock import ManualClock
+from codebutler.platform import sqlitefile
 from codebutler_worker.store.migrate import writer_lock
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import OutboxRow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import LockHeldError
+from codebutler.domain.errors import LockHeldError
 from codebutler.supervisor.lock import SupervisorLock
 
 HOLDER = """

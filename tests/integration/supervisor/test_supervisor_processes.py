@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.clock import SystemClock
-from codebutler.message import said
-from codebutler.model import Post
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.message import said
+from codebutler.domain.model import Post
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.lifecycle import Policy, Timing
 from codebutler.supervisor.port import Shared

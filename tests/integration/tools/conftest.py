@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tools.port import Context, Result, Tool, ToolError
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy

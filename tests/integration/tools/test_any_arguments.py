@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import Config
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.native.factory import tools
 from codebutler_worker.tools.port import Context, Result
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.tools.code_search import CodeSearch
 from codebutler_worker.tools.edit_file import EditFile

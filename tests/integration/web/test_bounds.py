@@ -10,9 +10,9 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from codebutler.web.bounded import BoundedProtocol
-from codebutler.web.listening import listen
-from codebutler.web.serving import serving
+from codebutler.platform.http.bounded import BoundedProtocol
+from codebutler.platform.http.listening import listen
+from codebutler.platform.http.serving import serving
 
 DEADLINE_S = 30
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

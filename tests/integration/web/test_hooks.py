@@ -15,11 +15,11 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
-from codebutler.clock import SystemClock
 from codebutler.config.schema import DashboardSection
-from codebutler.errors import ChatError
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import ChatError
 from codebutler.intake.intake import Outcome
-from codebutler.process.tasks import beside
+from codebutler.platform.tasks import beside
 from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import Place, parse_file, place_in
 from codebutler.web.front import Front

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from codebutler.chat.slack.answers import op_id_of
-from codebutler.errors import ChatOutcomeUnknownError
-from codebutler.model import ButtonClicked, Event, MessagePosted
+from codebutler.domain.errors import ChatOutcomeUnknownError
+from codebutler.domain.model import ButtonClicked, Event, MessagePosted
 from codebutler_worker.agents.backend import Finished, Started, ToolUse
 from tests.events import clicked, deleted, edited, posted
 from tests.ledger import Shown, check, unsettled

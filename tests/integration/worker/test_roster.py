@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
 from codebutler.config.schema import CommandRule, Config, RepoSettings, SandboxMode, SandboxSection
-from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.memory.block import MAX_BYTES, read_memory
 from codebutler_worker.worker.roster import Roster
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, RepoSettings
-from codebutler.model import Post, Prompt, Update
+from codebutler.domain.model import Post, Prompt, Update
 from codebutler.protocol.messages import Audit, Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started
 from tests.events import clicked, numbered

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import BudgetSection, Limit, RepoSettings
-from codebutler.model import Command, Post, Prompt
+from codebutler.domain.model import Command, Post, Prompt
 from codebutler.protocol.messages import Budget, Heartbeat, LimitUse, Overview, StopTurns
 from codebutler_worker.agents.backend import Finished, Question, Started, Text, Usage
 from tests.events import deleted, edited, posted

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import CommandRule, RepoSettings
-from codebutler.model import Operation, Post, React, Update
+from codebutler.domain.model import Operation, Post, React, Update
 from codebutler.protocol.messages import Doing, Send, TurnEnded
 from codebutler_worker.agents.backend import (
     Approval,

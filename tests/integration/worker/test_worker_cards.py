@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import ApprovalsSection, RepoSettings
-from codebutler.model import OPERATOR, Post, Prompt, Update, Upload
+from codebutler.domain.model import OPERATOR, Post, Prompt, Update, Upload
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Withdrawn
 from tests.events import clicked, posted

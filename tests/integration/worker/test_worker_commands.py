@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import (
+from codebutler.domain.model import (
     Command,
     Post,
     Prompt,

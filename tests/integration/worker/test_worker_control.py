@@ -6,7 +6,7 @@ import re
 import sqlite3
 from pathlib import Path
 
-from codebutler.model import Command, Post
+from codebutler.domain.model import Command, Post
 from codebutler.protocol.messages import Audit, Heartbeat, Send, SendFailed, StopTurns, Stored
 from codebutler_worker.agents.backend import (
     Approval,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, Prompt
+from codebutler.domain.model import Command, Prompt
 from codebutler.protocol.messages import Heartbeat
 from tests import events
 from tests.events import clicked, posted

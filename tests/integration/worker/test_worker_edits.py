@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, RepoSettings
-from codebutler.model import Command, Prompt
+from codebutler.domain.model import Command, Prompt
 from codebutler_worker.agents.backend import Started
 from tests.events import clicked, edited
 from tests.shown import blocks_of, text_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import Post
+from codebutler.domain.model import Post
 from codebutler_worker.agents.backend import Finished, Started, Text
 from codebutler_worker.conversation.turn.publisher import MAX_ENVELOPES, SAID_ABOVE, TOO_MANY
 from tests.shown import blocks_of, text_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, Prompt
+from codebutler.domain.model import Command, Prompt
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.memory.facts import MAX_FACTS
 from codebutler_worker.tools.notes import Notes

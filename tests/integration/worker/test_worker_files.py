@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, File, Prompt, Upload
+from codebutler.domain.model import Command, File, Prompt, Upload
 from codebutler.protocol.messages import Audit, Fetch, FetchFailed, FileChunk, FileTranscript, StopTurns
 from codebutler_worker.agents.backend import Finished, Started, Text
 from codebutler_worker.conversation.turn.attachments import ATTEMPTS

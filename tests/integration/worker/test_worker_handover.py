@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import Command, Quoted
+from codebutler.domain.model import Command, Quoted
 from codebutler.protocol.messages import FetchThread, Log, ThreadFetched
 from codebutler_worker.agents.backend import Finished, Plan, Started
 from codebutler_worker.tools.plan import PlanStep

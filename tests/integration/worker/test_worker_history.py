@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.disk import sqlitefile
-from codebutler.model import Command
+from codebutler.domain.model import Command
+from codebutler.platform import sqlitefile
 from codebutler.protocol.messages import Overview
 from tests.events import posted
 from tests.worker_kit import CHANNEL, USER, settings, worker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import ButtonClicked, Command, Prompt
+from codebutler.domain.model import ButtonClicked, Command, Prompt
 from tests.events import clicked, deleted, edited, posted
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Command, Post, Update, Upload
+from codebutler.domain.model import Command, Post, Update, Upload
 from codebutler.protocol.messages import Send, SendFailed
 from codebutler_worker.agents.record import SESSIONS
 from codebutler_worker.commands import sending

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, Post, Upload
+from codebutler.domain.model import Command, Post, Upload
 from codebutler_worker.agents.backend import Finished, Started
 from codebutler_worker.agents.record import ENDING, SESSIONS, session_of
 from codebutler_worker.commands import logs

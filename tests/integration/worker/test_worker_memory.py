@@ -12,7 +12,7 @@ from codebutler.config.schema import (
     MemorySection,
     NativeSection,
 )
-from codebutler.model import Command, Post
+from codebutler.domain.model import Command, Post
 from tests.events import slashed
 from tests.memory_kit import (
     KEY,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
+from codebutler.domain.clock import ManualClock
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import ChangeState, DeferredRow, MemoryChangeRow
 from codebutler_worker.store.unit_of_work import UnitOfWork

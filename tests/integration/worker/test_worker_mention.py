@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import Prompt
+from codebutler.domain.model import Prompt
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Text
 from tests.events import posted
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker

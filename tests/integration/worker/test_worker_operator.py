@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import OPERATOR, Command, Post, React, TurnOutcome
+from codebutler.domain.model import OPERATOR, Command, Post, React, TurnOutcome
 from codebutler.protocol.messages import Send, TurnEnded, TurnStarted
 from tests.events import posted
 from tests.shown import text_of

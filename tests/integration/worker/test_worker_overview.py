@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from codebutler.actions import TICKED
-from codebutler.model import Asked, ButtonClicked, Post, TurnNote
+from codebutler.domain.actions import TICKED
+from codebutler.domain.model import Asked, ButtonClicked, Post, TurnNote
 from codebutler.protocol.messages import Overview, Send
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Text
 from tests.events import clicked

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, Post, Update
+from codebutler.domain.model import Command, Post, Update
 from codebutler.protocol.messages import Heartbeat, StopTurns
 from codebutler_worker.agents.backend import Finished, Started
 from tests.events import clicked, posted

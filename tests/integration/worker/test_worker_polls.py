@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Post
+from codebutler.domain.model import Post
 from codebutler.protocol.messages import Send
 from codebutler_worker.agents.backend import Approval, Finished, Started, Text
 from tests.events import clicked

@@ -15,7 +15,7 @@ from codebutler.config.schema import (
     CommandRule,
     RepoSettings,
 )
-from codebutler.model import Command, Post, Update
+from codebutler.domain.model import Command, Post, Update
 from codebutler.protocol.messages import Audit, Heartbeat, Send, StopTurns
 from codebutler_worker.agents.backend import Finished, Output, Started, ToolUse
 from codebutler_worker.conversation.typing import GONE, LATE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from codebutler.model import Post, Update
+from codebutler.domain.model import Post, Update
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.agents.backend import Question, Started, Withdrawn
 from tests.events import clicked

@@ -10,9 +10,9 @@ from typing import Literal
 
 import pytest
 
-from codebutler.clock import ManualClock
 from codebutler.config.paths import Home
-from codebutler.model import ButtonClicked, Post
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.model import ButtonClicked, Post
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Configure, Goodbye, Heartbeat, Hello, Log, Send, TurnEnded

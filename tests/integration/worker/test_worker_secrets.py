@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import OpenAISection, RepoSettings
-from codebutler.model import Upload
+from codebutler.domain.model import Upload
 from codebutler.protocol.messages import Doing
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished, Output, Question, Started, Text, ToolResult, ToolUse

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command
+from codebutler.domain.model import Command
 from codebutler_worker.agents.backend import Started, Text, ToolResult, ToolUse, Writing
 from tests.events import posted
 from tests.programs import require

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import Post
+from codebutler.domain.model import Post
 from codebutler.protocol.messages import Doing
 from codebutler_worker.agents.backend import Started, ToolResult, ToolUse
 from tests.shown import text_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import structs
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, RepoSettings
-from codebutler.model import ButtonClicked, Prompt
+from codebutler.domain.model import ButtonClicked, Prompt
 from codebutler_worker.agents.backend import Finished, Started
 from tests.events import clicked, deleted, edited
 from tests.shown import blocks_of

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
-from codebutler.clock import ManualClock
-from codebutler.model import Command, Prompt, React, Upload
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.model import Command, Prompt, React, Upload
 from codebutler.protocol.messages import Heartbeat, Send, Stored, TurnStarted
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, TurnRequest, Usage
 from tests.events import deleted, edited, posted

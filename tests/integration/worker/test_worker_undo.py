@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, Post, Prompt, Upload
+from codebutler.domain.model import Command, Post, Prompt, Upload
 from codebutler_worker.agents.backend import Finished, Started
 from tests.events import clicked, posted, slashed
 from tests.programs import require

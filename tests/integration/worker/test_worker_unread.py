@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import CommandRule
-from codebutler.model import ButtonClicked, Command, Post
+from codebutler.domain.model import ButtonClicked, Command, Post
 from codebutler_worker.agents.backend import Finished, Started
 from tests.events import clicked, posted
 from tests.shown import blocks_of

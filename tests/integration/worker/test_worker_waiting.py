@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import Post
+from codebutler.domain.model import Post
 from codebutler.protocol.messages import Doing, Heartbeat, Send
 from codebutler_worker.agents.backend import Approval, Question, Started
 from tests.events import clicked

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command
+from codebutler.domain.model import Command
 from tests.events import posted
 from tests.programs import require
 from tests.shown import text_of

@@ -10,7 +10,7 @@ from slack_sdk.models.messages.chunk import MarkdownTextChunk, TaskUpdateChunk
 from slack_sdk.web.async_client import AsyncWebClient
 from websockets.asyncio.client import ClientConnection, connect
 
-from codebutler.clock import ManualClock
+from codebutler.domain.clock import ManualClock
 from codebutler.workspace.records import Json
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of

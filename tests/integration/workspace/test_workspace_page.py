@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler.workspace.server import Options, WorkspaceServer
 
 

@@ -10,7 +10,7 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from codebutler.clock import ManualClock
+from codebutler.domain.clock import ManualClock
 from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.integration.workspace.conftest import client_for

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.schema import ClaudeSection
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.probe import judge_version
 from codebutler_worker.agents.claude.result import crash

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codebutler.clock import ManualClock
+from codebutler.domain.clock import ManualClock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Text, TurnRequest
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import BUSY, RunningTurns

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from codebutler.apphome import view
-from codebutler.apphome.publisher import PACE_S, AppHome, HomeSources
-from codebutler.apphome.turns import LatestTurns
-from codebutler.apphome.view import RepoCard, stranger
 from codebutler.chat.layout import Section
 from codebutler.chat.slack.forms import Placed, placed
 from codebutler.chat.slack.render import blocks_of
-from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import CommandRule, Config
-from codebutler.errors import ChatError, ChatRateLimitedError
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatError, ChatRateLimitedError
+from codebutler.domain.model import Asked, TurnNote
 from codebutler.intake.intake import Repo
-from codebutler.model import Asked, TurnNote
-from codebutler.process.observers import Observers
-from codebutler.process.tasks import beside
+from codebutler.parent.apphome import view
+from codebutler.parent.apphome.publisher import PACE_S, AppHome, HomeSources
+from codebutler.parent.apphome.turns import LatestTurns
+from codebutler.parent.apphome.view import RepoCard, stranger
+from codebutler.platform.observers import Observers
+from codebutler.platform.tasks import beside
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

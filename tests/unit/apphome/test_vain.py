@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from codebutler.apphome.vain import NOT_SERVED, Vain
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.interactive import PressedInVain
-from codebutler.clock import ManualClock
-from codebutler.errors import ChatError
-from codebutler.message import said
-from codebutler.model import Post
-from codebutler.process.tasks import Tasks
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import ChatError
+from codebutler.domain.message import said
+from codebutler.domain.model import Post
+from codebutler.parent.apphome.vain import NOT_SERVED, Vain
+from codebutler.platform.tasks import Tasks
 
 
 class Pressed:

@@ -59,20 +59,20 @@ def test_a_thread_is_listened_to(tmp_path: Path) -> None:
 def test_the_way_is_what_runs_for_the_message_and_never_at_rest() -> None:
     parent = [
         seen("codebutler/chat/slack/link.py", "take", 10.0, 10.4),
-        seen("codebutler/clock.py", "now", 10.1, 3.0),
+        seen("codebutler/domain/clock.py", "now", 10.1, 3.0),
         seen("codebutler/web/page.py", "show", 2.0),
-        seen("codebutler/model.py", "key", 10.2),
+        seen("codebutler/domain/model.py", "key", 10.2),
     ]
     worker = [
         seen("codebutler_worker/inbox.py", "add", 10.3),
-        seen("codebutler/model.py", "key", 10.35),
+        seen("codebutler/domain/model.py", "key", 10.35),
         seen("codebutler_worker/store/rows.py", "write", 10.1, 20.5),
     ]
     busy, idle = Span(10.0, 11.0), [Span(0.0, 5.0), Span(20.0, 25.0)]
     steps = way({"parent": parent, "worker": worker}, busy, idle)
     assert [(step.process, step.file, step.name) for step in steps] == [
         ("parent", "codebutler/chat/slack/link.py", "take"),
-        ("parent", "codebutler/model.py", "key"),
+        ("parent", "codebutler/domain/model.py", "key"),
         ("worker", "codebutler_worker/inbox.py", "add"),
     ]
     assert [figure.measured for figure in figures(steps)] == [3, 3, 3]

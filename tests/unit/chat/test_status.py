@@ -8,8 +8,8 @@ import pytest
 
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.status import MAX_WAITING, PACE_S, StatusBoard
-from codebutler.clock import ManualClock, settle
-from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 
 
 class Stage:

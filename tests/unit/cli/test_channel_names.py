@@ -4,7 +4,7 @@ import pytest
 
 from codebutler.chat.slack.answers import ChannelInfo
 from codebutler.cli.channels import by_name, channel_name
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 GENERAL = ChannelInfo(id="C0GENERAL", name="general")
 

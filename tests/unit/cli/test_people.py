@@ -6,7 +6,7 @@ import pytest
 
 from codebutler.chat.slack.answers import Person
 from codebutler.cli.people import one_called, wanted_in
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 PEOPLE = [
     Person(id="U1", names=("Ada Lovelace", "ada")),

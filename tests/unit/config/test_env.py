@@ -5,7 +5,7 @@ import pytest
 from codebutler.config.env import VARIABLES, env_layers, parse_env_file
 from codebutler.config.explain import known_keys
 from codebutler.config.merge import merge
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 
 
 def test_every_variable_names_a_key_of_the_schema() -> None:

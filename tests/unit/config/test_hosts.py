@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.config.load import check_layer
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.config.load import app_token_fault, bot_token_fault, parse_layer
-from codebutler.errors import EXIT_CONFIGURATION, ConfigError, LegacyConfigError
+from codebutler.domain.errors import EXIT_CONFIGURATION, ConfigError, LegacyConfigError
 
 KEYS = [
     "slack",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.registry import RepoEntry, add, find, name_for, parse_registry, remove, replace
-from codebutler.errors import ConfigError, RegistryError
+from codebutler.domain.errors import ConfigError, RegistryError
 
 ONE = RepoEntry(name="one", path="/r/one", channel_id="C001")
 TWO = RepoEntry(name="two", path="/r/two", channel_id="C002")

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codebutler.config.merge import JsonObject, Layer, default_layer, leaves, merge
+from codebutler.config.permission import Where, admitted, may
 from codebutler.config.schema import Config, SlackSection
 from codebutler.config.shells import objection
 from codebutler.config.stricter import _ORDERS, USUAL, is_plain, stricter
-from codebutler.errors import SandboxUnavailableError
-from codebutler.permission import Where, admitted, may
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.conversation.asking.quorum import needed_for
 from codebutler_worker.egress.hosts import Hosts, Place
 from codebutler_worker.egress.outlet import for_agents, for_commands

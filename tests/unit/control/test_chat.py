@@ -12,7 +12,6 @@ import pytest
 
 from codebutler.chat.port import Page
 from codebutler.chat.slack.answers import operation_metadata
-from codebutler.clock import ManualClock
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
 from codebutler.control.chat import Chat, Mouth
@@ -32,11 +31,10 @@ from codebutler.control.messages import (
     Started,
     Wish,
 )
-from codebutler.errors import ChatError, CodeButlerError
-from codebutler.intake.entry import Entry
-from codebutler.intake.intake import Outcome
-from codebutler.message import said
-from codebutler.model import (
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import ChatError, CodeButlerError
+from codebutler.domain.message import said
+from codebutler.domain.model import (
     OPERATOR,
     ButtonClicked,
     Event,
@@ -47,8 +45,10 @@ from codebutler.model import (
     Post,
     Update,
 )
+from codebutler.intake.entry import Entry
+from codebutler.intake.intake import Outcome
+from codebutler.intake.repos import Served
 from codebutler.protocol.messages import Live
-from codebutler.repos import Served
 from tests.events import posted
 
 SERVED = Served(

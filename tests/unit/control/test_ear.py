@@ -6,8 +6,17 @@ import pytest
 
 from codebutler.control.ear import Ear, Spoken
 from codebutler.control.messages import Choice, Said
-from codebutler.message import ApprovalCard, Button, Message, Option, Question, QuestionCard, Request, said
-from codebutler.model import Post, React, Update, Upload, Value
+from codebutler.domain.message import (
+    ApprovalCard,
+    Button,
+    Message,
+    Option,
+    Question,
+    QuestionCard,
+    Request,
+    said,
+)
+from codebutler.domain.model import Post, React, Update, Upload, Value
 
 STOP, ALLOW = "codebutler.stop", "codebutler.allow"
 

@@ -8,8 +8,8 @@ import pytest
 
 from codebutler.control.listeners import Listener, Listeners
 from codebutler.control.messages import Choice, Done, Said
-from codebutler.message import Button, Message, said
-from codebutler.model import Operation, Post, React, TurnOutcome, Update, Upload
+from codebutler.domain.message import Button, Message, said
+from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload
 from codebutler.text.redact import Redactor
 
 BUTTON = Button("Stop", "codebutler.stop", "t1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.config.schema import CommandRule, Config
-from codebutler.model import Quoted
+from codebutler.domain.model import Quoted
 from codebutler_worker.agents.rehearsal.intents import ListFiles, understand
 from codebutler_worker.conversation.turn.history import (
     CLOSING,

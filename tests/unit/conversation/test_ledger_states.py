@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, RepoSettings, SlackSection
-from codebutler.disk.backups import Restored
-from codebutler.model import ButtonClicked, NoRequest
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.model import ButtonClicked, NoRequest
+from codebutler.platform.backups import Restored
 from codebutler_worker.conversation.parked import CONTINUED_REASON
 from codebutler_worker.conversation.recovery import after_restore, recover
 from codebutler_worker.desk.draft import Draft

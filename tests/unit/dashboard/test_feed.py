@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from codebutler.clock import ManualClock, settle
-from codebutler.dashboard.feed import KEEP_ALIVE_S, LONGEST_REST_S, PACE_S, REST, Feed, Wish
-from codebutler.dashboard.view import Page, page_of
+from codebutler.domain.clock import ManualClock, settle
 from codebutler.observe.ring import FOLLOWER_LINES, LineFormatter, Ring
+from codebutler.web.dashboard.feed import KEEP_ALIVE_S, LONGEST_REST_S, PACE_S, REST, Feed, Wish
+from codebutler.web.dashboard.view import Page, page_of
 from tests.unit.dashboard.test_view import facts, repo
 
 

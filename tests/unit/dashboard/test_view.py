@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from codebutler.dashboard.feed import Wish, changes
-from codebutler.dashboard.view import MAX_ERRORS, MAX_RECENT, MAX_WORK, TEXT_CHARS, Facts, page_of
-from codebutler.model import Asked, TurnNote
+from codebutler.domain.model import Asked, TurnNote
 from codebutler.observe.ring import Line
+from codebutler.web.dashboard.feed import Wish, changes
+from codebutler.web.dashboard.view import MAX_ERRORS, MAX_RECENT, MAX_WORK, TEXT_CHARS, Facts, page_of
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 WELL = {"state": "connected", "connections": 1, "reconnects": 2, "last_event_age_s": 33.0, "trouble": ""}

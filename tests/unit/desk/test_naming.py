@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from codebutler.config.permission import ANY_AGENT
 from codebutler.config.schema import AgentSection, Config
-from codebutler.permission import ANY_AGENT
 from codebutler_worker.desk.naming import agent_name, conversation_id, prefixes_of, tag_of
 
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from codebutler.message import Button, said
-from codebutler.model import Operation, Post, React, TurnOutcome, Update, Upload
+from codebutler.domain.message import Button, said
+from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload
 from codebutler.protocol.messages import PIECE_BYTES, Send, TurnEnded, UploadPiece
 from codebutler_worker.desk.outbox import Outbox
 from codebutler_worker.store.rows import OutboxRow

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.disk.backups import KEPT, best_first, directory_name, surplus
+from codebutler.platform.backups import KEPT, best_first, directory_name, surplus
 
 TODAY = date(2026, 3, 10)
 DAYS = st.sets(st.dates(date(2026, 1, 1), date(2026, 12, 31)), max_size=30)

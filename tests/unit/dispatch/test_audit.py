@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from codebutler.clock import ManualClock, settle
-from codebutler.dispatch.audit import RETRY_S, AuditFirst
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.model import Command, NoRequest, Prompt, Request
+from codebutler.intake.audit import RETRY_S, AuditFirst
 from codebutler.intake.entry import Entry
-from codebutler.model import Command, NoRequest, Prompt, Request
 from codebutler.observe.chain import Act
-from codebutler.process.tasks import beside
+from codebutler.platform.tasks import beside
 from tests.events import deleted, posted
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

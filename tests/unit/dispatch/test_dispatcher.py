@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from codebutler.dispatch.dispatcher import Dispatcher, GoOn, let_pass
+from codebutler.domain.model import NoRequest
+from codebutler.intake.dispatcher import Dispatcher, GoOn, let_pass
 from codebutler.intake.entry import Entry
-from codebutler.model import NoRequest
 from tests.events import posted
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from codebutler.dispatch.held import HeldBack
+from codebutler.domain.model import Event, MessagePosted, NoRequest
 from codebutler.intake.entry import Entry
-from codebutler.model import Event, MessagePosted, NoRequest
+from codebutler.intake.held import HeldBack
 from tests import events
 from tests.events import clicked, deleted, edited
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from codebutler.words import as_table
+from codebutler.domain.commands import as_table
 from tests.unit.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "chat.md"

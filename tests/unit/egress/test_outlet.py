@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.schema import AgentNetwork, CommandNetwork, SandboxSection
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.hosts import Place
 from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_commands, for_tools, noted, summary
 

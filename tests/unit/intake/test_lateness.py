@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from codebutler.chat.slack.fields import ts_at
+from codebutler.domain.model import MessagePosted
 from codebutler.intake.intake import dated
-from codebutler.model import MessagePosted
 from tests.events import edited, posted
 
 NOW = datetime(2026, 1, 1, 2, tzinfo=UTC)

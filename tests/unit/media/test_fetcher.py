@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from codebutler.clock import ManualClock, settle
+from codebutler.domain.clock import ManualClock, settle
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
 from codebutler_worker.media.fetcher import FETCH_S, Fetched, Fetcher, NotFetchedError
 

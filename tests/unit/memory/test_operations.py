@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.memory.lines import MAX_LINE_CHARS, clean
-from codebutler.memory.operations import (
+from codebutler.config.memory.lines import MAX_LINE_CHARS, clean
+from codebutler.config.memory.operations import (
     MAX_FACTS,
     MAX_TEXT_CHARS,
     Applied,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.config.schema import Config, KimiSection, NativeSection, OpenAISection, Price
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.permissions import ruling
 from codebutler_worker.agents.native.presets import PRESETS, cost_usd, price_of, target

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from codebutler.clock import ManualClock, settle
+from codebutler.domain.clock import ManualClock, settle
 from codebutler_worker.agents.backend import Answer
 from codebutler_worker.agents.native.waits import CutOffError, Waits
 

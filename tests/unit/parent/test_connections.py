@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import pytest
 
 from codebutler.chat.slack.socket import SocketStatus
-from codebutler.clock import settle
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
-from codebutler.errors import ChatAuthError
+from codebutler.domain.clock import settle
+from codebutler.domain.errors import ChatAuthError
 from codebutler.parent.connections import Connections
-from codebutler.process.tasks import Tasks
+from codebutler.platform.tasks import Tasks
 
 REFUSED = ChatAuthError("Slack refuses the token", "invalid_auth")
 

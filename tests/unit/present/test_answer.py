@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from codebutler.model import Post, Upload
+from codebutler.domain.model import Post, Upload
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.present.answer import answer as answer_without

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from codebutler.process.aborting import abort
+from codebutler.platform.aborting import abort
 
 
 class Gone(asyncio.WriteTransport):

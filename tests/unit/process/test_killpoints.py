@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.process import killpoints
+from codebutler.platform import killpoints
 from codebutler.supervisor.forkserver import scrubbed
 
 PROGRAM = """
 import os
-from codebutler.process.killpoints import reached, watch
+from codebutler.platform.killpoints import reached, watch
 watch("parent", os.environ)
 for _ in range(3):
     reached("post.before")

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from codebutler.clock import ManualClock, settle
-from codebutler.process.waiting import first_of, settled_within, wait_for
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.platform.waiting import first_of, settled_within, wait_for
 
 
 async def for_ever() -> None:

@@ -9,9 +9,18 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import Config, RepoSettings
-from codebutler.errors import ProtocolError
-from codebutler.message import ApprovalCard, Button, Message, Option, Question, QuestionCard, Request, said
-from codebutler.model import (
+from codebutler.domain.errors import ProtocolError
+from codebutler.domain.message import (
+    ApprovalCard,
+    Button,
+    Message,
+    Option,
+    Question,
+    QuestionCard,
+    Request,
+    said,
+)
+from codebutler.domain.model import (
     Asked,
     Command,
     File,

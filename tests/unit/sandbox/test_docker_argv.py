@@ -9,7 +9,7 @@ import pytest
 
 from codebutler.config.ownership import Owner
 from codebutler.config.schema import SandboxSection
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.docker import container_limits
 from codebutler_worker.sandbox.docker_argv import AGENT, Identity, run_options, words

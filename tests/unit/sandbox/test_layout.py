@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.ownership import Owner
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import bwrap_argv
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.system import System

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.config.ownership import Owner
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.checkup import walls_finding
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.port import Door, SandboxPolicy

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from codebutler.config.schema import SandboxSection
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.docker import DEFAULT, container_limits
 from codebutler_worker.sandbox.limits import Limits
 from codebutler_worker.sandbox.select import select_sandbox

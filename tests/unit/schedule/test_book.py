@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.model import TurnOutcome
+from codebutler.domain.model import TurnOutcome
 from codebutler.schedule.book import (
     Book,
     Timer,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.errors import ChatError, StoreError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.model import OPERATOR, Event, MessagePosted, Post
 from codebutler.intake.intake import Outcome
-from codebutler.model import OPERATOR, Event, MessagePosted, Post
 from codebutler.schedule.calls import REMEMBERED, Calls, HookDesk, began, taken
 from codebutler.schedule.hooks import Hook
 from tests.shown import text_of

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.errors import ConfigError
-from codebutler.model import OPERATOR, Prompt
+from codebutler.domain.errors import ConfigError
+from codebutler.domain.model import OPERATOR, Prompt
 from codebutler.schedule.hooks import MAX_VALUE_CHARS, Hook
 from codebutler.schedule.jobs import Place, parse_file, place_in
 from codebutler.text.requests import request_of

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from codebutler.errors import ConfigError
+from codebutler.domain.errors import ConfigError
 from codebutler.schedule.jobs import Job, Place, parse_file, place_at, place_in
 from codebutler.schedule.watch import concerns
 

@@ -11,13 +11,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from codebutler.clock import ManualClock, settle
-from codebutler.commands.asked import Resources
-from codebutler.commands.table import answer
-from codebutler.errors import ChatError, StoreError
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.model import OPERATOR, Command, Event, MessagePosted, Post, TurnOutcome
 from codebutler.intake.intake import Outcome
-from codebutler.model import OPERATOR, Command, Event, MessagePosted, Post, TurnOutcome
-from codebutler.process.tasks import Tasks, beside
+from codebutler.parent.commands.asked import Resources
+from codebutler.parent.commands.table import answer
+from codebutler.platform.tasks import Tasks, beside
 from codebutler.schedule.desk import Asker, ScheduleDesk
 from codebutler.schedule.files import Found
 from codebutler.schedule.jobs import Place, parse_file, place_at

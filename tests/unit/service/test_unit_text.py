@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.service.launchd import agent_plist, label
-from codebutler.service.port import Report
-from codebutler.service.spec import Service, service_for
-from codebutler.service.systemd import quoted, read_report, unit_text
+from codebutler.operations.service.launchd import agent_plist, label
+from codebutler.operations.service.port import Report
+from codebutler.operations.service.spec import Service, service_for
+from codebutler.operations.service.systemd import quoted, read_report, unit_text
 
 
 def service(**changes: object) -> Service:

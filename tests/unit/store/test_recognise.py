@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.disk.sqlitefile import Contents
-from codebutler.errors import StoreError, StoreTooNewError
+from codebutler.domain.errors import StoreError, StoreTooNewError
+from codebutler.platform.sqlitefile import Contents
 from codebutler_worker.store.migrate import BASE, LEGACY, recognise
 
 PATH = Path("store.db")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from codebutler.clock import ManualClock, settle
-from codebutler.errors import ChatError
-from codebutler.model import File, Quoted
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatError
+from codebutler.domain.model import File, Quoted
 from codebutler.protocol.messages import (
     Fetch,
     FetchFailed,

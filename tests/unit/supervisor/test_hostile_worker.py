@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
-from codebutler.clock import settle
-from codebutler.message import Button, said
-from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.domain.clock import settle
+from codebutler.domain.message import Button, said
+from codebutler.domain.model import Operation, Post, React, Update, Upload
 from codebutler.protocol.messages import (
     MAX_UPLOAD_BYTES,
     Audit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 
-from codebutler.clock import ManualClock, settle
+from codebutler.domain.clock import ManualClock, settle
 from codebutler.protocol.messages import Heartbeat
 from codebutler.supervisor.port import Places, Shared
 from codebutler.supervisor.supervisor import Supervisor

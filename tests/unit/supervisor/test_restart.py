@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.errors import EXIT_IOERR
+from codebutler.domain.errors import EXIT_IOERR
 from codebutler.supervisor.lifecycle import (
     Again,
     GiveUp,

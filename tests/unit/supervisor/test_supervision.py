@@ -7,17 +7,17 @@ import signal
 
 import pytest
 
-from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import RepoSettings
-from codebutler.errors import (
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import (
     ChatError,
     ChatUnreachableError,
     ProtocolError,
     RegistryError,
     StoreError,
 )
-from codebutler.message import said
-from codebutler.model import Post
+from codebutler.domain.message import said
+from codebutler.domain.model import Post
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,

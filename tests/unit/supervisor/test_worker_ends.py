@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from codebutler.clock import settle
+from codebutler.domain.clock import settle
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Configure,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from codebutler.chat.delivery.outgoing import Editor
-from codebutler.message import ApprovalCard, Message, Request
-from codebutler.model import Post, React, Upload
+from codebutler.domain.message import ApprovalCard, Message, Request
+from codebutler.domain.model import Post, React, Upload
 from codebutler.text.links import at_home, message_link
 
 

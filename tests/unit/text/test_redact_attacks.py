@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.slack.render import rendered
-from codebutler.message import ApprovalCard, Button, Message, Request
-from codebutler.model import Post, Upload
+from codebutler.domain.message import ApprovalCard, Button, Message, Request
+from codebutler.domain.model import Post, Upload
 from codebutler.text.begun import CUT
 from codebutler.text.markup import plain
 from codebutler.text.redact import REDACTED, Redactor

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.model import Command, NoRequest, Prompt, Request
+from codebutler.domain.model import Command, NoRequest, Prompt, Request
 from codebutler.text.requests import request_of, slash_request, text_request
 from tests import events
 from tests.events import posted, slashed

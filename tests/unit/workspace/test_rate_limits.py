@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.clock import ManualClock
+from codebutler.domain.clock import ManualClock
 from codebutler.workspace.limits import POST_BURST, POSTS_BURST, POSTS_PER_S, RateLimits
 
 POST = "chat.postMessage"

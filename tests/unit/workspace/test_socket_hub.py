@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message
 from starlette.websockets import WebSocket
 
-from codebutler.clock import ManualClock, settle
+from codebutler.domain.clock import ManualClock, settle
 from codebutler.workspace.connections import MAX_CONNECTIONS
 from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.signal import Signal

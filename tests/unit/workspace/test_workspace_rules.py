@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from codebutler.clock import ManualClock
+from codebutler.domain.clock import ManualClock
 from codebutler.workspace.blocks import accepted, find_action
 from codebutler.workspace.faults import Fault, Faults
 from codebutler.workspace.limits import RateLimits

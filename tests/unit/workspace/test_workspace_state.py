@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.clock import ManualClock
+from codebutler.domain.clock import ManualClock
 from codebutler.workspace import render
 from codebutler.workspace.records import Channel, Message, MethodError, discard, normal_ts
 from codebutler.workspace.state import Tokens, Workspace

@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
+from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.sandbox.destinations import make_beneath, open_beneath, remove_old
 from codebutler_worker.store.state_dir import STATE_DIR

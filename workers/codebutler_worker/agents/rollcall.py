@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from codebutler.config.schema import Config, OpenAISection, RepoSettings
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.acp.factory import rule_of, survey_kimi
 from codebutler_worker.agents.claude.probe import survey_claude
 from codebutler_worker.agents.headless.factory import survey_headless, survey_program

@@ -8,7 +8,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Reason, TurnRequest, Usage
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
 from codebutler_worker.egress.outlet import Outlet

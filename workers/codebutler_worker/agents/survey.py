@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 
 # Versions of the programs behind agents: which is said, and whether we can work with it.
 

@@ -1,1 +1,1 @@
-"""What our own words do: one small file each. ``table.py`` names them; the words themselves are codebutler.words."""
+"""What our own commands do. ``table.py`` finds their handlers; which there are stands in codebutler.domain.commands."""

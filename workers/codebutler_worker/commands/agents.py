@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.config.programs import program_names, program_of
 from codebutler.config.schema import Config
-from codebutler.message import said
+from codebutler.domain.message import said
 from codebutler.text.markup import plain
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.commands.asked import Asked

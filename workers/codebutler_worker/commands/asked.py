@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from codebutler.config.schema import RepoSettings
-from codebutler.message import Message
-from codebutler.model import Command
+from codebutler.domain.message import Message
+from codebutler.domain.model import Command
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState

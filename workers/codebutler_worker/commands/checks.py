@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Command, Prompt, Request
+from codebutler.domain.model import Command, Prompt, Request
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.naming import CHECKS
 from codebutler_worker.desk.todo import Todo

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.message import said
+from codebutler.domain.message import said
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.conversation.turn.undo import changed_by
 from codebutler_worker.desk.deferred import Attachment, Reply

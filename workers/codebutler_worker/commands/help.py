@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from codebutler.model import OPERATOR
-from codebutler.words import ALL, IN_THREADS, nearest, word_of
+from codebutler.domain.commands import ALL, IN_THREADS, nearest, word_of
+from codebutler.domain.model import OPERATOR
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
-from codebutler.message import said
+from codebutler.domain.message import said
 from codebutler.text.markup import plain
 from codebutler_worker.agents.backend import Output
 from codebutler_worker.agents.record import SessionLogs, session_of

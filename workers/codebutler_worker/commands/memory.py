@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from codebutler.errors import CodeButlerError
-from codebutler.memory.file import MemoryFile
-from codebutler.memory.operations import Change, facts_of
+from codebutler.config.memory.file import MemoryFile
+from codebutler.config.memory.operations import Change, facts_of
+from codebutler.domain.errors import CodeButlerError
 from codebutler.text.links import message_link
 from codebutler.text.markup import plain
 from codebutler_worker.commands.asked import Asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from codebutler.config.programs import program_names
-from codebutler.model import Post
+from codebutler.domain.model import Post
 from codebutler.text.markup import fence, plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of

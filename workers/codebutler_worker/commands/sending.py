@@ -10,7 +10,7 @@ import asyncio
 import re
 from dataclasses import dataclass, replace
 
-from codebutler.message import Message, said
+from codebutler.domain.message import Message, said
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.record import SESSIONS, OpenLog, SessionLogs
 from codebutler_worker.desk.deferred import Attachment, Reply, say_line, sent_as, told_over

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import difflib
 
+from codebutler.config.permission import admitted, may
 from codebutler.config.schema import RepoSettings
-from codebutler.message import said
-from codebutler.model import Command, Prompt, Request
-from codebutler.permission import admitted, may
+from codebutler.domain.message import said
+from codebutler.domain.model import Command, Prompt, Request
 from codebutler.text.markup import clip, plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.deferred import Reply

@@ -1,11 +1,11 @@
-"""A command, told from what is not one, and its handler found. What commands there are stands in codebutler.words."""
+"""A command, told from what is not one, and its handler found. Which there are: codebutler.domain.commands."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-from codebutler.words import WORDS, Word, misuse, nearest
+from codebutler.domain.commands import WORDS, Word, misuse, nearest
 from codebutler_worker.commands.asked import Asked, Handler
 from codebutler_worker.desk.deferred import Answer
 from codebutler_worker.desk.todo import Todo

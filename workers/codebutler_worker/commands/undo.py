@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.message import said
+from codebutler.domain.message import said
 from codebutler.text.markup import plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of

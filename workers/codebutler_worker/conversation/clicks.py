@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from codebutler.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP_ACTION
+from codebutler.config.permission import Action, admitted, may
 from codebutler.config.schema import Config
-from codebutler.model import ButtonClicked
-from codebutler.permission import Action, admitted, may
+from codebutler.domain.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP_ACTION
+from codebutler.domain.model import ButtonClicked
 from codebutler.text.markup import plain
 from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_click
 from codebutler_worker.conversation.edits import ask_again

@@ -5,10 +5,10 @@ The row keeps the edited text, so the button works after a restart, too; a press
 
 from __future__ import annotations
 
+from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
-from codebutler.message import Message
-from codebutler.model import ButtonClicked, MessageEdited, Post, Prompt, Request
-from codebutler.permission import admitted, may
+from codebutler.domain.message import Message
+from codebutler.domain.model import ButtonClicked, MessageEdited, Post, Prompt, Request
 from codebutler_worker.conversation.marks import WORKING, clear_end, clear_mark
 from codebutler_worker.conversation.messages import BUSY, Incoming, take_in
 from codebutler_worker.desk.draft import Draft, place_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from codebutler.model import React, TurnOutcome
+from codebutler.domain.model import React, TurnOutcome
 from codebutler_worker.desk.draft import Draft, Place, place_of
 from codebutler_worker.store.rows import MessageRow, TurnRow, TurnState
 

@@ -13,8 +13,8 @@ from datetime import timedelta
 
 from codebutler.config.programs import program_of
 from codebutler.config.schema import Config, Limit
-from codebutler.message import Message
-from codebutler.model import File, React
+from codebutler.domain.message import Message
+from codebutler.domain.model import File, React
 from codebutler_worker.conversation.marks import QUEUED, WORKING, end_message, is_shown, set_mark
 from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_aside
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from codebutler.actions import RETRY_ACTION
-from codebutler.model import Asked, TurnNote
+from codebutler.domain.actions import RETRY_ACTION
+from codebutler.domain.model import Asked, TurnNote
 from codebutler.protocol.messages import Overview, ToParent
 from codebutler_worker.conversation.asking.calls import POLL_TOOL
 from codebutler_worker.conversation.asking.cards import asked_at_home

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from codebutler.config.schema import Config
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.marks import end_turn

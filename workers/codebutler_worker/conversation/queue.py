@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from codebutler.config.schema import Config
 from codebutler.config.zones import zone_of
-from codebutler.message import said
+from codebutler.domain.message import said
 from codebutler_worker.budget.rules import account_of, counts, day_of, used_today, used_up, used_up_text
 from codebutler_worker.conversation.marks import end_turn, show_queued
 from codebutler_worker.desk.draft import Draft, iso, place_of

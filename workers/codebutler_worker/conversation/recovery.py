@@ -6,8 +6,8 @@ old, that holds for what waits, too.
 
 from __future__ import annotations
 
-from codebutler.disk.backups import Restored
-from codebutler.message import said
+from codebutler.domain.message import said
+from codebutler.platform.backups import Restored
 from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.conversation.asking.approvals import NOT_RUN, close_all

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 
 from codebutler.config.programs import beside
-from codebutler.errors import StoreError
-from codebutler.process.waiting import wait_for
+from codebutler.domain.errors import StoreError
+from codebutler.platform.waiting import wait_for
 from codebutler_worker.budget.rules import is_limited
 from codebutler_worker.conversation.marks import show_working
 from codebutler_worker.conversation.parked import resume_due

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from codebutler.config.permission import Decision, admitted, may
 from codebutler.config.programs import is_session
 from codebutler.config.schema import Config
 from codebutler.config.shells import is_shell
-from codebutler.permission import Decision, admitted, may
 from codebutler.protocol.messages import Audit
 from codebutler_worker.conversation.marks import WORKING, clear_mark, end_message
 from codebutler_worker.conversation.messages import Incoming, keep_message

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
-from codebutler.errors import CodeButlerError, StoreError
-from codebutler.message import Message, said
-from codebutler.model import Post, TurnOutcome, Upload
+from codebutler.domain.errors import CodeButlerError, StoreError
+from codebutler.domain.message import Message, said
+from codebutler.domain.model import Post, TurnOutcome, Upload
 from codebutler.text.markup import plain
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place

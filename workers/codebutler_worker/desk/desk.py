@@ -13,12 +13,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
-from codebutler.errors import StoreError
-from codebutler.process.killpoints import reached
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import StoreError
+from codebutler.platform.killpoints import reached
 from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend

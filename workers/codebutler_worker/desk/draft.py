@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from codebutler.message import Message, said
-from codebutler.model import Operation, Post, React, TurnOutcome, Update, Upload, Value
+from codebutler.domain.message import Message, said
+from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload, Value
 from codebutler.protocol.messages import TurnEnded
 from codebutler_worker.store.rows import OperationKind, OutboxRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork

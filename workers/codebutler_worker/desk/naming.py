@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
+from codebutler.config.permission import ANY_AGENT, Prefixes, Where
 from codebutler.config.programs import program_of
 from codebutler.config.schema import AgentName, Config
-from codebutler.permission import ANY_AGENT, Prefixes, Where
 from codebutler.protocol.messages import LogTag
 
 IMAGE = "image"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from codebutler.model import ButtonClicked, Post
+from codebutler.domain.model import ButtonClicked, Post
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import one_line

@@ -19,9 +19,9 @@ from typing import Literal
 
 import msgspec
 
-from codebutler.errors import FrameTooLargeError
-from codebutler.model import Operation, Post, React, Update, Upload
-from codebutler.process.killpoints import reached
+from codebutler.domain.errors import FrameTooLargeError
+from codebutler.domain.model import Operation, Post, React, Update, Upload
+from codebutler.platform.killpoints import reached
 from codebutler.protocol.messages import MAX_UPLOAD_BYTES, PIECE_BYTES, Send, TurnEnded, UploadPiece
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.store.rows import TurnState
 
 TurnEvent = Literal["start", "ask", "answered", "finish", "fail", "stop", "interrupt", "park"]

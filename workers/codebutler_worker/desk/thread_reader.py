@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from uuid import uuid4
 
-from codebutler.clock import Clock
-from codebutler.process.waiting import settled_within
+from codebutler.domain.clock import Clock
+from codebutler.platform.waiting import settled_within
 from codebutler.protocol.messages import FetchThread, ThreadFetched
 
 THREAD_S = 20.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from codebutler.config.schema import SandboxSection
-from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.egress.hosts import PORTS, Dialer, Hosts, Place
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.heads import MAX_HEAD_BYTES
 from codebutler_worker.egress.hosts import Dialer, Place
 from codebutler_worker.egress.proxy import OPENING, Proxy, Rules

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.internet.proxy import proxy_of
 
 if TYPE_CHECKING:

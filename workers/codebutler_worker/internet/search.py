@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from codebutler.config.schema import TavilySection
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.internet.remote import Remote, RemoteError
 
 Depth = Literal["basic", "advanced"]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 MAX_URL_CHARS = 2048
 PORTS = {"http": 80, "https": 443}

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from codebutler.clock import Clock
-from codebutler.model import File
-from codebutler.process.waiting import settled_within
+from codebutler.domain.clock import Clock
+from codebutler.domain.model import File
+from codebutler.platform.waiting import settled_within
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
 
 FETCH_S = 180.0

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from codebutler.config.schema import OpenAISection
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.internet.remote import Remote, RemoteError
 
 TRANSCRIBE_S = 120.0

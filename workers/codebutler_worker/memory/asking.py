@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from codebutler.errors import CodeButlerError
-from codebutler.memory.lines import clean
-from codebutler.memory.operations import Change, facts_of
+from codebutler.config.memory.lines import clean
+from codebutler.config.memory.operations import Change, facts_of
+from codebutler.domain.errors import CodeButlerError
 
 MAX_OPERATIONS = 12
 """Of one conversation; a model that wants more is dreaming, or was told to."""

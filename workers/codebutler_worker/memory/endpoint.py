@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from codebutler.config.schema import Config
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler.protocol.findings import Finding, ok
 from codebutler_worker.agents.native.presets import KIMI, PRESETS, target
 from codebutler_worker.agents.native.service import Endpoint

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import msgspec
 
+from codebutler.config.memory.file import MemoryFile
+from codebutler.config.memory.lines import suspicion
+from codebutler.config.memory.operations import Change, apply, facts_of
+from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
-from codebutler.errors import CodeButlerError
-from codebutler.memory.file import MemoryFile
-from codebutler.memory.lines import suspicion
-from codebutler.memory.operations import Change, apply, facts_of
-from codebutler.message import said
-from codebutler.model import ButtonClicked
-from codebutler.permission import admitted, may
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.message import said
+from codebutler.domain.model import ButtonClicked
 from codebutler.text.markup import plain
 from codebutler_worker.desk.deferred import Reply
 from codebutler_worker.desk.desk import Desk

@@ -10,7 +10,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.errors import StoreError
+from codebutler.domain.errors import StoreError
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
 from codebutler_worker.store.rows import REPO_SCOPE, FactRow, MemoryLineRow
 from codebutler_worker.store.state_dir import STATE_DIR

@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codebutler.clock import Clock
+from codebutler.config.memory.file import MemoryFile
+from codebutler.config.memory.lines import holds_secret, suspicion
+from codebutler.config.memory.operations import FULL_SHARE, Change, apply, is_full
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
-from codebutler.errors import CodeButlerError, StoreError
-from codebutler.memory.file import MemoryFile
-from codebutler.memory.lines import holds_secret, suspicion
-from codebutler.memory.operations import FULL_SHARE, Change, apply, is_full
-from codebutler.process.waiting import wait_for
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError, StoreError
+from codebutler.platform.waiting import wait_for
 from codebutler.text.redact import Redactor
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, iso

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from codebutler.message import Message
-from codebutler.model import Operation, Post, Upload
+from codebutler.domain.message import Message
+from codebutler.domain.model import Operation, Post, Upload
 from codebutler.text.envelope import Envelope
 from codebutler.text.markdown import beginning, closed, split_markdown, whole_tables
 from codebutler_worker.agents.backend import Usage

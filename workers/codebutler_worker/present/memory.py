@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codebutler.memory.lines import suspicion
-from codebutler.memory.operations import Change
-from codebutler.message import Button, Message, said
+from codebutler.config.memory.lines import suspicion
+from codebutler.config.memory.operations import Change
+from codebutler.domain.message import Button, Message, said
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import count, one_line
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from codebutler.actions import STOP_ACTION
-from codebutler.message import Button, Message, said
+from codebutler.domain.actions import STOP_ACTION
+from codebutler.domain.message import Button, Message, said
 from codebutler.protocol.messages import Live
 from codebutler.text.amounts import amount
 from codebutler.text.begun import CUT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from codebutler.message import Option
+from codebutler.domain.message import Option
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import one_line, visible
 

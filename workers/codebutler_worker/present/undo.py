@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codebutler.message import Button, Message, said
+from codebutler.domain.message import Button, Message, said
 from codebutler_worker.present.lines import count, fenced
 from codebutler_worker.tree.tree import PutBack
 

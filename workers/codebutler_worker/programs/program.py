@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.programs.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
 from codebutler_worker.sandbox.pins import Hold
 from codebutler_worker.sandbox.port import Enclosure, Launch

@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from codebutler.config.ownership import Owner
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.destinations import (
     O_PATH,
     UnsafePathError,

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 
 SYS_OPENAT2 = 437  # the same on every Linux architecture
 RESOLVE_NO_MAGICLINKS = 0x02

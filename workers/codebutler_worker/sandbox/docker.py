@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.config.schema import SandboxSection
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.committing import with_tracked

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.config.ownership import ROOTS_OWN
-from codebutler.errors import SandboxUnavailableError
-from codebutler.runner import IDLER
+from codebutler.config.runner import IDLER
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.handover import INSIDE
 from codebutler_worker.sandbox.limits import Limits

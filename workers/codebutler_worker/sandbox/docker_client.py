@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.errors import SandboxUnavailableError
-from codebutler.runner import RUNNER
+from codebutler.config.runner import RUNNER
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import members
 
 # The docker client, asked one thing at a time.

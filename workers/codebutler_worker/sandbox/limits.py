@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codebutler.config.schema import SandboxSection
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import Bounds, Group, Slot, find_slots, group_name, remove, stale
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 

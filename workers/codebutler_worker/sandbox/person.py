@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from codebutler.config.ownership import ROOTS_OWN, RUN_AS_USER, Owner, barred, behind
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.system import find_setpriv
 
 # Who agents are, in words: never root, whoever started us.

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from codebutler.config.schema import SandboxMode, SandboxSection
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy, environment

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.config.ownership import ORDINARY_ID, RUN_AS_USER
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.port import Launch
 
 TRIAL_S = 20.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.skills.skill import Skill
+from codebutler.config.skills.skill import Skill
 
 
 def prompt_of(skill: Skill, words: str) -> str:

@@ -10,10 +10,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.clock import Clock, SystemClock
-from codebutler.disk import sqlitefile
-from codebutler.disk.filelock import FileLock
-from codebutler.errors import StoreError, StoreTooNewError
+from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.errors import StoreError, StoreTooNewError
+from codebutler.platform import sqlitefile
+from codebutler.platform.filelock import FileLock
 from codebutler_worker.store import tables
 
 LEGACY = "legacy"

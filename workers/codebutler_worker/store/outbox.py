@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Update, case, func, select, text, update
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import Repository, add, by, change, every, given, matching, one
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, OutboxRow

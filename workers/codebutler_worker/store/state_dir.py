@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from codebutler.config.ownership import Owner
-from codebutler.errors import StoreError
+from codebutler.domain.errors import StoreError
 
 STATE_DIR = ".codebutler"
 # What agents see of it: files that came and files they make.

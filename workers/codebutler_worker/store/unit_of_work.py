@@ -17,11 +17,11 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.pool import StaticPool
 
-from codebutler.clock import Clock
-from codebutler.disk import sqlitefile
-from codebutler.disk.backups import Restored
-from codebutler.disk.filelock import FileLock
-from codebutler.errors import StoreError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import StoreError
+from codebutler.platform import sqlitefile
+from codebutler.platform.backups import Restored
+from codebutler.platform.filelock import FileLock
 from codebutler_worker.store.conversations import Attachments, InboxTable, Messages, Turns
 from codebutler_worker.store.deferred import Deferred
 from codebutler_worker.store.memory import Facts, Memories

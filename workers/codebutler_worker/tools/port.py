@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.tools.notes import Notes
 from codebutler_worker.tools.plan import PlanStep
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.egress.hosts import Place
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.programs.process import AgentProcess

@@ -7,9 +7,9 @@ import secrets
 import threading
 from dataclasses import replace
 
-from codebutler.clock import Clock
-from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler.process.waiting import wait_for
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.platform.waiting import wait_for
 from codebutler_worker.egress.hosts import Place
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from msgspec import Meta
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler.text.redact import Redactor
 from codebutler_worker.internet.fetch import Internet, Page
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError

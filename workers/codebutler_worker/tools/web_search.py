@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler.text.redact import Redactor
 from codebutler_worker.internet.search import WebSearch as Service
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from codebutler.errors import AgentUnavailableError, CodeButlerError
+from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy

@@ -17,11 +17,10 @@ from multiprocessing import current_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
-from codebutler.disk.backups import Backups, Keeper, directory_name
-from codebutler.errors import (
+from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.errors import (
     EXIT_FAILED,
     EXIT_IOERR,
     CodeButlerError,
@@ -29,9 +28,10 @@ from codebutler.errors import (
     StoreError,
     StoreTooNewError,
 )
-from codebutler.process import killpoints
-from codebutler.process.stopping import pass_over_interrupts
-from codebutler.process.threads import hand_over_soon
+from codebutler.platform import killpoints
+from codebutler.platform.backups import Backups, Keeper, directory_name
+from codebutler.platform.stopping import pass_over_interrupts
+from codebutler.platform.threads import hand_over_soon
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker

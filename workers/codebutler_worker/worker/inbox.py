@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from codebutler.config.permission import Where, admitted, may
 from codebutler.config.programs import is_session
 from codebutler.config.schema import RepoSettings
-from codebutler.model import (
+from codebutler.domain.commands import whispered_to
+from codebutler.domain.model import (
     ButtonClicked,
     Command,
     Event,
@@ -22,8 +24,6 @@ from codebutler.model import (
     Request,
     SlashCommand,
 )
-from codebutler.permission import Where, admitted, may
-from codebutler.words import whispered_to
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.checks import NO_CHECKS, NOTHING, resolved
 from codebutler_worker.commands.sending import withdraw

@@ -9,8 +9,8 @@ from contextlib import suppress
 from functools import partial
 
 from codebutler.config.programs import program_names
-from codebutler.errors import EXIT_FAILED, ProtocolError, StoreError
-from codebutler.process.killpoints import reached
+from codebutler.domain.errors import EXIT_FAILED, ProtocolError, StoreError
+from codebutler.platform.killpoints import reached
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,

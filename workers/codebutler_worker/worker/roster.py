@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from codebutler.clock import Clock
 from codebutler.config.committer import committer_env
 from codebutler.config.programs import is_headless, program_of
 from codebutler.config.schema import CommandRule, Config, RepoSettings
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.image import ImageBackend

@@ -13,14 +13,14 @@ import pytest
 
 from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.slack.catchup import CatchUp, Shelf
-from codebutler.clock import ManualClock, settle
+from codebutler.config.permission import Decision
 from codebutler.config.schema import Config, SlackSection
-from codebutler.dispatch.held import HeldBack
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.model import Event, MessagePosted
 from codebutler.intake.entry import Entry
+from codebutler.intake.held import HeldBack
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.model import Event, MessagePosted
-from codebutler.permission import Decision
 from tests.events import posted
 
 OWNER = "U0OWNER"

@@ -10,7 +10,7 @@ from typing import Any
 
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
 from codebutler.chat.slack.wire import Envelope, SocketTiming
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
 from tests.integration.chat.slack.server import DEADLINE_S, Peer, SocketServer
 
 FAST = SocketTiming(

@@ -14,16 +14,16 @@ import pytest
 from aiohttp import web
 
 from codebutler.chat.slack.api import SlackApi
-from codebutler.clock import Clock, ManualClock
-from codebutler.errors import (
+from codebutler.domain.clock import Clock, ManualClock
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.message import Button, said
-from codebutler.model import Post, React, Upload
+from codebutler.domain.message import Button, said
+from codebutler.domain.model import Post, React, Upload
 from tests.loopback import on_loopback
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from codebutler.config.schema import AgentSection, Config, SlackSection
-from codebutler.model import MessageDeleted, MessageEdited, MessagePosted
+from codebutler.domain.model import MessageDeleted, MessageEdited, MessagePosted
 from tests.integration.chat.slack.absences import OWNER, World, world
 
 __all__ = ["world"]

@@ -13,8 +13,8 @@ from random import Random
 from codebutler.chat.memory import ME
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.http import ChatClock
-from codebutler.clock import ManualClock, settle
-from codebutler.dispatch.held import HeldBack
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.intake.held import HeldBack
 from codebutler.intake.journal import Journal
 from tests.integration.chat.slack.absences import Life, World
 

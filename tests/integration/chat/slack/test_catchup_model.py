@@ -19,13 +19,13 @@ from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.port import Page
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.fields import ts_at
-from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AgentSection, Config, SlackSection
-from codebutler.dispatch.held import HeldBack
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.model import MessagePosted
 from codebutler.intake.entry import Entry
+from codebutler.intake.held import HeldBack
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
-from codebutler.model import MessagePosted
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
 

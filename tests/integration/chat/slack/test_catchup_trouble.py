@@ -11,10 +11,10 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.port import Page
 from codebutler.chat.slack.catchup import CatchUp, Shelf
-from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, SlackSection
-from codebutler.dispatch.held import HeldBack
-from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.intake.held import HeldBack
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life, World, world

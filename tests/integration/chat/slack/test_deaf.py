@@ -15,8 +15,8 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.presence import EXPLANATION, Checks, Heartbeat, Presence
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.chat.slack.wire import Envelope, SocketTiming
-from codebutler.clock import ManualClock
-from codebutler.errors import ChatError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import ChatError
 from codebutler.intake.journal import Journal
 from codebutler.workspace.server import Options, WorkspaceServer
 

@@ -13,9 +13,9 @@ from aiohttp import web
 from codebutler.chat.slack.answers import shares_in
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.download import Downloads
-from codebutler.clock import ManualClock, settle
-from codebutler.errors import ChatError
-from codebutler.model import File
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatError
+from codebutler.domain.model import File
 from tests.loopback import on_loopback
 
 TOKEN = "xoxb-download-test"

@@ -9,9 +9,9 @@ from random import Random
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
-from codebutler.clock import SystemClock
-from codebutler.message import said
-from codebutler.model import Post
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.message import said
+from codebutler.domain.model import Post
 from codebutler.workspace.faults import Fault, Kind
 from codebutler.workspace.server import Options, WorkspaceServer
 

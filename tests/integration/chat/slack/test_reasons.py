@@ -15,15 +15,15 @@ from codebutler.chat.slack.interactive import FormAsked, PressedInVain
 from codebutler.chat.slack.payloads import HomeOpened
 from codebutler.chat.slack.reasons import IN_WORDS, INSTEAD, Reasons
 from codebutler.chat.slack.wire import Envelope
-from codebutler.clock import ManualClock
+from codebutler.config.permission import Decision
 from codebutler.config.schema import Config, SlackSection
-from codebutler.errors import ChatUnreachableError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import ChatUnreachableError
+from codebutler.domain.model import ButtonClicked, Event
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.model import ButtonClicked, Event
-from codebutler.permission import Decision
-from codebutler.process.tasks import Tasks
+from codebutler.platform.tasks import Tasks
 
 OWNER, STRANGER = "U0OWNER", "U0EVE"
 

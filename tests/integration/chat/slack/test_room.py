@@ -15,9 +15,9 @@ from codebutler.chat.slack.fields import Ignored
 from codebutler.chat.slack.payloads import Notice, from_history, parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.chat.slack.wire import Envelope, SocketTiming
-from codebutler.clock import SystemClock
-from codebutler.message import Button, said
-from codebutler.model import ButtonClicked, Event, MessagePosted, Post, SlashCommand
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.message import Button, said
+from codebutler.domain.model import ButtonClicked, Event, MessagePosted, Post, SlashCommand
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing

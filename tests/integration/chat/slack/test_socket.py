@@ -11,7 +11,7 @@ import pytest
 
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.chat.slack.wire import SocketTiming
-from codebutler.clock import ManualClock, SystemClock, settle
+from codebutler.domain.clock import ManualClock, SystemClock, settle
 from tests.integration.chat.slack.server import SocketServer
 from tests.integration.chat.slack.socket_bench import FAST, Bench, first, running
 

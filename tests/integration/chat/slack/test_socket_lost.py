@@ -9,8 +9,8 @@ import pytest
 
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.chat.slack.wire import SocketTiming
-from codebutler.clock import SystemClock
-from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 from tests.integration.chat.slack.server import DEADLINE_S, SocketServer
 from tests.integration.chat.slack.socket_bench import FAST, Bench, first, running
 

@@ -13,11 +13,11 @@ from codebutler.chat.delivery.leftovers import NOTE
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
-from codebutler.clock import SystemClock
-from codebutler.direct.book import Book
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.message import Message
+from codebutler.domain.model import Post
 from codebutler.intake.journal import Journal
-from codebutler.message import Message
-from codebutler.model import Post
+from codebutler.parent.direct.book import Book
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import WorkspaceServer
 

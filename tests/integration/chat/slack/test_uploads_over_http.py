@@ -13,9 +13,9 @@ import pytest
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
-from codebutler.clock import SystemClock
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.model import Upload
 from codebutler.intake.journal import Journal
-from codebutler.model import Upload
 from codebutler.workspace.faults import Fault, Kind
 from codebutler.workspace.server import WorkspaceServer
 

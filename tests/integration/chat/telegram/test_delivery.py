@@ -13,9 +13,9 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.clock import SystemClock
-from codebutler.message import Message, said
-from codebutler.model import Post, React, Update, Upload
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.message import Message, said
+from codebutler.domain.model import Post, React, Update, Upload
 from tests.notes import Notes
 from tests.telegram.server import GROUP, BotServer, Fault
 from tests.telegram.state import Chat

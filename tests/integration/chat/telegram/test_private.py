@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.actions import ALLOW_ACTION, ANSWER_ACTION, DENY_ACTION, REASON_ACTION
 from codebutler.chat.layout import Box, Section
 from codebutler.chat.slack.forms import Placed, packed
 from codebutler.chat.telegram.updates import InboxOpened
-from codebutler.message import Button, said
-from codebutler.model import Post
+from codebutler.domain.actions import ALLOW_ACTION, ANSWER_ACTION, DENY_ACTION, REASON_ACTION
+from codebutler.domain.message import Button, said
+from codebutler.domain.model import Post
 from tests.telegram.room import Room
 from tests.telegram.server import ANA, BEN, GROUP, BotServer
 

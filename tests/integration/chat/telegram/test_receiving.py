@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.errors import ChatAuthError, StoreFullError
+from codebutler.domain.errors import ChatAuthError, StoreFullError
+from codebutler.domain.message import said
+from codebutler.domain.model import Event, Post, Request
 from codebutler.intake.journal import Journal
-from codebutler.message import said
-from codebutler.model import Event, Post, Request
 from codebutler.text.requests import request_of
 from tests.telegram.room import Room
 from tests.telegram.server import ANA, BEN, FORUM, GROUP, BotServer, Fault
@@ -205,7 +205,7 @@ async def test_an_album_that_the_disk_did_not_take_begins_a_conversation_all_the
 
 
 async def test_a_file_is_fetched_for_its_own_chat_only(room: Room, server: BotServer) -> None:
-    from codebutler.errors import ChatError
+    from codebutler.domain.errors import ChatError
 
     found = bytearray()
 

@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from codebutler.actions import ALLOW_ACTION
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.errors import (
+from codebutler.domain.actions import ALLOW_ACTION
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.message import Button, Message, said
-from codebutler.model import Post, React, Update, Upload
+from codebutler.domain.message import Button, Message, said
+from codebutler.domain.model import Post, React, Update, Upload
 from tests.notes import Notes
 from tests.telegram.server import ANA, FORUM, GROUP, TOKEN, BotServer, Fault
 from tests.telegram.state import Chat

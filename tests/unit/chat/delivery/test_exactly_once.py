@@ -13,10 +13,10 @@ from random import Random
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
-from codebutler.clock import ManualClock, settle
-from codebutler.errors import ChatOutcomeUnknownError, ChatRateLimitedError, ChatUnreachableError
-from codebutler.message import said
-from codebutler.model import Post, Upload
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatOutcomeUnknownError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.message import said
+from codebutler.domain.model import Post, Upload
 from tests.notes import Notes
 from tests.shown import text_of
 

@@ -11,9 +11,9 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.outlet import begin_anew
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
-from codebutler.clock import ManualClock, settle
-from codebutler.message import said
-from codebutler.model import Post
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.message import said
+from codebutler.domain.model import Post
 from tests.notes import Notes
 
 C = "C1"

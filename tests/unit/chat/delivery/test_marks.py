@@ -7,8 +7,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codebutler.errors import ChatOutcomeUnknownError, ChatRateLimitedError, ChatUnreachableError
-from codebutler.model import React
+from codebutler.domain.errors import ChatOutcomeUnknownError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.model import React
 from tests.unit.chat.delivery.test_sender import C, bench
 
 QUEUED, WORKING, DONE = "hourglass_flowing_sand", "eyes", "white_check_mark"

@@ -9,7 +9,7 @@ import pytest
 
 from codebutler.chat.delivery.outgoing import Editor, addressed
 from codebutler.chat.slack.render import rendered
-from codebutler.message import (
+from codebutler.domain.message import (
     ApprovalCard,
     Button,
     Message,
@@ -19,7 +19,7 @@ from codebutler.message import (
     Request,
     said,
 )
-from codebutler.model import Post, React, Update, Upload
+from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.text.markup import person, plain
 
 PINGS = "<!channel> <@U0ANA> <!subteam^S1> @here @everyone &lt;!here&gt; [x](person:U0ANA> \\<!here>"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.limits import SLACK_LIMITS
-from codebutler.clock import settle
-from codebutler.message import said
-from codebutler.model import Post, React, Update, Value
+from codebutler.domain.clock import settle
+from codebutler.domain.message import said
+from codebutler.domain.model import Post, React, Update, Value
 from tests.notes import Notes
 from tests.unit.chat.delivery.test_sender import Bench
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from codebutler.chat.delivery.planner import Buckets, Line, Plan, State, Waiting, plan
 from codebutler.chat.port import Call, Limit, Limits
 from codebutler.chat.slack.limits import SLACK_LIMITS
-from codebutler.model import Value
+from codebutler.domain.model import Value
 
 SMALL = Limits(
     workspace={"post": Limit(120, 4), "update": Limit(60, 3), "react": Limit(60, 4), "unreact": Limit(20, 4)},

@@ -14,16 +14,16 @@ import pytest
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
-from codebutler.clock import ManualClock, settle
-from codebutler.errors import (
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.message import Button, Message, Option, Question, QuestionCard, said
-from codebutler.model import Operation, Post, Update, Upload
+from codebutler.domain.message import Button, Message, Option, Question, QuestionCard, said
+from codebutler.domain.model import Operation, Post, Update, Upload
 
 C = "C1"
 LOST = ChatOutcomeUnknownError("time-out")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from codebutler.clock import settle
-from codebutler.message import said
-from codebutler.model import React, Update
+from codebutler.domain.clock import settle
+from codebutler.domain.message import said
+from codebutler.domain.model import React, Update
 from tests.unit.chat.delivery.test_sender import C, bench, post
 
 

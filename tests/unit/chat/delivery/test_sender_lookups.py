@@ -6,8 +6,8 @@ import asyncio
 
 from msgspec.structs import replace
 
-from codebutler.clock import settle
-from codebutler.errors import ChatUnreachableError
+from codebutler.domain.clock import settle
+from codebutler.domain.errors import ChatUnreachableError
 from tests.unit.chat.delivery.test_sender import LOST, C, bench, post
 
 ANSWERS = 15

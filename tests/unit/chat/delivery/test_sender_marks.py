@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.clock import settle
-from codebutler.errors import (
+from codebutler.domain.clock import settle
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.model import React, Value
+from codebutler.domain.model import React, Value
 from tests.unit.chat.delivery.test_sender import Bench, C, bench
 
 QUEUED, WORKING, DONE = "hourglass_flowing_sand", "eyes", "white_check_mark"

@@ -16,15 +16,15 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.delivery.streams import LIFE_S, LINGER_S, PACE_S
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.answers import op_id_of
-from codebutler.clock import ManualClock, settle
-from codebutler.errors import (
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import (
     ChatError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.message import said
-from codebutler.model import Post
+from codebutler.domain.message import said
+from codebutler.domain.model import Post
 from tests.notes import Notes
 
 HOME, DIRECT = "C1", "D1"

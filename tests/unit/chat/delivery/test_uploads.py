@@ -15,15 +15,15 @@ import pytest
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
-from codebutler.clock import ManualClock, settle
-from codebutler.errors import (
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.model import Upload
+from codebutler.domain.model import Upload
 from tests.notes import Notes
 
 C = "C1"

@@ -7,17 +7,18 @@ from random import Random
 
 import pytest
 
-from codebutler.chat.slack.endpoint import check_app_token, check_bot_token, is_loopback, proxy_for
 from codebutler.chat.slack.http import Call, refusal, retry_after_s
+from codebutler.chat.slack.tokens import check_app_token, check_bot_token
 from codebutler.chat.slack.wire import Disconnect, Envelope, Hello, encode_ack, parse_frame
-from codebutler.errors import (
+from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.process.waiting import full_jitter_s
+from codebutler.platform.http.proxy import is_loopback, proxy_for
+from codebutler.platform.waiting import full_jitter_s
 
 WRITE = Call("chat.postMessage", write=True)
 READ = Call("conversations.history")

@@ -8,9 +8,9 @@ import pytest
 
 from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.history import MOST_QUOTED, read_thread
-from codebutler.errors import ChatError
-from codebutler.message import Message
-from codebutler.model import Post
+from codebutler.domain.errors import ChatError
+from codebutler.domain.message import Message
+from codebutler.domain.model import Post
 
 CHANNEL = "C1"
 ANA = "U0ANA"

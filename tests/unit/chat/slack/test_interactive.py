@@ -10,7 +10,7 @@ import pytest
 from codebutler.chat.slack.fields import Ignored, PayloadError
 from codebutler.chat.slack.forms import Placed, packed, reason_form
 from codebutler.chat.slack.interactive import FormAsked, interaction
-from codebutler.model import ButtonClicked
+from codebutler.domain.model import ButtonClicked
 from tests.events import clicked
 
 PLACE = Placed(channel="C1", message_ts="5.4", thread_ts="5.1", value="r1")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from codebutler.chat.slack.fields import seconds_of, ts_at
 from codebutler.chat.slack.missed import Shown, earlier, missed, threads, unsettled, window
+from codebutler.domain.model import Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.intake.entry import Gap, Seen
 from codebutler.intake.intake import dated
-from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
 from tests import events
 from tests.events import deleted, edited
 

@@ -18,7 +18,7 @@ from codebutler.chat.slack.payloads import (
     parse_envelope,
     shown,
 )
-from codebutler.model import (
+from codebutler.domain.model import (
     Event,
     File,
     MessageEdited,

@@ -8,9 +8,9 @@ import pytest
 
 from codebutler.chat.slack.answers import Person
 from codebutler.chat.slack.people import RENEW_S, People, readable
-from codebutler.clock import ManualClock, settle
-from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
-from codebutler.process.tasks import beside
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.platform.tasks import beside
 
 ANA, BEN = "U0ANA", "U0BEN"
 

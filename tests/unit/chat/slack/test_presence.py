@@ -11,8 +11,8 @@ import pytest
 
 from codebutler.chat.slack.presence import Checks, Presence
 from codebutler.chat.slack.socket import SocketState, SocketStatus
-from codebutler.clock import ManualClock
-from codebutler.errors import ChatUnreachableError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import ChatUnreachableError
 
 MANY = tuple(f"C{number}" for number in range(100))
 

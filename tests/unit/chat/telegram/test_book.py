@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from codebutler.chat.telegram.book import OPEN_PAGES, PAGE, Book, Known, kept
-from codebutler.errors import StoreError
+from codebutler.domain.errors import StoreError
 from tests.notes import Notes
 
 

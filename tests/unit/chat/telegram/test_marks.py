@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.chat.telegram.commands import menu
 from codebutler.chat.telegram.marks import REACTIONS
-from codebutler.words import ALL
+from codebutler.domain.commands import ALL
 from codebutler_worker.conversation.marks import DONE, FAILED, QUEUED, STOPPED, WAITING, WORKING
 from tests.telegram.methods import REACTIONS as ALLOWED
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from codebutler.chat.telegram.polling import POLL_S, SHARED, WEBHOOK, Poller, PollStatus, Taken
-from codebutler.clock import ManualClock, settle
-from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 
 
 class Api:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from codebutler.actions import ALLOW_ACTION, ANSWER_ACTION, PICK_ACTION
 from codebutler.chat.telegram.markdown import People
 from codebutler.chat.telegram.render import rendered
-from codebutler.message import (
+from codebutler.domain.actions import ALLOW_ACTION, ANSWER_ACTION, PICK_ACTION
+from codebutler.domain.message import (
     ApprovalCard,
     Button,
     Message,

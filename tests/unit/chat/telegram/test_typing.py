@@ -8,8 +8,8 @@ import pytest
 
 from codebutler.chat.telegram.messages import Place
 from codebutler.chat.telegram.typing import Typing
-from codebutler.clock import ManualClock
-from codebutler.errors import ChatUnreachableError
+from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import ChatUnreachableError
 
 
 class Api:

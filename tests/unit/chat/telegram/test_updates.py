@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from codebutler.chat.telegram.fields import PayloadError
 from codebutler.chat.telegram.updates import Ignored, Me, Membership, Moved, Pressed, Said, Started, parse
-from codebutler.model import File
+from codebutler.domain.model import File
 
 ME = Me(999, "butler_bot")
 GROUP = {"id": -1001234567890, "title": "shop", "is_forum": True, "type": "supergroup"}

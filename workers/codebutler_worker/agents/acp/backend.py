@@ -14,7 +14,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.agents.acp.kind import Account, Kind
 from codebutler_worker.agents.backend import (
     STOPPED,

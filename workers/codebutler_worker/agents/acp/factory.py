@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.clock import Clock
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings
-from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.acp.other import Other

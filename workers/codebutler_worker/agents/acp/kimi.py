@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from codebutler.config.schema import KimiSection, PermissionMode, Price
-from codebutler.errors import AgentUnavailableError
-from codebutler.process.lookup import KIMI_CODE, look_up, path_of
+from codebutler.domain.errors import AgentUnavailableError
+from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
 from codebutler_worker.agents.acp import ledger
 from codebutler_worker.agents.acp.kind import Account
 from codebutler_worker.agents.acp.probe import probe

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from codebutler.config.schema import CommandRule
-from codebutler.process.lookup import look_up, missing_rule, path_of
+from codebutler.platform.lookup import look_up, missing_rule, path_of
 from codebutler_worker.agents.acp.kind import Account
 from codebutler_worker.agents.acp.programs import program
 from codebutler_worker.agents.backend import TurnRequest

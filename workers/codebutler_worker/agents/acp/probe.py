@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.errors import AgentUnavailableError
-from codebutler.process.lookup import KIMI_CODE
+from codebutler.domain.errors import AgentUnavailableError
+from codebutler.platform.lookup import KIMI_CODE
 from codebutler_worker.agents.acp.programs import Program
 from codebutler_worker.agents.survey import Known, dotted, version_in
 from codebutler_worker.programs.process import AgentProcess

@@ -7,8 +7,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.errors import AgentUnavailableError
-from codebutler.process.lookup import look_up
+from codebutler.domain.errors import AgentUnavailableError
+from codebutler.platform.lookup import look_up
 from codebutler_worker.programs.program import program_root
 
 FIRST_LINE_BYTES = 256

@@ -18,7 +18,7 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler_worker.agents.acp.kind import Kind
 from codebutler_worker.agents.acp.link import Asked, Heard, Link, Pause
 from codebutler_worker.agents.acp.translate import Translator, is_choice, option_for, over_in

@@ -15,8 +15,8 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from codebutler.config.schema import ClaudeSection
-from codebutler.errors import CodeButlerError
-from codebutler.process.lookup import path_of
+from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.lookup import path_of
 from codebutler_worker.agents.backend import (
     STOPPED,
     AgentEvent,

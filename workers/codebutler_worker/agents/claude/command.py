@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from codebutler.config.schema import ClaudeSection, PermissionMode
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.claude.translate import COST, INITIALIZE
 from codebutler_worker.egress.service import BEARER, Service, parse_headers
 from codebutler_worker.egress.way import HERE

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
-from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler.process.lookup import CLAUDE_CODE, look_up, path_of
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
 from codebutler_worker.agents.survey import Known, Survey, Version, dotted, version_in
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Self
 from uuid import uuid4
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Reason, TurnRequest, Usage, Verdict
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.result import crash

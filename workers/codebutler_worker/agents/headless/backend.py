@@ -9,8 +9,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 from codebutler.config.schema import CommandRule
-from codebutler.errors import CodeButlerError
-from codebutler.process.lookup import look_up, missing_rule
+from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.lookup import look_up, missing_rule
 from codebutler_worker.agents.acp.programs import Program, program
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.headless.command import Call, call, remembers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import NAMESPACE_URL, uuid5
 
 from codebutler.config.schema import CommandRule
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 
 PROMPT, SESSION, SESSION_UUID = "{prompt}", "{session}", "{sessionUuid}"
 FROM_STDIN = "-"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.clock import Clock
 from codebutler.config.programs import is_headless
 from codebutler.config.schema import CommandRule, RepoSettings
-from codebutler.process.lookup import look_up, missing_rule, path_of
+from codebutler.domain.clock import Clock
+from codebutler.platform.lookup import look_up, missing_rule, path_of
 from codebutler_worker.agents.headless.backend import HeadlessBackend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.running import AgentContext

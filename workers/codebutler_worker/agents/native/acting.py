@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from codebutler.clock import Clock
 from codebutler.config.schema import PermissionMode
-from codebutler.errors import SandboxUnavailableError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse
 from codebutler_worker.agents.native.cleaning import BYTES_PER_TOKEN
 from codebutler_worker.agents.native.history import Planned as PlanRecord

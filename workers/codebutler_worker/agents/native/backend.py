@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codebutler.config.schema import PermissionMode
-from codebutler.errors import CodeButlerError, StoreError
+from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest
 from codebutler_worker.agents.native import ending
 from codebutler_worker.agents.native.acting import Acting

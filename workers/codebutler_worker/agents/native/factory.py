@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.secrets import secrets_of
-from codebutler.process.lookup import path_of
+from codebutler.domain.clock import Clock
+from codebutler.platform.lookup import path_of
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.presets import cost_usd, price_of, target

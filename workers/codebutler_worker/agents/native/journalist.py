@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler_worker.agents.native.model import Call, Tokens
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.tools.port import Result

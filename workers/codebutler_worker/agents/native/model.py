@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 
 Trouble = Literal["auth", "quota", "limit", "overloaded", "unreachable", "too_long", "refused"]
 """``quota``: no more until it is paid for; ``limit``: no more for now; ``too_long``: the conversation does not fit;

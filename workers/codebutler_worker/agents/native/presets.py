@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from codebutler.config.schema import Config, Price
-from codebutler.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.service import Endpoint
 

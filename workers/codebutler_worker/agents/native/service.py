@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler_worker.agents.native import wire
 from codebutler_worker.agents.native.dialect import Dialect, learned
 from codebutler_worker.agents.native.model import ModelError, Prompt, Reply, SoFar, Waiting

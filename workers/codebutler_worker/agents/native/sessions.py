@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
-from codebutler.errors import StoreError
+from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.native.history import History, Opened, Record, line, read
 from codebutler_worker.sandbox.destinations import make_beneath, remove_old
 from codebutler_worker.store.state_dir import STATE_DIR

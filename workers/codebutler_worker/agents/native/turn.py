@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Limit,

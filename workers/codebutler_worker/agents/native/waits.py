@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Literal, TypeVar
 
-from codebutler.clock import Clock
+from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import Answer
 
 R = TypeVar("R")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Answer,

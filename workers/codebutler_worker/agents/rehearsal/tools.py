@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 
-from codebutler.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.agents.rehearsal.intents import Git
 from codebutler_worker.programs.process import AgentProcess, Record
 from codebutler_worker.sandbox.destinations import status_beneath

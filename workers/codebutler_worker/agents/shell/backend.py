@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from codebutler.clock import Clock
 from codebutler.config.schema import CommandRule
-from codebutler.errors import CodeButlerError
-from codebutler.process.lookup import look_up, missing_rule
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.lookup import look_up, missing_rule
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Answer,

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from codebutler.clock import Clock
-from codebutler.process.waiting import wait_for
+from codebutler.domain.clock import Clock
+from codebutler.platform.waiting import wait_for
 from codebutler_worker.agents.backend import Finished, Output, Text
 from codebutler_worker.agents.shell.backlog import Backlog
 from codebutler_worker.agents.shell.command import is_key, keys

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Upload
+from codebutler.domain.model import Upload
 from codebutler_worker.agents.backend import Approval, Question
 from codebutler_worker.conversation.asking.calls import (
     POLL_TOOL,

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from codebutler.errors import StoreError
+from codebutler.domain.errors import StoreError
 from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question, Withdrawn
 from codebutler_worker.conversation.asking.approvals import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from itertools import zip_longest
 
-from codebutler.message import ApprovalCard, Message, Question, QuestionCard, Request
-from codebutler.model import Asked
+from codebutler.domain.message import ApprovalCard, Message, Question, QuestionCard, Request
+from codebutler.domain.model import Asked
 from codebutler.text.markup import plain
 from codebutler_worker.conversation.asking.calls import (
     QUESTIONS,

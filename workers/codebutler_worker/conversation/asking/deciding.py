@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from codebutler.actions import (
+from codebutler.config.permission import admitted, may
+from codebutler.config.schema import Config
+from codebutler.domain.actions import (
     ALLOW_ACTION,
     ALLOW_SESSION_ACTION,
     ANSWER_ACTION,
@@ -20,9 +22,7 @@ from codebutler.actions import (
     TOGETHER,
     box_value,
 )
-from codebutler.config.schema import Config
-from codebutler.model import ButtonClicked, MessagePosted, Prompt
-from codebutler.permission import admitted, may
+from codebutler.domain.model import ButtonClicked, MessagePosted, Prompt
 from codebutler.text.markup import plain
 from codebutler_worker.conversation.asking.approvals import (
     MOST_TOGETHER,

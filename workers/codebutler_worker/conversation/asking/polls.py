@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import msgspec
 
+from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
-from codebutler.model import ButtonClicked, MessagePosted
-from codebutler.permission import admitted, may
+from codebutler.domain.model import ButtonClicked, MessagePosted
 from codebutler_worker.conversation.asking.approvals import settle
 from codebutler_worker.conversation.asking.calls import POLL_TOOL, canonical, digest_of, options_of, with_vote
 from codebutler_worker.conversation.asking.cards import card_of

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from codebutler.config.schema import ApprovalsSection
-from codebutler.model import OPERATOR
+from codebutler.domain.model import OPERATOR
 
 Objection = Literal["", "unnamed", "asked", "again"]
 """Why an approval does not count: its giver could be anybody who has voted, asked for the call, or has voted."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from codebutler.actions import RETRY_ACTION
-from codebutler.errors import StoreError
-from codebutler.process.waiting import wait_for
+from codebutler.domain.actions import RETRY_ACTION
+from codebutler.domain.errors import StoreError
+from codebutler.platform.waiting import wait_for
 from codebutler.text.links import message_link
 from codebutler_worker.conversation.asking.approvals import waited_for
 from codebutler_worker.conversation.asking.calls import QUESTIONS

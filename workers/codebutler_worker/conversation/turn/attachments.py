@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from codebutler.model import File
+from codebutler.domain.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place

@@ -14,8 +14,8 @@ import msgspec
 
 from codebutler.config.programs import program_names
 from codebutler.config.schema import Config
-from codebutler.errors import CodeButlerError
-from codebutler.model import Quoted
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.model import Quoted
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.naming import talks

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from codebutler.config.memory.file import MEMORY_NAME
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
-from codebutler.errors import CodeButlerError
-from codebutler.memory.file import MEMORY_NAME
-from codebutler.message import said
-from codebutler.model import Post, Value
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.message import said
+from codebutler.domain.model import Post, Value
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.instructions import instructions
 from codebutler_worker.conversation.asking.approvals import answers_before

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from codebutler.errors import StoreError
-from codebutler.model import Post, Upload
+from codebutler.domain.errors import StoreError
+from codebutler.domain.model import Post, Upload
 from codebutler.text.envelope import Envelope, EnvelopeParser, Part, Prose, parts_of, prose_of
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.conversation.asking.polls import open_poll

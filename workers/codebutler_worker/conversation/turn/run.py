@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from codebutler.errors import CodeButlerError
-from codebutler.process.killpoints import reached
-from codebutler.process.waiting import settled_within
+from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.killpoints import reached
+from codebutler.platform.waiting import settled_within
 from codebutler.protocol.messages import TurnStarted
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import (

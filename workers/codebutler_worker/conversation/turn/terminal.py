@@ -9,9 +9,9 @@ import asyncio
 from dataclasses import dataclass
 
 from codebutler.config.schema import CommandRule
-from codebutler.errors import StoreError
-from codebutler.message import Message, said
-from codebutler.model import Value
+from codebutler.domain.errors import StoreError
+from codebutler.domain.message import Message, said
+from codebutler.domain.model import Value
 from codebutler_worker.agents.backend import Finished, Output
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.desk.desk import Desk

@@ -10,8 +10,8 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from codebutler.errors import CodeButlerError, StoreError
-from codebutler.message import said
+from codebutler.domain.errors import CodeButlerError, StoreError
+from codebutler.domain.message import said
 from codebutler.text.markup import plain
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, ToolUse, TurnRequest
 from codebutler_worker.desk.desk import Desk

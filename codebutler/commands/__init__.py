@@ -1,1 +1,0 @@
-"""What the commands of the parent do; which there are stands in codebutler.words."""

@@ -1,1 +1,0 @@
-"""What both processes need of files: locks, one-writer SQLite, daily backups."""

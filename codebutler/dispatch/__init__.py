@@ -1,1 +1,0 @@
-"""An accepted event goes to its repository, by the dispatcher's steps."""

@@ -1,0 +1,1 @@
+"""What every room talks about: events, messages, commands, errors, time. Pure but for the clock."""

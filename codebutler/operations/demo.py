@@ -1,0 +1,275 @@
+"""The demo: an embedded workspace, a throw-away home, a sample repository, and a real supervisor over them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from codebutler.config.env import VARIABLES
+from codebutler.config.ownership import Owner, barred, barrier, behind
+from codebutler.config.paths import Home
+from codebutler.control.messages import DashboardReply, DashboardRequest
+from codebutler.control.wire import ask
+from codebutler.domain.commands import SLASH, completions, usage_hint
+from codebutler.domain.errors import CodeButlerError
+from codebutler.parent.bootstrap import supervise
+from codebutler.platform.stopping import Stopping
+from codebutler.workspace.offers import Offers, SlashCommand, Suggestion
+from codebutler.workspace.server import Options, WorkspaceServer
+
+TOUR = (
+    Suggestion(shows="Edit a file", text="replace Hello with Good morning in greet.py"),
+    Suggestion(shows="Approve a command", text="delete notes/todo.txt"),
+    Suggestion(shows="Answer a question", text="add a .gitignore"),
+    Suggestion(shows="Follow a plan", text="review this repository"),
+)
+"""What the product is for, shown on the sample repository by the rehearsal agent."""
+ELSEWHERE = (
+    Suggestion(shows="Create a file", text="create hello.txt with Hello!"),
+    Suggestion(shows="Approve a command", text="delete hello.txt"),
+    *TOUR[2:],
+)
+"""The same on a copy of the person's own repository."""
+REAL = (
+    Suggestion(shows="Look around", text="What is this repository about?"),
+    Suggestion(shows="Find a problem", text="Find one bug or weakness, and explain it."),
+    Suggestion(shows="Make a change", text="Improve the README and show me the diff."),
+)
+"""For an agent with a model."""
+TMP = "/tmp"  # noqa: S108 - mkdtemp makes a private directory in it
+PASSABLE = 0o711
+SAMPLE = {
+    "README.md": "# Sample\n\nA small repository to try CodeButler on.\n\n- `greet.py` says hello.\n",
+    "greet.py": 'def greet(name: str) -> str:\n    return f"Hello, {name}!"\n\n\nif __name__ == "__main__":\n'
+    '    print(greet("world"))\n',
+    "notes/todo.txt": "TODO: greet in more languages\nTODO: write a test\n",
+}
+
+
+class Demo(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a running demo is. ``dashboard``: a link that opens it once, "" where there is none."""
+
+    url: str
+    api_url: str
+    home: str
+    repo: str
+    path: str
+    sandboxed: bool
+    dashboard: str = ""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the person asked for: a repository (None = a sample), a port (0 = any), an agent."""
+
+    path: Path | None
+    port: int
+    agent: str
+
+
+async def run_demo(
+    wishes: Wishes, scratch: Path, env: Mapping[str, str], started: Callable[[Demo], None]
+) -> None:
+    """Until SIGTERM or SIGINT; everything but the person's own repository lives in ``scratch``.
+
+    Raises CodeButlerError with one line: no git, no repository, the port is taken, no sandbox for the agent.
+    """
+    repo = await asyncio.to_thread(_repository, wishes.path, scratch, behind(env))
+    name = repo.name.lower()
+    home = Home(scratch / "home").ensure()
+    words = dict(completions())
+    butler = SlashCommand(
+        command=SLASH, description="Ask CodeButler about its work", usage_hint=usage_hint(), words=words
+    )
+    options = Options(
+        channels=(_channel(name),),
+        port=wishes.port,
+        guests=("stranger",),
+        guest_bots=("otherbot",),
+        offers=Offers(suggestions=_suggestions(wishes), commands=(butler,), words=words),
+    )
+    async with WorkspaceServer(options) as workspace:
+        own_env = _environment(env, home)
+        sandboxed = wishes.agent != "rehearsal" or _bubblewrap_works(repo)
+        _write_config(home, workspace, wishes.agent, sandboxed=sandboxed)
+        channel = workspace.channel_id(_channel(name))
+        await _command(own_env, "add-repo", str(repo), "--channel", channel, "--agent", wishes.agent)
+        registered = await _command(own_env, "repos", "--json")
+        demo = Demo(
+            url=workspace.url,
+            api_url=workspace.api_url,
+            home=str(home.root),
+            repo=_only_name(registered),
+            path=str(repo),
+            sandboxed=sandboxed,
+        )
+        await _supervise(home, own_env, lambda link: started(msgspec.structs.replace(demo, dashboard=link)))
+
+
+def _suggestions(wishes: Wishes) -> tuple[Suggestion, ...]:
+    if wishes.agent != "rehearsal":
+        return REAL
+    return TOUR if wishes.path is None else ELSEWHERE
+
+
+async def _supervise(home: Home, env: Mapping[str, str], started: Callable[[str], None]) -> None:
+    """Serve, and say so once everything is up."""
+    stopping = Stopping()
+    serving = asyncio.create_task(supervise(home, env, stopping), name="supervise")
+    ready = asyncio.create_task(stopping.ready.wait(), name="ready")
+    await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
+    if ready.done():
+        started(await _dashboard(home))
+    ready.cancel()
+    await serving
+
+
+async def _dashboard(home: Home) -> str:
+    """A demo goes on without it: its port, and all those after it, may be taken."""
+    with suppress(CodeButlerError):
+        async with aclosing(ask(home.socket, DashboardRequest())) as replies:
+            async for reply in replies:
+                if isinstance(reply, DashboardReply):
+                    return reply.link
+    return ""
+
+
+def _repository(path: Path | None, scratch: Path, person: Owner) -> Path:
+    """A sample, or a copy of the person's own: a demo changes nothing of theirs. Where root runs it, it is
+    ``person``'s, or that of whoever owns the repository: no agent is root."""
+    git = shutil.which("git")
+    if git is None:
+        raise CodeButlerError("git is not installed: install it, the demo's repository needs it")
+    if path is None:
+        place = _sample(git, scratch / "sample")
+    elif not path.is_dir():
+        raise CodeButlerError(f"{path.absolute()} is not a directory: name a git repository")
+    else:
+        place = scratch / (path.resolve().name or "repo")
+        done = _clone(git, path.resolve(), place)
+        if done.returncode:
+            raise CodeButlerError(
+                f"{path.absolute()} is not a git repository: run `git init` there, or name another"
+            )
+        person = person if (owner := Owner.at(path)).is_root else owner
+    if os.geteuid() == 0:
+        _give_away(place, scratch, person)
+    return place
+
+
+def _clone(git: str, path: Path, place: Path) -> subprocess.CompletedProcess[str]:
+    """By whoever owns ``path`` where we are root: git serves each user his own repositories only."""
+    words = [git, "clone", "-q", "--", str(path), str(place)]
+    owner = Owner.at(path) if os.geteuid() == 0 and path.exists() else None
+    if owner is None or owner.is_root:
+        return subprocess.run(words, capture_output=True, text=True)
+    if why := barred(path, owner):
+        raise CodeButlerError(why)
+    place.parent.chmod(PASSABLE)
+    place.mkdir()
+    os.chown(place, owner.uid, owner.gid)
+    return subprocess.run(words, capture_output=True, text=True, cwd="/", **_as(owner))
+
+
+def _as(owner: Owner) -> dict[str, Any]:
+    return {
+        "user": owner.uid,
+        "group": owner.gid,
+        "extra_groups": (),
+        "env": {"PATH": os.defpath, "LC_ALL": "C"},
+    }
+
+
+def _sample(git: str, place: Path) -> Path:
+    for name, text in SAMPLE.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    who = ["-c", "user.name=CodeButler", "-c", "user.email=demo@localhost", "-c", "init.defaultBranch=main"]
+    for arguments in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "Start"]):
+        subprocess.run([git, *who, *arguments], cwd=place, check=True, capture_output=True)
+    return place
+
+
+def _give_away(repo: Path, scratch: Path, person: Owner) -> None:
+    """What root has made to an ordinary user, who gets there."""
+    scratch.chmod(PASSABLE)
+    for path in (repo, *repo.rglob("*")):
+        os.chown(path, person.uid, person.gid, follow_symlinks=False)
+
+
+def _channel(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:80] or "repo"
+
+
+def _environment(env: Mapping[str, str], home: Home) -> dict[str, str]:
+    """Ours, without what would point the demo at a real workspace."""
+    kept = {name: value for name, value in env.items() if name not in VARIABLES}
+    return {**kept, "CODEBUTLER_HOME": str(home.root)}
+
+
+def _write_config(home: Home, workspace: WorkspaceServer, agent: str, *, sandboxed: bool) -> None:
+    config = {
+        "slack": workspace.section,
+        "agent": {"default": agent, "debounceSeconds": 1},
+        "sandbox": {"mode": "auto" if sandboxed else "none"},
+    }
+    home.config.touch(mode=0o600)
+    home.config.write_bytes(msgspec.json.encode(config))
+
+
+def _bubblewrap_works(repo: Path) -> bool:
+    """For the owner of ``repo``. Without it only the rehearsal agent may run, in the open: it runs nothing but its own
+    few commands."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return False
+    probe = [bwrap, "--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "/bin/sh", "-c", "true"]
+    who = _as(Owner.at(repo)) if os.geteuid() == 0 else {}
+    return subprocess.run(probe, capture_output=True, cwd="/", **who).returncode == 0
+
+
+async def _command(env: Mapping[str, str], *arguments: str) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-m",
+        "codebutler",
+        *arguments,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    output, trouble = await process.communicate()
+    if process.returncode:
+        raise CodeButlerError(trouble.decode(errors="replace").removeprefix("codebutler: ").strip())
+    return output
+
+
+def _only_name(registered: bytes) -> str:
+    rows = msgspec.json.decode(registered)
+    return str((rows["repos"] if isinstance(rows, dict) else rows)[0]["name"])
+
+
+def remove_scratch(scratch: Path) -> None:
+    """Take the throw-away home and sample away; what cannot go is left to the system's cleaner."""
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def scratch_place() -> str:
+    """Where the throw-away files go; short, because a Unix socket's path must be, and for root where the ordinary user
+    gets who has the repository."""
+    place = Path(os.environ.get("TMPDIR") or TMP)
+    if os.geteuid() == 0 and barrier(place / "any", behind(os.environ)):
+        return TMP
+    return str(place)

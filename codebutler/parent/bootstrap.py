@@ -1,0 +1,243 @@
+"""The parent's composition root: the one place that knows which concrete parts a supervisor is made of.
+
+Read it from ``_serve`` down: what everybody works with, the way out to the chats, the way in from them, the pages
+that show how everything stands. Each part is whole once it is made; who is to hear of something that is made later
+hears it from ``Signals``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+
+from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.delivery.outgoing import Editor
+from codebutler.chat.delivery.outlet import begin_anew
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.status import StatusBoard
+from codebutler.config.channels import ChatName, served_chats
+from codebutler.config.paths import Home
+from codebutler.config.provenance import Provenance
+from codebutler.config.registry import Registry
+from codebutler.config.resolve import resolve_global
+from codebutler.config.search_path import login_shell, supervisors_path
+from codebutler.config.zones import zone_of
+from codebutler.control.chat import Mouth
+from codebutler.domain.clock import SystemClock
+from codebutler.intake.audit import AuditFirst
+from codebutler.intake.dispatcher import Dispatcher
+from codebutler.intake.held import HeldBack
+from codebutler.intake.intake import Intake, Threads
+from codebutler.intake.repos import with_env_file
+from codebutler.observe.audit import maintain
+from codebutler.parent.cards import Cards
+from codebutler.parent.commands.asked import Resources
+from codebutler.parent.commands.step import ParentCommands
+from codebutler.parent.configuration import Configuration
+from codebutler.parent.connections import Connections
+from codebutler.parent.direct.door import DirectDoor
+from codebutler.parent.direct.step import DirectMessages, Known
+from codebutler.parent.integration import Directories, In, Integration, Out, own_notes
+from codebutler.parent.life import Life
+from codebutler.parent.notes import ConfigNotes
+from codebutler.parent.operator import Operator, Parent
+from codebutler.parent.parts import Given, Parts, open_parts
+from codebutler.parent.services import ParentServices
+from codebutler.parent.slack import SlackIntegration
+from codebutler.parent.status import Status
+from codebutler.parent.telegram import TelegramIntegration
+from codebutler.platform import killpoints
+from codebutler.platform.allocator import give_back_what_is_large
+from codebutler.platform.cores import leave_no_core
+from codebutler.platform.descriptors import raise_limit
+from codebutler.platform.notify import notifying
+from codebutler.platform.stopping import Stopping
+from codebutler.platform.tasks import beside
+from codebutler.platform.threads import hand_over_soon
+from codebutler.schedule.calls import HookDesk
+from codebutler.schedule.desk import ScheduleDesk
+from codebutler.schedule.files import Found, JobFiles
+from codebutler.schedule.scheduler import Scheduler
+from codebutler.schedule.sources import job_sources
+from codebutler.schedule.voice import Voice
+from codebutler.schedule.watch import Watchers
+from codebutler.supervisor.forkserver import ForkServer, kill_orphans
+from codebutler.supervisor.lock import SupervisorLock
+from codebutler.supervisor.port import Places, Shared
+from codebutler.supervisor.supervisor import Supervisor
+from codebutler.web.dashboard.dashboard import Dashboard, Sources
+from codebutler.web.dashboard.keys import Keys
+from codebutler.web.front import Front
+from codebutler.web.hooks import Hooks
+
+INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
+    "Slack": SlackIntegration,
+    "Telegram": TelegramIntegration,
+}
+
+
+async def supervise(
+    home: Home,
+    env: Mapping[str, str],
+    stopping: Stopping | None = None,
+    integrations: Mapping[ChatName, type[Integration]] = INTEGRATIONS,
+) -> None:
+    """Serve every registered repository until ``stopping`` asks; SIGTERM and SIGINT do.
+
+    Raises ConfigError, LockHeldError, ChatAuthError and StoreError, each with one line that says what to do.
+    """
+    home.ensure()
+    resolved = resolve_global(home, env)
+    used = [integrations[name] for name in served_chats(resolved.config)]
+    for each in used:
+        each.check(resolved.config)
+    hand_over_soon()
+    give_back_what_is_large()
+    leave_no_core()
+    descriptors = raise_limit()
+    killpoints.watch("parent", env)
+    stopping = stopping or Stopping()
+    env = with_env_file(home, env)
+    # At a terminal the PATH is a shell's already.
+    shell = None if os.isatty(0) else login_shell()
+    with SupervisorLock(home.lock), stopping.on_signals():
+        env["PATH"] = await supervisors_path(home, env, shell)
+        async with AsyncExitStack() as stack:
+            given = Given(home, env, resolved.config, SystemClock(), descriptors)
+            await _serve(given, used, stack, stopping)
+
+
+async def _serve(
+    given: Given, used: Sequence[type[Integration]], stack: AsyncExitStack, stopping: Stopping
+) -> None:
+    """``stack`` closes everything again, in reverse order."""
+    # A demo's home is none that our own environment names; and programs are looked for in more than our own PATH.
+    env = {"CODEBUTLER_HOME": str(given.home.root), "PATH": given.env.get("PATH", os.defpath)}
+    spawner = ForkServer(given=env, files=given.descriptors.given)
+    spawner.start()
+    parts = await open_parts(given, stack)
+    integrations = [await stack.enter_async_context(each(parts)) for each in used]
+    out = await _way_out(parts, integrations, spawner, stack)
+    way_in = _way_in(parts, out)
+    joined = [each.join(parts, out, way_in) for each in integrations]
+    connections = Connections(joined, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks)
+    status = Status(parts, out.supervisor, out.chats, out.services.budgets, connections)
+    front = _front(parts, out, way_in, status)
+    watchers = Watchers(parts.repos.path_of, way_in.scheduler.changed)
+    stack.push_async_callback(watchers.close)
+    notes = ConfigNotes(parts.journal, parts.logs.record, out.services.notice, parts.tasks)
+    configuration = Configuration(parts, out.supervisor, connections, notes)
+    parent = Parent(parts.repos, status, configuration, front)
+    operator = Operator(
+        parent=parent,
+        workers=out.supervisor,
+        mouth=Mouth(way_in.intake, out.chats, out.supervisor, parts.clock),
+        listeners=parts.listeners,
+        jobs=way_in.jobs,
+    )
+    life = Life(parts, configuration, way_in.intake, connections, out.supervisor, out.chats)
+    if ended := await asyncio.to_thread(kill_orphans):
+        parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
+    on_files = partial(_use, way_in.hooks, front, watchers)
+    for name, work in (
+        ("audit", way_in.audit.run()),
+        ("audit-log", maintain(parts.audit, parts.clock)),
+        ("people", parts.people.run(Directories(integrations))),
+        *((each.name, each.work()) for each in connections),
+        ("front", front.run()),
+        ("schedule", way_in.scheduler.run(way_in.intake, on_files)),
+    ):
+        await stack.enter_async_context(beside(work, name=name))
+    async with notifying(given.env, parts.clock, stopping, lambda: status.line):
+        await life.serve(operator, stopping)
+
+
+async def _way_out(
+    parts: Parts, integrations: Sequence[Integration], spawner: ForkServer, stack: AsyncExitStack
+) -> Out:
+    chats = Chats([await _served(each, parts, stack) for each in integrations])
+    clock, journal = parts.clock, parts.journal
+    services = ParentServices(parts, chats)
+    if parts.restored is not None:
+        fetched = filter(chats.has_history, parts.repos.by_channel())
+        await journal.open_gaps([*fetched], parts.restored.taken_at)
+        services.restored(parts.restored, parts.repos.by_channel())
+    places = Places(parts.given.descriptors.workers)
+    shared = Shared(spawner, services, clock, random.random, places=places)
+    supervisor = await stack.enter_async_context(Supervisor(shared))
+    cards = Cards(parts, supervisor, chats, services.budgets)
+    return Out(chats=chats, services=services, supervisor=supervisor, cards=cards)
+
+
+async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack) -> ServedChat:
+    """A chat with its queue."""
+    chat, clock, redact = integration.chat, parts.clock, parts.redactor.redact
+    notes = own_notes(parts, integration.name)
+    if parts.restored is not None:
+        await begin_anew(notes)
+    editor = Editor(redact, parts.people.called, parts.book.relinked)
+    sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.book, notes=notes))
+    sender.channels.changed.add(parts.signals.changed.tell)
+    statuses = await stack.enter_async_context(StatusBoard(chat.capabilities.status_line, clock, redact))
+    return ServedChat(name=integration.name, chat=chat, sender=sender, statuses=statuses)
+
+
+def _way_in(parts: Parts, out: Out) -> In:
+    given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
+    voice = Voice(out.chats, parts.listeners)
+    provenance = Provenance(Registry(given.home))
+    files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance))
+    scheduler = Scheduler(journal, voice, files.look, clock, parts.tasks)
+    parts.listeners.add(scheduler)
+    jobs = ScheduleDesk(scheduler, clock, zone_of(""))
+    held = HeldBack()
+    audit = AuditFirst(parts.audit.keep, clock, out.services.nothing_starts)
+    resources = Resources(jobs, clock, since=clock.now())
+    commands = ParentCommands(resources, voice, journal, parts.tasks, repos.name_of)
+    known = Known(parts.book, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
+    direct = DirectMessages(known, out.chats, journal, parts.tasks, clock)
+    dispatcher = Dispatcher(
+        held_back=held.take,
+        direct_message=direct.take,
+        parent_command=commands.take,
+        audit=audit.take,
+        overheard=parts.listeners.overhear,
+        router=out.supervisor,
+    )
+    intake = Intake(
+        repos=repos.by_channel,
+        journal=journal,
+        dispatch=dispatcher.dispatch,
+        refusals=out.services,
+        clock=clock,
+        threads=Threads(parts.turns.awaits, DirectDoor(parts.book, repos.by_channel)),
+    )
+    hooks = HookDesk(journal, voice, intake, clock)
+    return In(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
+
+
+def _front(parts: Parts, out: Out, way_in: In, status: Status) -> Front:
+    """The port, and what is looked at there."""
+    sources = Sources(
+        known=status,
+        turns=lambda: parts.turns.by_repo,
+        jobs=way_in.jobs.rows,
+        ring=parts.logs.ring,
+        workspace_url=out.chats.workspace_url,
+        clean=parts.cleaned,
+    )
+    keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
+    hooks = Hooks(way_in.hooks, parts.clock)
+    dashboard = Dashboard(sources, keys, parts.clock)
+    return Front(parts.given.config.dashboard, hooks, dashboard)
+
+
+def _use(hooks: HookDesk, front: Front, watchers: Watchers, found: Found) -> None:
+    hooks.use(found.hooks)
+    front.use(found.hooks)
+    watchers.use(found.jobs.values())

@@ -1,0 +1,1 @@
+"""What the commands of the parent do; which there are stands in codebutler.domain.commands."""

@@ -1,0 +1,55 @@
+"""``help``, ``status`` and ``list`` in a direct message, for all of somebody's repositories. Pure."""
+
+from __future__ import annotations
+
+from codebutler.domain.commands import DIRECT
+from codebutler.parent.apphome.view import NEEDS, SIGNS, done_line, need_line, repo_line
+from codebutler.parent.commands.asked import AskedDirectly
+from codebutler.text.markup import code, plain
+
+MAX_LISTED = 15
+
+
+def usage(asked: AskedDirectly) -> str:
+    """How to talk to us here."""
+    names = sorted(repo.name for repo in asked.repos.values())
+    if len(names) == 1:
+        where = f"Write anything: **{plain(names[0])}**'s agent works on it. Reply in the thread to go on."
+    else:
+        listed = ", ".join(f"**{plain(name)}**" for name in names[:MAX_LISTED])
+        where = (
+            f"Write anything, and I ask which repository it is about: {listed}. "
+            f"{code(f'{names[0]}: …')} says it at once. Reply in the thread to go on."
+        )
+    return "\n".join(
+        [
+            where,
+            *(
+                f"`{word.name}`  {word.gist}, everywhere"
+                for word in DIRECT.values()
+                if word.direct != "direct.usage"
+            ),
+            "In a thread all the other words work as in its channel: `!help` there lists them.",
+            "_Others who may use a repository see its conversations in `!list`, also those begun here._",
+        ]
+    )
+
+
+def status(asked: AskedDirectly) -> str:
+    """Every repository in a line."""
+    lines = []
+    for card in asked.cards:
+        trouble = f" · 🔴 {plain(card.trouble)}" if card.trouble else ""
+        lines.append(repo_line(card) + trouble)
+    return "\n".join(lines) or "No repository is served."
+
+
+def latest(asked: AskedDirectly) -> str:
+    """The latest conversations of all repositories, those that need somebody first."""
+    pairs = [(card, turn) for card in asked.cards for turn in card.turns]
+    newest = sorted(pairs, key=lambda pair: pair[1].at, reverse=True)
+    needs = [need_line(card, turn, asked.now) for card, turn in newest if turn.state in NEEDS]
+    rest = [done_line(card, turn, asked.now) for card, turn in newest if turn.state in SIGNS]
+    lines = [*needs, *rest]
+    left = len(lines) - MAX_LISTED
+    return "\n".join([*lines[:MAX_LISTED], *([f"… and {left} more"] if left > 0 else [])]) or "Nothing yet."

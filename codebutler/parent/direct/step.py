@@ -1,0 +1,216 @@
+"""Hands direct messages on to the repository they are about, and answers what is about none.
+
+What waits for somebody to say which repository is meant stays in the journal: nothing is lost by a restart, and a
+question that stands already is found, not asked again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from codebutler.chat.chats import Chats
+from codebutler.config.permission import decided
+from codebutler.domain.actions import REPO_ACTION
+from codebutler.domain.clock import Clock
+from codebutler.domain.commands import DIRECT, WORDS
+from codebutler.domain.errors import ChatError, RegistryError
+from codebutler.domain.message import said
+from codebutler.domain.model import (
+    ButtonClicked,
+    Command,
+    MessageEdited,
+    MessagePosted,
+    NoRequest,
+    Operation,
+    Post,
+    SlashCommand,
+)
+from codebutler.intake.dispatcher import GoOn
+from codebutler.intake.entry import Entry
+from codebutler.intake.intake import Refusals, Repo
+from codebutler.intake.journal import Journal
+from codebutler.observe.chain import kind_of
+from codebutler.parent.apphome.view import RepoCard
+from codebutler.parent.commands.asked import AskedDirectly
+from codebutler.parent.commands.table import direct_answer
+from codebutler.parent.direct import wording
+from codebutler.parent.direct.book import Book
+from codebutler.parent.direct.places import allowed, home_of, items_of, root_of
+from codebutler.platform.tasks import Tasks
+from codebutler.text.requests import request_of
+
+PATIENCE = timedelta(days=7)
+"""So long a question stays open."""
+
+log = logging.getLogger("codebutler.parent.direct")
+
+Thread = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is looked up: threads, the served repositories by channel, what somebody may see of them, and why
+    one's worker stays down ("" if it does not); and where it is written down what it refuses."""
+
+    book: Book
+    repos: Callable[[], Mapping[str, Repo]]
+    cards: Callable[[str], Sequence[RepoCard] | None]
+    down: Callable[[str], str]
+    refusals: Refusals
+
+
+class DirectMessages:
+    """A step of the dispatcher: those after it see a direct message as one of its repository's channel."""
+
+    def __init__(self, known: Known, chats: Chats, journal: Journal, tasks: Tasks, clock: Clock) -> None:
+        self._known = known
+        self._chats = chats
+        self._journal = journal
+        self._tasks = tasks
+        self._clock = clock
+        self._since = clock.now()
+        self._waiting: dict[Thread, list[Entry]] = {}
+        self._cards: dict[Thread, str] = {}
+
+    def take(self, entry: Entry, go_on: GoOn) -> None:
+        """Where no repository is known yet for a thread, the entry is kept until the person
+        has said which.
+        """
+        if not entry.event.is_direct or entry.channel in self._known.repos():
+            go_on(entry)
+            return
+        event = entry.event
+        thread = (entry.channel, root_of(event))
+        home = home_of(self._known.book, event)
+        repo = self._known.repos().get(home)
+        if isinstance(event, SlashCommand) or (repo is None and isinstance(entry.request, Command)):
+            self._start(self._answer(entry), entry)
+        elif repo is None:
+            self._keep(thread, entry)
+        else:
+            waiting = self._waiting.pop(thread, [])
+            if waiting and not _is_choice(entry):
+                self._tasks.start(self._show_choice(thread, repo), name=f"choice of {event.user}")
+            for each in [*waiting, entry]:
+                self._place(each, home)
+                self._hand_on(each, home, repo, go_on)
+
+    def _place(self, entry: Entry, home: str) -> None:
+        """What waited was placed nowhere when it came."""
+        book, items = self._known.book, items_of(entry.event)
+        if not book.knows(home, entry.channel, items):
+            self._tasks.start(book.note(home, entry.channel, items), name=f"place of {entry.event.key}")
+
+    def _hand_on(self, entry: Entry, home: str, repo: Repo, go_on: GoOn) -> None:
+        if _is_choice(entry):
+            self._start(self._close(entry, repo), entry)
+            return
+        event, request = msgspec.structs.replace(entry.event, channel=home), entry.request
+        if isinstance(event, MessagePosted | MessageEdited):
+            # What waited was allowed for no repository in particular, and read without its words for agents.
+            request = request_of(event, repo.prefixes)
+            decision = decided(repo.config, event, request)
+            if not decision.allowed:
+                kind = kind_of(event, request)
+                self._known.refusals.refused(entry.event, kind, decision, tell=True)
+                self._start(_nothing(), entry)
+                return
+            if isinstance(entry.request, NoRequest) and isinstance(request, Command):
+                self._known.refusals.commanded(entry.event, kind_of(event, request))
+        if isinstance(event, MessagePosted) and self._is_down(repo):
+            self._tasks.start(self._say_down(entry, repo), name=f"bad news for {event.user}")
+        go_on(replace(entry, channel=home, event=event, request=request))
+
+    def _is_down(self, repo: Repo) -> bool:
+        try:
+            return self._known.down(repo.name) != ""
+        except RegistryError:
+            return False  # it is being removed just now
+
+    def _keep(self, thread: Thread, entry: Entry) -> None:
+        """Of a thread that is about no repository: until somebody says about which."""
+        waiting = self._waiting.get(thread)
+        is_stale = self._clock.now() - entry.received_at > PATIENCE
+        if waiting is not None:
+            waiting.append(entry)
+        elif isinstance(entry.event, MessagePosted) and not is_stale:
+            self._waiting[thread] = [entry]
+            self._tasks.start(self._ask(thread, entry), name=f"question to {entry.event.user}")
+        else:
+            self._start(_nothing(), entry)
+
+    async def _ask(self, thread: Thread, entry: Entry) -> None:
+        mine, latest = allowed(self._known.repos(), entry.event.user), self._known.book.latest(entry.channel)
+        # What was meant last is probably meant again.
+        names = [mine[home].name for home in sorted(mine, key=lambda home: (home != latest, mine[home].name))]
+        if names:
+            self._cards[thread] = await self._say(entry, wording.question(names, thread[1]))
+
+    async def _close(self, entry: Entry, repo: Repo) -> None:
+        """The question is answered, by a button or by a name alone."""
+        event = entry.event
+        card_ts = event.message_ts if isinstance(event, ButtonClicked) else ""
+        await self._show_choice((entry.channel, root_of(event)), repo, card_ts)
+
+    async def _show_choice(self, thread: Thread, repo: Repo, card_ts: str = "") -> None:
+        """On its card, if this life knows it."""
+        channel, root = thread
+        if card_ts := card_ts or self._cards.pop(thread, ""):
+            operation = wording.chosen(card_ts, repo.name)
+            with suppress(ChatError):  # the choice holds, whatever its card shows
+                await self._chats.submit(channel, f"direct-chosen-{channel}-{root}", operation)
+
+    async def _say_down(self, entry: Entry, repo: Repo) -> None:
+        """Its channel was told, which somebody who writes here may not read. Once for each thread."""
+        root = root_of(entry.event)
+        post = Post(message=said(wording.down(repo.name)), thread_ts=root)
+        with suppress(ChatError):
+            await self._chats.submit(entry.channel, f"direct-down-{entry.channel}-{root}", post, unsure=True)
+
+    async def _answer(self, entry: Entry) -> None:
+        event, request = entry.event, entry.request
+        name = request.name if isinstance(request, Command) else ""
+        if name in DIRECT:
+            repos, cards = allowed(self._known.repos(), event.user), self._known.cards(event.user) or ()
+            text = direct_answer(name, AskedDirectly(repos, cards, self._clock.now()))
+        elif name in WORDS or isinstance(event, SlashCommand):
+            text = wording.no_slash()
+        else:
+            text = wording.unknown(name)
+        only_for = event.user if isinstance(event, SlashCommand) else ""
+        await self._say(entry, Post(message=said(text), thread_ts=root_of(event) or None, only_for=only_for))
+
+    async def _say(self, entry: Entry, operation: Operation) -> str:
+        op_id = f"direct-{entry.event.key}"
+        unsure = entry.received_at < self._since
+        return await self._chats.submit(entry.channel, op_id, operation, unsure=unsure)
+
+    def _start(self, work: Coroutine[Any, Any, None], entry: Entry) -> None:
+        """Do it in the background, and forget the entry then."""
+        self._tasks.start(self._settled(work, entry), name=f"answer to {entry.event.key}")
+
+    async def _settled(self, work: Coroutine[Any, Any, None], entry: Entry) -> None:
+        try:
+            await work
+        except ChatError as error:
+            log.warning("a direct message could not be answered: %s", error)
+        await self._journal.settle(entry.seq)
+
+
+def _is_choice(entry: Entry) -> bool:
+    """Whether it only said which repository is meant."""
+    event = entry.event
+    if isinstance(event, MessagePosted):
+        return isinstance(entry.request, NoRequest) and not event.text.strip() and not event.files
+    return isinstance(event, ButtonClicked) and event.action_id == REPO_ACTION
+
+
+async def _nothing() -> None:
+    """There is nothing to do about it."""

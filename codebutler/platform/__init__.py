@@ -1,0 +1,1 @@
+"""What the operating system gives: processes, files, locks, SQLite, HTTP."""

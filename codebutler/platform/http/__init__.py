@@ -1,0 +1,1 @@
+"""An HTTP server on this machine: who may ask, how much, how long."""

@@ -1,0 +1,310 @@
+"""One SQLite file that must not lose what it acknowledged: how it is born, opened, looked at and backed up.
+
+WAL with ``synchronous=FULL`` survives power loss (NORMAL does not: it may lose the last commits). Exactly
+one connection writes a file: SQLite 3.7.0 to 3.51.2 can corrupt a WAL when two connections write and
+checkpoint at once. A missing file is only created where nothing says that one was there: an empty store in
+place of a lost one would forget silently.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from codebutler.domain.errors import StoreDamagedError, StoreError, StoreFullError
+from codebutler.platform.identity import identity
+
+BUSY_TIMEOUT_S = 2.0
+CHECKED_BYTES = 16 * 2**20
+# Pages that a connection keeps. The system keeps them too, once for all: what each worker keeps of a long history
+# would be its own, two megabytes as SQLite sees fit.
+CACHE_KB = 512
+COPIED_PAGES = 1024
+
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_KINDS = {
+    "SQLITE_FULL": StoreFullError,
+    **dict.fromkeys(_DAMAGED, StoreDamagedError),
+}
+_ADVICE = {
+    "SQLITE_FULL": "the disk is full: free some space",
+    "SQLITE_READONLY": "it cannot be written: check its permissions, and that its disk is not read-only",
+    "SQLITE_PERM": "it cannot be written: check its permissions",
+    "SQLITE_CANTOPEN": "it cannot be opened: check the permissions of the file and of its directory",
+    "SQLITE_IOERR": "its disk reports an error: check the disk",
+    "SQLITE_BUSY": "another process uses it: stop that one first",
+    "SQLITE_LOCKED": "another process uses it: stop that one first",
+    "SQLITE_CORRUPT": "it is damaged: put a backup (*.bak) in its place, or move it away",
+    "SQLITE_NOTADB": "it is not a database: put a backup (*.bak) in its place, or move it away",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file holds: columns by table, and Alembic's revision (None = never versioned, "" = the base)."""
+
+    tables: dict[str, frozenset[str]]
+    revision: str | None
+
+
+def store_error(path: Path, error: Exception) -> StoreError:
+    """The one line a person needs for what SQLite or the system said. It never quotes a statement.
+
+    A StoreDamagedError if the file itself is at fault, and not the disk or somebody else; a StoreFullError if only
+    space is missing.
+    """
+    code = getattr(error, "sqlite_errorname", "")
+    for name, advice in _ADVICE.items():
+        if code.startswith(name):
+            return _KINDS.get(name, StoreError)(f"{path}: {advice}")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return StoreError(f"{path}: {reason}")
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a file to open; False = it may be created.
+
+    Raises StoreDamagedError for an empty file and for a missing file of which a WAL or a backup is left, and
+    StoreError for a link or anything but a regular file.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        left = [path.with_name(path.name + "-wal"), *sorted(path.parent.glob(f"{path.name}.*.bak"))]
+        if traces := [trace.name for trace in left if trace.exists()]:
+            raise StoreDamagedError(
+                f"{path} is missing but {traces[-1]} is there: put a backup in its place, "
+                "or move the leftovers away to start afresh"
+            ) from None
+        return False
+    except OSError as error:
+        raise store_error(path, error) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreError(f"{path} is not a regular file: move it away")
+    if found.st_size == 0:
+        raise StoreDamagedError(
+            f"{path} is empty, it was cut off: put a backup in its place, or remove it to start afresh"
+        )
+    return True
+
+
+def create(path: Path, statements: Iterable[str]) -> None:
+    """Make a new file (mode 0600) by these statements: after a crash it is whole or not there at all."""
+    new = path.with_name(path.name + ".new")
+    try:
+        new.unlink(missing_ok=True)
+        os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute("COMMIT")
+        new.rename(path)
+        sync_directory(path.parent)
+    except (sqlite3.Error, OSError) as error:
+        raise store_error(path, error) from error
+
+
+def attach(path: Path, *, writable: bool = True) -> sqlite3.Connection:
+    """Open an existing file and change nothing; transactions are begun by hand. Raises sqlite3.Error.
+
+    Without ``writable`` the connection can neither write nor checkpoint, so that it may read beside the
+    writer; the last one to close a file should be writable, since it tidies the WAL away.
+    """
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}",  # never creates a file
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_TIMEOUT_S,
+    )
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def become_writer(connection: sqlite3.Connection) -> None:
+    """Make this the connection that writes: WAL, full sync. Raises sqlite3.Error if it cannot write now."""
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves data in the drive's cache
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("PRAGMA user_version = 0")  # BEGIN alone succeeds on a file opened read-only
+    finally:
+        connection.rollback()
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open an existing file for its one writer. Raises sqlite3.Error."""
+    connection = attach(path)
+    try:
+        become_writer(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def examine(connection: sqlite3.Connection, path: Path) -> Contents:
+    """Read what the file holds.
+
+    Raises StoreDamagedError if it is damaged, StoreError if it carries code (triggers, views).
+    """
+    size = path.stat().st_size
+    if size <= CHECKED_BYTES:  # a bigger one would hold up the start; the daily backup checks its copy
+        check(connection, path)
+    schema = connection.execute("SELECT type, name FROM sqlite_master").fetchall()
+    if code := [name for kind, name in schema if kind in ("trigger", "view")]:
+        raise StoreError(f"{path} holds the foreign trigger or view {code[0]}: move the file away")
+    names = [name for kind, name in schema if kind == "table" and not name.startswith("sqlite_")]
+    tables = {name: _columns(connection, name) for name in names}
+    if "alembic_version" not in tables:
+        return Contents(tables, None)
+    rows = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    return Contents(tables, str(rows[0][0]) if rows else "")
+
+
+def require(path: Path, found: Contents, wanted: Mapping[str, frozenset[str]]) -> None:
+    """Raise StoreDamagedError unless all these tables and columns are there: a flipped bit renames them."""
+    for table, columns in wanted.items():
+        if not columns <= found.tables.get(table, frozenset()):
+            raise StoreDamagedError(f"{path}: {_ADVICE['SQLITE_CORRUPT']}")
+
+
+def backup(path: Path, now: datetime) -> Path:
+    """Copy the file, with what its WAL holds, to ``NAME.<UTC stamp>.bak`` beside it (mode 0600, synced).
+
+    Raises StoreError; a copy that did not succeed is removed.
+    """
+    target = path.with_name(f"{path.name}.{now:%Y%m%dT%H%M%SZ}.bak")
+    number = 1
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.name}.{now:%Y%m%dT%H%M%SZ}-{number}.bak")
+    copy(path, target)
+    return target
+
+
+def copy(path: Path, target: Path, stop: threading.Event | None = None) -> None:
+    """Copy the file as it is at one moment, with what its WAL holds, to a new private file of its own.
+
+    May run while the file is written: it reads beside the writer. Raises StoreError, also when ``stop`` is
+    set meanwhile; no part of a copy is left then.
+    """
+    try:
+        with closing(attach(path, writable=not is_open(path))) as source:
+            copy_of(source, path, target, stop)
+    except sqlite3.Error as error:
+        raise store_error(path, error) from error
+
+
+def copy_of(
+    source: sqlite3.Connection, path: Path, target: Path, stop: threading.Event | None = None
+) -> None:
+    """As ``copy``, of what a connection that was opened under ``path`` sees, whatever is there now."""
+    try:
+        descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise store_error(target, error) from error
+    try:
+        with closing(sqlite3.connect(target)) as new:
+            source.execute("BEGIN")  # one snapshot: else each write meanwhile would begin the copy anew
+            try:
+                source.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                source.backup(new, pages=COPIED_PAGES, progress=partial(_go_on, path, stop))
+            finally:
+                source.rollback()
+            new.execute("PRAGMA journal_mode = DELETE").fetchone()
+        os.fsync(descriptor)
+        sync_directory(target.parent)
+    except BaseException as error:
+        target.unlink(missing_ok=True)
+        if isinstance(error, sqlite3.Error | OSError):
+            raise store_error(path if is_damage(error) else target, error) from error
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def check(connection: sqlite3.Connection, path: Path, *, thorough: bool = False) -> None:
+    """Raise StoreDamagedError unless the file's pages are whole and fit together; ``thorough``, and slower:
+    unless its indexes agree with its tables, too."""
+    pragma = "integrity_check" if thorough else "quick_check"
+    verdict = connection.execute(f"PRAGMA {pragma}(1)").fetchone()[0]
+    if verdict != "ok":
+        raise StoreDamagedError(f"{path}: {_ADVICE['SQLITE_CORRUPT']}")
+
+
+def hide(path: Path) -> None:
+    """Take the file, and what SQLite keeps beside it, from everybody but its owner. Raises OSError.
+
+    SQLite gives its WAL and its shared memory the mode that the file has when they are made. Never by a descriptor:
+    closing one would drop the locks that SQLite holds on the file.
+    """
+    for suffix in ("", "-wal", "-shm"):
+        part = path.with_name(path.name + suffix)
+        with suppress(FileNotFoundError):
+            mode = part.lstat().st_mode
+            if stat.S_ISREG(mode) and mode & 0o077:
+                part.chmod(mode & 0o700)
+
+
+def is_open(path: Path) -> bool:
+    """Whether somebody has the file open, or died with it open."""
+    return path.with_name(path.name + "-wal").exists()
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether this is SQLite's word for a file that is broken."""
+    return getattr(error, "sqlite_errorname", "").startswith(_DAMAGED)
+
+
+class Anchor:
+    """Remembers which file was opened under a path. Commits to one that was deleted would go nowhere."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity = identity(path)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the path still leads to the file that was opened."""
+        return identity(self._path) == self._identity
+
+    def check(self) -> None:
+        """Raise StoreError if the path no longer leads to the file that was opened."""
+        if not self.holds:
+            raise StoreError(f"{self._path} was removed or replaced while it was in use: restart CodeButler")
+
+
+def sync_directory(directory: Path) -> None:
+    """Make a new name in the directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
+    rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+    return frozenset(name for (name,) in rows)
+
+
+def _go_on(path: Path, stop: threading.Event | None, _status: int, _remaining: int, _total: int) -> None:
+    if stop is not None and stop.is_set():
+        raise StoreError(f"{path}: the copy was broken off")
