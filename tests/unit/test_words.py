@@ -27,7 +27,7 @@ from codebutler.intake.intake import Repo
 from codebutler.parent.commands import table as parent
 from codebutler.parent.commands.asked import AskedDirectly
 from codebutler_worker.commands import table as worker
-from tests.unit.docs.written import PAGE, written
+from tests.unit.docs.written import ARCHITECTURE, COMMANDS, written
 
 CONTRACT = {
     *("help", "ping", "status", "list", "new", "continue", "reset", "stop", "kill", "output", "c", "logs"),
@@ -89,7 +89,8 @@ def test_the_slack_app_shows_the_words_within_slacks_limits() -> None:
 
 
 def test_the_reference_page_has_the_table_as_it_is() -> None:
-    assert written(PAGE.read_text()) == PAGE.read_text(), "run `make docs`"
+    for page in (COMMANDS, ARCHITECTURE):
+        assert written(page) == page.read_text(), "run `make docs`"
 
 
 def test_no_two_words_have_a_name_or_an_alias_in_common() -> None:
@@ -118,7 +119,7 @@ def test_every_word_is_somebodys_to_do(word: Word) -> None:
 
 
 def test_the_reference_page_lists_what_direct_messages_answer() -> None:
-    page = PAGE.read_text().partition("| you write, outside threads | happens |\n|---|---|\n")[2]
+    page = COMMANDS.read_text().partition("| you write, outside threads | happens |\n|---|---|\n")[2]
     assert re.findall(r"^\| `(\w+)` \|", page.partition("\n\n")[0], re.MULTILINE) == list(DIRECT)
 
 

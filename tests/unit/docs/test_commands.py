@@ -59,6 +59,11 @@ def _console(block: Block) -> None:
                 assert program in {*SYSTEM, "echo"}, f"{block.name}: {program}"
 
 
+def _drawn(block: Block) -> None:
+    """`make docs` draws it, and whether it is as drawn is tested with what else is written so."""
+    assert block.text.startswith("graph ")
+
+
 def _ours(command: str, *, whole: bool) -> None:
     for words in readings(command):
         assert fault(words[1:], whole=whole) == "", command
@@ -106,6 +111,7 @@ CHECKS = {
     "markdown": _markdown,
     "python": _python,
     "log": _log,
+    "mermaid": _drawn,
     "": _picture,
 }
 
