@@ -51,9 +51,8 @@ class Wishes:
 
 async def _serve(wishes: Wishes, *, as_json: bool) -> None:
     from codebutler.platform.stopping import Stopping
-    from codebutler.workspace.offers import offers_of
+    from codebutler.workspace.manifest import Subscriptions, offers_of, subscriptions_of
     from codebutler.workspace.server import Options, WorkspaceServer
-    from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of
 
     stopping = Stopping()
     options = Options(

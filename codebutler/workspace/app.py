@@ -13,9 +13,8 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
-from codebutler.workspace.api import WebApi, refusal
+from codebutler.workspace.api import LoopbackGuard, WebApi, refusal, transport_of
 from codebutler.workspace.calls import House
-from codebutler.workspace.guard import LoopbackGuard, transport_of
 from codebutler.workspace.pages import Pages
 from codebutler.workspace.records import MethodError
 

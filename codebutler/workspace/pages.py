@@ -21,7 +21,7 @@ from codebutler.workspace.api import MAX_BODY_BYTES, bearer, read_body
 from codebutler.workspace.calls import House
 from codebutler.workspace.dialogs import Dialogs
 from codebutler.workspace.interact import Interactions
-from codebutler.workspace.offers import Offers
+from codebutler.workspace.manifest import Offers
 from codebutler.workspace.panel import Panel
 from codebutler.workspace.params import decoded
 from codebutler.workspace.people import People

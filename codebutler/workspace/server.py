@@ -19,13 +19,12 @@ from codebutler.workspace.app import create_app
 from codebutler.workspace.calls import Call, House
 from codebutler.workspace.dialogs import Dialogs
 from codebutler.workspace.events import Announcer
-from codebutler.workspace.faults import Faults
 from codebutler.workspace.interact import Interactions
 from codebutler.workspace.limits import RateLimits
+from codebutler.workspace.manifest import Offers, SlashCommand, Subscriptions
 from codebutler.workspace.methods.table import METHODS
-from codebutler.workspace.offers import Offers, SlashCommand
 from codebutler.workspace.pages import Desks, Pages
-from codebutler.workspace.panel import Panel
+from codebutler.workspace.panel import Faults, Panel
 from codebutler.workspace.params import Params
 from codebutler.workspace.people import People
 from codebutler.workspace.records import Json, MethodError, User
@@ -33,7 +32,6 @@ from codebutler.workspace.signal import Signal
 from codebutler.workspace.socket import Hub, Timing
 from codebutler.workspace.state import Tokens, Workspace
 from codebutler.workspace.stream import Stream
-from codebutler.workspace.subscriptions import Subscriptions
 from codebutler.workspace.whispers import Whispers
 
 T = TypeVar("T")

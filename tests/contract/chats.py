@@ -32,7 +32,7 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.workspace.faults import Fault
+from codebutler.workspace.panel import Fault
 from codebutler.workspace.server import WorkspaceServer
 from tests.telegram.server import GROUP, BotServer
 from tests.telegram.server import Fault as BotFault

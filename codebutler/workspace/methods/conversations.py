@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
-from codebutler.workspace.paging import make_cursor, open_cursor, page
+from codebutler.workspace.params import make_cursor, open_cursor, page
 from codebutler.workspace.records import Channel, Json, Message, MethodError, User, normal_ts
 
 MAX_INVITED = 100

@@ -6,7 +6,7 @@ import re
 
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
-from codebutler.workspace.paging import page
+from codebutler.workspace.params import page
 from codebutler.workspace.records import Channel, Json, Message, MethodError
 
 NAME = re.compile(r"[a-z0-9_+'\-]{1,100}(::skin-tone-[2-6])?")

@@ -6,8 +6,7 @@ import msgspec
 
 from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.methods.chat import check_message, post_message
-from codebutler.workspace.paging import page
-from codebutler.workspace.params import Params
+from codebutler.workspace.params import Params, page
 from codebutler.workspace.records import Json, MethodError
 
 # Slack: up to 120 days ahead, and thirty within five minutes in one channel.

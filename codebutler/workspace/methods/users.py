@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
-from codebutler.workspace.paging import page
+from codebutler.workspace.params import page
 from codebutler.workspace.records import Json, MethodError, User
 
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
-from codebutler.workspace.offers import Offers, Shortcut, SlashCommand
+from codebutler.workspace.manifest import Offers, Shortcut, SlashCommand
 from codebutler.workspace.records import Json
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing

@@ -11,9 +11,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from websockets.asyncio.client import ClientConnection, connect
 
 from codebutler.domain.clock import ManualClock
+from codebutler.workspace.manifest import Subscriptions, subscriptions_of
 from codebutler.workspace.records import Json
 from codebutler.workspace.server import Options, WorkspaceServer
-from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of
 from tests.integration.workspace.conftest import client_for, refused
 
 

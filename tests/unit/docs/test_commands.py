@@ -17,7 +17,7 @@ from codebutler.config.schema import Config
 from codebutler.config.skills.skill import parse_skill
 from codebutler.domain.commands import word_of
 from codebutler.schedule.jobs import Contents, Place, parse_file
-from codebutler.workspace.offers import offers_of
+from codebutler.workspace.manifest import offers_of
 from tests.unit.docs.pages import PAGES, ROOT, Block, blocks, fault, options, readings, spans
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]

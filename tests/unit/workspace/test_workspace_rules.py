@@ -10,10 +10,9 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.workspace.blocks import accepted, find_action
-from codebutler.workspace.faults import Fault, Faults
 from codebutler.workspace.limits import RateLimits
-from codebutler.workspace.paging import make_cursor, open_cursor, page
-from codebutler.workspace.params import Params, decode
+from codebutler.workspace.panel import Fault, Faults
+from codebutler.workspace.params import Params, decode, make_cursor, open_cursor, page
 from codebutler.workspace.records import MethodError
 
 FORM = "application/x-www-form-urlencoded"
