@@ -49,7 +49,7 @@ def _unexpected(error: Exception) -> int:
     from typer import Abort
     from typer._click.exceptions import ClickException
 
-    from codebutler.config.files import reason
+    from codebutler.platform.files import reason
 
     if isinstance(error, Abort):
         return INTERRUPTED

@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from codebutler.config.files import PrivateDir
 from codebutler.config.schema import DashboardSection
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.model import TurnNote
 from codebutler.intake.intake import Outcome
 from codebutler.observe.ring import LineFormatter, Ring
+from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import beside
 from codebutler.schedule.hooks import Hook
 from codebutler.text.redact import Redactor

@@ -12,12 +12,12 @@ import msgspec
 from codebutler.cli.output import notice
 from codebutler.cli.repo_files import encode, prepare
 from codebutler.config.channels import channel_in
-from codebutler.config.files import PrivateDir
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import Registry, find, replace
 from codebutler.config.resolve import Resolved
 from codebutler.config.trust import digest
+from codebutler.platform.files import PrivateDir
 
 Layer = dict[str, Any]
 Edit = Callable[[Layer], Layer]

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from codebutler.cli.output import notice
-from codebutler.config.files import PrivateDir
 from codebutler.config.legacy import is_legacy, migrate_config
 from codebutler.config.load import check_layer, parse_object
 from codebutler.config.paths import CONFIG_NAME, RepoPaths, make_private
+from codebutler.platform.files import PrivateDir
 
 GITIGNORE = ".gitignore"
 IGNORE_ALL = b"*\n"

@@ -13,7 +13,6 @@ from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.repo_files import encode, prepare
 from codebutler.cli.surroundings import environment, home
 from codebutler.cli.which import known_repositories, repository
-from codebutler.config.files import PrivateDir
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
 from codebutler.config.paths import CONFIG_NAME, RepoPaths
@@ -29,6 +28,7 @@ from codebutler.config.skills.skill import (
     template,
 )
 from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.files import PrivateDir
 
 app = App("List skills; create, enable or disable one.")
 REPO = typer.Option(

@@ -50,7 +50,7 @@ class Wishes:
 
 
 async def _serve(wishes: Wishes, *, as_json: bool) -> None:
-    from codebutler.platform.stopping import Stopping
+    from codebutler.platform.signals import Stopping
     from codebutler.workspace.offers import offers_of
     from codebutler.workspace.server import Options, WorkspaceServer
     from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of

@@ -52,13 +52,10 @@ from codebutler.parent.slack import SlackIntegration
 from codebutler.parent.status import Status
 from codebutler.parent.telegram import TelegramIntegration
 from codebutler.platform import killpoints
-from codebutler.platform.allocator import give_back_what_is_large
-from codebutler.platform.cores import leave_no_core
 from codebutler.platform.descriptors import raise_limit
-from codebutler.platform.notify import notifying
-from codebutler.platform.stopping import Stopping
+from codebutler.platform.processes import give_back_what_is_large, hand_over_soon, leave_no_core
+from codebutler.platform.signals import Stopping, notifying
 from codebutler.platform.tasks import beside
-from codebutler.platform.threads import hand_over_soon
 from codebutler.schedule.calls import HookDesk
 from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from codebutler.config.schema import DashboardSection
 from codebutler.domain.errors import CodeButlerError
-from codebutler.platform.http.listening import listen
-from codebutler.platform.http.visitors import is_loopback
+from codebutler.platform.http import is_loopback, listen
 from codebutler.web.hooks import Hooks
 
 if TYPE_CHECKING:
@@ -113,8 +112,7 @@ class Front:
         from starlette.applications import Starlette
         from starlette.routing import Mount
 
-        from codebutler.platform.http.bounded import BoundedProtocol
-        from codebutler.platform.http.serving import serving
+        from codebutler.platform.http_server import BoundedProtocol, serving
 
         hooks, page = self._hooks.app(), self._site.app(self._place.host)
         app = Starlette(routes=[Mount("/hooks", hooks), Mount("/", page)])

@@ -79,7 +79,7 @@ class Hooks:
         from starlette.responses import PlainTextResponse, Response
         from starlette.routing import Route
 
-        from codebutler.platform.http.body import read_body
+        from codebutler.platform.http_server import read_body
 
         async def post(request: Request) -> Response:
             body = await read_body(request, MAX_BODY_BYTES, self._body_s)

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from codebutler.platform.http.visitors import admits
+from codebutler.platform.http import admits
 
 HERE = "127.0.0.1"
 TRANSPORT = "codebutler.transport"

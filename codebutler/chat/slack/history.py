@@ -27,7 +27,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.message import Button
 from codebutler.domain.model import Quoted
-from codebutler.platform.waiting import full_jitter_s
+from codebutler.platform.tasks import full_jitter_s
 from codebutler.text.markup import plain
 
 MOST_MESSAGES = 10_000

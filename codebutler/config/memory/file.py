@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.files import PrivateDir
 from codebutler.config.memory.operations import Applied
 from codebutler.config.paths import RepoPaths
 from codebutler.domain.errors import CodeButlerError, ConfigError
+from codebutler.platform.files import PrivateDir
 
 MEMORY_NAME = "memory.md"
 MAX_BYTES = 256 * 1024

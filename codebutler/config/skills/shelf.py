@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codebutler.config.files import PrivateDir
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.skills.skill import (
     FILE_NAME,
@@ -27,6 +26,7 @@ from codebutler.config.skills.skill import (
     parse_skill,
 )
 from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.files import PrivateDir
 
 SKILLS = "skills"
 MAX_SKILLS = 100

@@ -10,7 +10,7 @@ import msgspec
 
 from codebutler.domain.clock import Clock
 from codebutler.observe.ring import LEVELS, Line, Ring, level_of
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import wait_for
 from codebutler.web.dashboard.view import Page, line_view
 
 PACE_S = 1.0

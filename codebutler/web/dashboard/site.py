@@ -20,8 +20,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from codebutler.platform.http.body import read_body
-from codebutler.platform.http.visitors import admits
+from codebutler.platform.http import admits
+from codebutler.platform.http_server import read_body
 from codebutler.web.dashboard.feed import Feed, Wish
 from codebutler.web.dashboard.keys import Keys
 

@@ -20,7 +20,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreError
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import wait_for
 from codebutler.text.redact import Redactor
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, iso

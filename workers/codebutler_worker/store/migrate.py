@@ -13,7 +13,7 @@ from pathlib import Path
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import StoreError, StoreTooNewError
 from codebutler.platform import sqlitefile
-from codebutler.platform.filelock import FileLock
+from codebutler.platform.files import FileLock
 from codebutler_worker.store import tables
 
 LEGACY = "legacy"

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from codebutler.domain.actions import RETRY_ACTION
 from codebutler.domain.errors import StoreError
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import wait_for
 from codebutler.text.links import message_link
 from codebutler_worker.conversation.asking.approvals import waited_for
 from codebutler_worker.conversation.asking.calls import QUESTIONS

@@ -1,7 +1,7 @@
-"""What the service manager hears of us: ready, alive, stopping, and a line for people (sd_notify(3)).
+"""A run's milestones, set by signals: ready, asked to stop, stop at once; and telling the service manager (sd_notify(3)).
 
-Nothing is sent unless the environment names its socket. The signs of life come from the parent's own loop, so
-a loop that hangs falls silent and is restarted.
+Signal handlers only set; the loop acts. Nothing is sent unless the environment names the manager's socket. The signs of
+life come from the parent's own loop, so a loop that hangs falls silent and is restarted.
 """
 
 from __future__ import annotations
@@ -9,19 +9,63 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from types import FrameType
 
 from codebutler.domain.clock import Clock
-from codebutler.platform.stopping import Stopping
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def pass_over_interrupts() -> None:
+    """Let SIGINT do nothing to this process.
+
+    By a handler, and not by ignoring it: a program that we execute would ignore it, too (execve(2)), and Ctrl-C
+    would end nothing that an agent starts.
+    """
+    signal.signal(signal.SIGINT, _nothing)
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    return
+
+
+class Stopping:
+    """``ready``: everything is up. ``asked``: finish what runs. ``insisted``: end now."""
+
+    def __init__(self) -> None:
+        self.ready = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.insisted = asyncio.Event()
+
+    def ask(self) -> None:
+        """Once: stop in order. Again: at once."""
+        if self.asked.is_set():
+            self.insisted.set()
+        self.asked.set()
+
+    @contextmanager
+    def on_signals(self) -> Iterator[Stopping]:
+        """SIGTERM and SIGINT ask while the context lives."""
+        loop = asyncio.get_running_loop()
+        for each in SIGNALS:
+            loop.add_signal_handler(each, self.ask)
+        try:
+            yield self
+        finally:
+            for each in SIGNALS:
+                loop.remove_signal_handler(each)
+
 
 SOCKET, WATCHDOG, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 BEAT_S = 15.0
 # A start takes as long as Slack cannot be reached: the manager need not lose patience meanwhile.
 START_AGAIN_S = 60
 
-log = logging.getLogger("codebutler.platform.notify")
+log = logging.getLogger("codebutler.platform.signals")
 
 
 class Notifier:

@@ -1,8 +1,10 @@
-"""What /proc tells of processes, for telling whose they are. Linux; elsewhere nothing is found."""
+"""Processes: what /proc tells of others (Linux; elsewhere nothing is found), and settings of our own."""
 
 from __future__ import annotations
 
-import contextlib
+import resource
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +25,7 @@ def pids() -> list[int]:
 
 def seen(pid: int) -> Seen | None:
     """The process (proc_pid_stat(5), fields 4 and 22); None if there is none, or only its remains."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return None if fields[0] == "Z" else Seen(int(fields[1]), fields[19])
     return None
@@ -40,7 +42,7 @@ def below(root: int) -> int:
 
 
 def _children(pid: int) -> list[int]:
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         files = list((PROC / str(pid) / "task").glob("*/children"))
         return [int(child) for file in files for child in file.read_text().split()]
     return []
@@ -49,7 +51,7 @@ def _children(pid: int) -> list[int]:
 def variable_of(pid: int, name: str) -> str:
     """The variable in the environment with which the process began; "" without it, or if we may not look."""
     wanted = f"{name}=".encode()
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         for variable in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
             if variable.startswith(wanted):
                 return variable.removeprefix(wanted).decode(errors="replace")
@@ -60,3 +62,38 @@ def pid_namespace() -> int:
     """Which processes our pids name: a pid out of a container means another process outside of it."""
     space = PROC / "self" / "ns" / "pid"
     return space.stat().st_ino if space.exists() else 0
+
+
+def leave_no_core() -> None:
+    """For this process and all that it starts: no core dump, whatever the session's limits are (core(5))."""
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+HANDOVER_S = 0.0005
+
+
+def hand_over_soon() -> None:
+    """Let a thread that waits for the interpreter have it after HANDOVER_S, for the whole process.
+
+    Python's own 5 ms are made for throughput. Here each step of a message goes from the loop to the thread of a
+    store and back, and waited them out while the loop was at something else.
+    """
+    sys.setswitchinterval(HANDOVER_S)
+
+
+LARGE_BYTES = 2**18
+ALLOCATOR_VARIABLES = (("MALLOC_MMAP_THRESHOLD_", str(LARGE_BYTES)),)
+"""Left to itself glibc raises the size from which freed memory goes back to the system to 32 MB with the first large
+file that passes through, and from then on each thread that handles another one keeps its memory (mallopt(3),
+M_MMAP_THRESHOLD). These are for a process that is yet to start. Other C libraries have neither the habit nor the
+setting."""
+_M_MMAP_THRESHOLD = -3
+
+
+def give_back_what_is_large() -> None:
+    """What ``ALLOCATOR_VARIABLES`` do, for the process that runs."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
