@@ -20,16 +20,14 @@ from codebutler.cli.surroundings import environment, home
 from codebutler.cli.telegram import Place, look_up
 from codebutler.cli.trust import vouched
 from codebutler.config.channels import CHANNEL_KEYS, name_channel, served_chats
-from codebutler.config.git_repo import is_tracked, repo_root
+from codebutler.config.git_repo import ROOTS_OWN, Owner, is_tracked, repo_root
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
-from codebutler.config.ownership import ROOTS_OWN, Owner
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
-from codebutler.config.provenance import JOBS_NAME, Provenance, read_jobs
-from codebutler.config.registry import Registry, RepoEntry, add, name_for
+from codebutler.config.registry import JOBS_NAME, Provenance, Registry, RepoEntry, add, name_for, read_jobs
 from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
-from codebutler.config.skills.shelf import find_skills
+from codebutler.config.skills import find_skills
 from codebutler.domain.errors import ConfigError
 from codebutler.operations.doctor.machine import programs_path
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from codebutler.cli import people
 from codebutler.cli.output import is_interactive, notice
 from codebutler.cli.prompts import ask, ask_async
+from codebutler.config.registry import unaccented
 from codebutler.config.schema import SlackSection
 from codebutler.domain.errors import ChatError, CodeButlerError
-from codebutler.text.letters import unaccented
 
 if TYPE_CHECKING:
     from codebutler.chat.slack.answers import ChannelInfo, Person

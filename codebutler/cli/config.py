@@ -20,10 +20,10 @@ from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
 from codebutler.cli.which import known_repositories
 from codebutler.config.load import check_layer
-from codebutler.config.mask import is_secret, mask_value, masked
 from codebutler.config.merge import default_layer, leaves, put
 from codebutler.config.registry import Registry, find
 from codebutler.config.resolve import Resolved, resolve_global, resolve_repo
+from codebutler.config.secrets import is_secret, mask_value, masked
 from codebutler.config.trust import HOME_ONLY
 from codebutler.domain.errors import ConfigError
 

@@ -14,10 +14,9 @@ import typer
 from codebutler.cli.command import App
 from codebutler.cli.output import notice, print_json, print_table, say
 from codebutler.cli.which import known_repositories, repository
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.operations import Change, apply, facts_of
+from codebutler.config.memory import Change, MemoryFile, apply, facts_of
 from codebutler.domain.errors import CodeButlerError
-from codebutler.text.links import message_url
+from codebutler.text.markup import message_url
 
 app = App("Show what agents remember about a repository, and forget some of it.")
 NAME = typer.Argument(

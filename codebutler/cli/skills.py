@@ -18,12 +18,14 @@ from codebutler.config.merge import put
 from codebutler.config.paths import CONFIG_NAME, RepoPaths
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global, resolve_repo
-from codebutler.config.skills.shelf import SKILLS, Found, find_skills
-from codebutler.config.skills.skill import (
+from codebutler.config.skills import (
     FILE_NAME,
     PROGRAM_NAME,
     PROGRAM_TEMPLATE,
+    SKILLS,
+    Found,
     Skill,
+    find_skills,
     is_name,
     template,
 )

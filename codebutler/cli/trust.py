@@ -15,10 +15,9 @@ from codebutler.cli.surroundings import home
 from codebutler.cli.which import known_repositories
 from codebutler.config.channels import CHANNEL_KEYS, channel_in
 from codebutler.config.load import parse_layer
-from codebutler.config.provenance import read_jobs
-from codebutler.config.registry import Registry, RepoEntry, find, replace
+from codebutler.config.registry import Registry, RepoEntry, find, read_jobs, replace
 from codebutler.config.resolve import read_repo_config
-from codebutler.config.skills.shelf import skills_digest
+from codebutler.config.skills import skills_digest
 from codebutler.config.trust import digest, strip_untrusted
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from codebutler.config.env import VARIABLES
-from codebutler.config.ownership import Owner, barred, barrier, behind
+from codebutler.config.git_repo import Owner, barred, barrier, behind
 from codebutler.config.paths import Home
+from codebutler.config.resolve import VARIABLES
 from codebutler.control.messages import DashboardReply, DashboardRequest
 from codebutler.control.wire import ask
 from codebutler.domain.commands import SLASH, completions, usage_hint

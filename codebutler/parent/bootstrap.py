@@ -22,13 +22,11 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.status import StatusBoard
 from codebutler.config.channels import ChatName, served_chats
 from codebutler.config.paths import Home
-from codebutler.config.provenance import Provenance
-from codebutler.config.registry import Registry
+from codebutler.config.registry import Provenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.search_path import login_shell, supervisors_path
-from codebutler.config.zones import zone_of
 from codebutler.control.chat import Mouth
-from codebutler.domain.clock import SystemClock
+from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.audit import AuditFirst
 from codebutler.intake.dispatcher import Dispatcher
 from codebutler.intake.held import HeldBack

@@ -1,4 +1,4 @@
-"""Files of our own: one holder per lock file; reading and writing size-limited, atomic, private, never through a link."""
+"""Files of our own: one holder per lock file; read and written size-limited, atomic, private, never through a link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's milestones, set by signals: ready, asked to stop, stop at once; and telling the service manager (sd_notify(3)).
+"""A run's milestones, set by signals: ready, asked to stop, insisted upon; and telling the service manager of them.
 
 Signal handlers only set; the loop acts. Nothing is sent unless the environment names the manager's socket. The signs of
 life come from the parent's own loop, so a loop that hangs falls silent and is restarted.

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from codebutler.text.begun import Begun
-from codebutler.text.disguised import ESCAPE_SIGNS, Escapes, Gaps, first_match, merged
+from codebutler.text.disguised import ESCAPE_SIGNS, Begun, Escapes, Gaps, first_match, merged
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8

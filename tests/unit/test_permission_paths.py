@@ -72,12 +72,12 @@ def test_nothing_else_reads_who_is_allowed(sources: dict[str, list[ast.AST]]) ->
 def test_nothing_else_reads_the_rules_and_the_patterns(sources: dict[str, list[ast.AST]]) -> None:
     readers = {name for name, nodes in sources.items() if "authorization" in attributes(nodes)}
     # What a pattern may be, and how it is tried.
-    assert readers == {DECIDES, "codebutler/config/load.py", "codebutler/config/shells.py"}
+    assert readers == {DECIDES, "codebutler/config/load.py", "codebutler/config/programs.py"}
     importers = {
         name
         for name, nodes in sources.items()
         for node in nodes
-        if isinstance(node, ast.ImportFrom) and node.module == "codebutler.config.shells"
+        if isinstance(node, ast.ImportFrom) and node.module == "codebutler.config.programs"
         if any(alias.name.startswith("objection") for alias in node.names)
     }
     assert importers == {DECIDES}

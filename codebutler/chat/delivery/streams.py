@@ -20,7 +20,7 @@ from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatRat
 from codebutler.domain.model import Post
 from codebutler.platform.killpoints import reached
 from codebutler.platform.tasks import Tasks, wait_for
-from codebutler.text.begun import CUT
+from codebutler.text.disguised import CUT
 
 MOST_CHARS = 10_000
 """Slack: 12,000 characters in one message; whoever has read so much can wait for the rest."""

@@ -12,7 +12,7 @@ import msgspec
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import TurnNote
 from codebutler.observe.ring import Ring
-from codebutler.text.links import at_home
+from codebutler.text.markup import at_home
 from codebutler.web.dashboard.feed import Feed
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.dashboard.view import Facts, Page, page_of

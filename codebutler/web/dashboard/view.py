@@ -16,7 +16,7 @@ from msgspec import Struct
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.observe.ring import Line
 from codebutler.text.amounts import amount, load, today, used_of
-from codebutler.text.links import ANY_WORKSPACE, message_url
+from codebutler.text.markup import ANY_WORKSPACE, message_url
 from codebutler.text.markup import words as words_of
 
 MAX_NEEDS = 50

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.config.env import VARIABLES
+from codebutler.config.resolve import VARIABLES
 from tests.e2e.house import command
 from tests.ordinary import give_repository_away as give_away
 from tests.screen import ENTER, Screen, screen

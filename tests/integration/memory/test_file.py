@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.operations import Applied, Change, apply, facts_of
+from codebutler.config.memory import Applied, Change, MemoryFile, apply, facts_of
 from codebutler.domain.errors import CodeButlerError
 
 

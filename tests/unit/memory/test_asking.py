@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.memory.operations import Change
+from codebutler.config.memory import Change
 from codebutler_worker.memory.asking import (
     MAX_OPERATIONS,
     Spoken,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.memory.lines import MAX_LINE_CHARS, clean
-from codebutler.config.memory.operations import (
+from codebutler.config.memory import (
     MAX_FACTS,
+    MAX_LINE_CHARS,
     MAX_TEXT_CHARS,
     Applied,
     Change,
     apply,
+    clean,
     facts_of,
     is_full,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.config.memory.operations import Change
+from codebutler.config.memory import Change
 from codebutler_worker.present.memory import Remembered, card, decided_card, listed, logged, made_text
 from tests.shown import blocks_of, text_of
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.zones import zone_of
+from codebutler.domain.clock import zone_of
 from codebutler.schedule.cron import parse
 
 BERLIN = ZoneInfo("Europe/Berlin")

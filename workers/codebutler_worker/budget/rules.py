@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from codebutler.config.programs import program_of
 from codebutler.config.schema import BudgetSection, Config, Limit
-from codebutler.config.zones import zone_of
+from codebutler.domain.clock import zone_of
 from codebutler.protocol.messages import DayUse
 from codebutler.text.amounts import Unit, used_of
 from codebutler_worker.desk.draft import Draft, iso

@@ -5,11 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.operations import Change, facts_of
+from codebutler.config.memory import Change, MemoryFile, facts_of
 from codebutler.domain.errors import CodeButlerError
-from codebutler.text.links import message_link
-from codebutler.text.markup import plain
+from codebutler.text.markup import message_link, plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.todo import Todo

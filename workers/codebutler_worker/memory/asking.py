@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from codebutler.config.memory.lines import clean
-from codebutler.config.memory.operations import Change, facts_of
+from codebutler.config.memory import Change, clean, facts_of
 from codebutler.domain.errors import CodeButlerError
 
 MAX_OPERATIONS = 12

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.lines import suspicion
-from codebutler.config.memory.operations import Change, apply, facts_of
+from codebutler.config.memory import Change, MemoryFile, apply, facts_of, suspicion
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError

@@ -13,9 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.lines import holds_secret, suspicion
-from codebutler.config.memory.operations import FULL_SHARE, Change, apply, is_full
+from codebutler.config.memory import FULL_SHARE, Change, MemoryFile, apply, holds_secret, is_full, suspicion
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
 from codebutler.domain.clock import Clock

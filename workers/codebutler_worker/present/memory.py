@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codebutler.config.memory.lines import suspicion
-from codebutler.config.memory.operations import Change
+from codebutler.config.memory import Change, suspicion
 from codebutler.domain.message import Button, Message, said
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import count, one_line
