@@ -23,8 +23,7 @@ from codebutler.schedule.hooks import Hook
 from codebutler.text.redact import Redactor
 from codebutler.web.dashboard.dashboard import Dashboard, Sources
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.front import Front
-from codebutler.web.hooks import Hooks
+from codebutler.web.front import Front, Hooks
 
 DEADLINE_S = 30
 CONNECTED = {
@@ -89,7 +88,8 @@ class Watched:
         self.logger.addHandler(self.ring)
         self.clock = clock = clock or SystemClock()
         sources = Sources(
-            known=self.known,
+            status=self.known.status,
+            served_as=self.known.served_as,
             turns=lambda: self.known.turns,
             jobs=lambda: self.known.jobs,
             ring=self.ring,

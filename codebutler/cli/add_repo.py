@@ -29,7 +29,7 @@ from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
 from codebutler.config.skills import find_skills
 from codebutler.domain.errors import ConfigError
-from codebutler.operations.doctor.machine import programs_path
+from codebutler.operations.doctor import programs_path
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE
 from codebutler.platform.lookup import look_up as program_at
 

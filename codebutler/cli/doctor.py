@@ -61,7 +61,7 @@ def _counted(number: int, what: str) -> str:
 
 async def _examine(*, live: bool, shown: bool) -> list[Finding]:
     from codebutler.domain.clock import SystemClock
-    from codebutler.operations.doctor.run import examine
+    from codebutler.operations.doctor import examine
 
     findings = []
     _progress("Checking …", shown=shown)

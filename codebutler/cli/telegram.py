@@ -58,7 +58,7 @@ async def identify(telegram: TelegramSection) -> Mapping[str, Any]:
 async def look_up(telegram: TelegramSection, wanted: str) -> Place:
     """The chat of that number, or of that public name (@…), which the bot is in. Raises CodeButlerError."""
     from codebutler.chat.telegram.api import BotApi
-    from codebutler.operations.doctor.telegram import chat_finding
+    from codebutler.operations.chat_checks import chat_finding
 
     if not telegram.bot_token:
         raise ConfigError("no Telegram bot yet: run `codebutler setup` first")

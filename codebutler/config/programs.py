@@ -1,4 +1,4 @@
-"""The programs behind prefixes (`run`, `checks`, `commands`), which of them are shells, and the docker image for agents.
+"""The programs behind prefixes (`run`, `checks`, `commands`), which of them are shells, and the image for agents.
 
 The patterns of `authorization` are tried on what a shell is given. They catch accidents: a shell has countless ways to
 say the same; the sandbox is the boundary. RE2 tries them, in time that grows with the length of the text, whatever the

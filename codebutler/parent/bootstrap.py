@@ -67,8 +67,7 @@ from codebutler.supervisor.port import Places, Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.web.dashboard.dashboard import Dashboard, Sources
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.front import Front
-from codebutler.web.hooks import Hooks
+from codebutler.web.front import Front, Hooks
 
 INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
     "Slack": SlackIntegration,
@@ -219,7 +218,8 @@ def _way_in(parts: Parts, out: Out) -> In:
 def _front(parts: Parts, out: Out, way_in: In, status: Status) -> Front:
     """The port, and what is looked at there."""
     sources = Sources(
-        known=status,
+        status=status.status,
+        served_as=status.served_as,
         turns=lambda: parts.turns.by_repo,
         jobs=way_in.jobs.rows,
         ring=parts.logs.ring,

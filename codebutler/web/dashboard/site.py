@@ -22,7 +22,7 @@ from starlette.websockets import WebSocketClose
 
 from codebutler.platform.http import admits
 from codebutler.platform.http_server import read_body
-from codebutler.web.dashboard.feed import Feed, Wish
+from codebutler.web.dashboard.dashboard import Feed, Wish
 from codebutler.web.dashboard.keys import Keys
 
 MAX_BODY_BYTES = 4096
@@ -74,7 +74,7 @@ _FORBIDDEN = PlainTextResponse("forbidden: open the address that `codebutler das
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class _Endpoints:
     """The endpoints."""
 
     feed: Feed
@@ -121,14 +121,14 @@ class Site:
 def create_site(feed: Feed, keys: Keys, bound_to: str) -> ASGIApp:
     """Routes and guard."""
     static = Path(str(resources.files("codebutler.web.dashboard") / "static"))
-    site = Site(feed, keys, static)
+    endpoints = _Endpoints(feed, keys, static)
     inner = Starlette(
         routes=[
-            Route("/", site.index),
+            Route("/", endpoints.index),
             Mount("/static", StaticFiles(directory=static)),
-            Route("/dashboard/key", site.key, methods=["POST"]),
-            Route("/dashboard/proof", site.proof),
-            Route("/dashboard/stream", site.stream),
+            Route("/dashboard/key", endpoints.key, methods=["POST"]),
+            Route("/dashboard/proof", endpoints.proof),
+            Route("/dashboard/stream", endpoints.stream),
         ]
     )
     return Guard(inner, bound_to)

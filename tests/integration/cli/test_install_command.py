@@ -10,9 +10,8 @@ import pytest
 from codebutler.cli.install import check_free, settled
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, LockHeldError
-from codebutler.operations.service.launchd import Launchd
-from codebutler.operations.service.port import Ran, Report
-from codebutler.operations.service.spec import service_for
+from codebutler.operations.launchd import Launchd
+from codebutler.operations.service import Ran, Report, service_for
 from codebutler.supervisor.lock import SupervisorLock
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN

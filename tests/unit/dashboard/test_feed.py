@@ -14,7 +14,7 @@ import pytest
 
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.observe.ring import FOLLOWER_LINES, LineFormatter, Ring
-from codebutler.web.dashboard.feed import KEEP_ALIVE_S, LONGEST_REST_S, PACE_S, REST, Feed, Wish
+from codebutler.web.dashboard.dashboard import KEEP_ALIVE_S, LONGEST_REST_S, PACE_S, REST, Feed, Wish
 from codebutler.web.dashboard.view import Page, page_of
 from tests.unit.dashboard.test_view import facts, repo
 

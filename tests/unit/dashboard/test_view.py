@@ -10,7 +10,7 @@ import msgspec
 
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.observe.ring import Line
-from codebutler.web.dashboard.feed import Wish, changes
+from codebutler.web.dashboard.dashboard import Wish, changes
 from codebutler.web.dashboard.view import MAX_ERRORS, MAX_RECENT, MAX_WORK, TEXT_CHARS, Facts, page_of
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.operations.service.launchd import agent_plist, label
-from codebutler.operations.service.port import Report
-from codebutler.operations.service.spec import Service, service_for
-from codebutler.operations.service.systemd import quoted, read_report, unit_text
+from codebutler.operations.launchd import agent_plist, label
+from codebutler.operations.service import Report, Service, service_for
+from codebutler.operations.systemd import quoted, read_report, unit_text
 
 
 def service(**changes: object) -> Service:

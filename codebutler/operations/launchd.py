@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from codebutler.domain.errors import CodeButlerError
-from codebutler.operations.service.port import Report, Run
-from codebutler.operations.service.spec import Service
+from codebutler.operations.service import Report, Run, Service
 
 THROTTLE_S = 10
 _PID = re.compile(r"^\s*pid = (\d+)$", re.MULTILINE)

@@ -1,17 +1,19 @@
-"""What Slack says: tokens, scopes, the clock, and the channels of the repositories."""
+"""What `codebutler doctor` asks the chats: tokens, scopes, the clock, and the channels of the repositories."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.inspection import TokenFacts, inspect_token
 from codebutler.chat.slack.manifest import BOT_SCOPES, NAMES_SCOPE
+from codebutler.chat.telegram.api import BotApi
 from codebutler.config.channels import chat_of
-from codebutler.config.schema import SlackSection
+from codebutler.config.schema import SlackSection, TelegramSection
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
-from codebutler.intake.repos import RepoTable
+from codebutler.intake.repos import RepoTable, Served
 from codebutler.protocol.findings import Finding, fail, ok, warn
 
 # Slack's timestamps and ours are compared for what is late; a minute more or less does not matter there.
@@ -97,3 +99,64 @@ async def _channel(api: SlackApi, name: str, channel_id: str) -> Finding:
     if not channel.is_member:
         return fail("channels", name, f"the app is not in #{channel.name}: write `/invite @CodeButler` there")
     return ok("channels", name, f"#{channel.name} ({channel_id})")
+
+
+async def check_telegram(telegram: TelegramSection, table: RepoTable) -> AsyncIterator[Finding]:
+    """Everything that needs Telegram; after a refused token nothing more is asked. Takes no message away."""
+    try:
+        async with BotApi(telegram.bot_token, telegram.api_base_url) as api:
+            me = await api.call("getMe")
+            yield ok("telegram", "bot token", f"@{me.get('username')}")
+            yield webhook_finding(await api.call("getWebhookInfo"))
+            yield people_finding(telegram)
+            for served in table.served:
+                if chat_of(served.channel_id) == "Telegram":
+                    yield await _chat(api, me, served)
+    except ChatError as error:
+        yield fail("telegram", "bot token", str(error))
+
+
+def webhook_finding(info: Mapping[str, Any]) -> Finding:
+    """Does anything else take the messages?"""
+    if info.get("url"):
+        told = "another program takes its messages by a webhook: `codebutler setup` removes that"
+        return fail("telegram", "messages", told)
+    waiting = info.get("pending_update_count", 0)
+    return ok("telegram", "messages", f"no webhook, {waiting} waiting to be fetched")
+
+
+def people_finding(telegram: TelegramSection) -> Finding:
+    """May anybody use it?"""
+    if not telegram.allowed_users:
+        return fail("telegram", "allowed users", "nobody may use it: run `codebutler setup`")
+    return ok("telegram", "allowed users", f"{len(telegram.allowed_users)} in the global configuration")
+
+
+def chat_finding(
+    name: str, chat: Mapping[str, Any], me: Mapping[str, Any], member: Mapping[str, Any]
+) -> Finding:
+    """Does the bot read everything that is written there, and may it make topics?"""
+    title = str(chat.get("title") or chat.get("first_name") or chat.get("id"))
+    if chat.get("type") == "private":
+        return ok("channels", name, f"{title}, a private chat")
+    is_admin = member.get("status") in ("administrator", "creator")
+    if not is_admin and not me.get("can_read_all_group_messages"):
+        told = "the bot reads only commands and replies there: make it an administrator of the group"
+        return warn("channels", name, f"{title}: {told}")
+    if chat.get("is_forum") and not member.get("can_manage_topics"):
+        told = "the bot may not make topics there: allow it to manage topics"
+        return warn("channels", name, f"{title}: {told}")
+    return ok("channels", name, f"{title} ({chat.get('id')})")
+
+
+async def _chat(api: BotApi, me: Mapping[str, Any], served: Served) -> Finding:
+    number = served.config.telegram.chat_id
+    try:
+        chat = await api.call("getChat", chat_id=number)
+        member = await api.call("getChatMember", chat_id=number, user_id=me.get("id"))
+    except ChatError as error:
+        told = (
+            f"the chat {number} cannot be seen: add the bot to it, or `codebutler add-repo` again ({error})"
+        )
+        return fail("channels", served.entry.name, told)
+    return chat_finding(served.entry.name, chat, me, member)

@@ -11,15 +11,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from codebutler.domain.errors import CodeButlerError
-from codebutler.operations.service.port import NO_SESSION, Report, Run
-from codebutler.operations.service.spec import Service
+from codebutler.domain.errors import EXIT_CONFIGURATION, CodeButlerError
+from codebutler.operations.service import NO_SESSION, Report, Run, Service
 
 WATCHDOG_S = 60
 RESTART_S = 2
 # So many starts within so long, and systemd gives up: something is wrong that a restart does not cure.
 BURST, BURST_S = 10, 300
-EXIT_CONFIGURATION = 78
 
 
 def unit_text(service: Service) -> str:
