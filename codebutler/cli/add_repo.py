@@ -13,12 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from codebutler.cli import channels, repo_files
+from codebutler.cli.config_files import (
+    current_layer,
+    encode,
+    migrate_config_file,
+    migrate_store_file,
+    prepare,
+    report,
+)
+from codebutler.cli.context import environment, home, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, say
-from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.surroundings import environment, home
+from codebutler.cli.repositories import vouched
+from codebutler.cli.slack import (
+    ChannelWish,
+    all_channels,
+    channel_name,
+    choose_channel,
+    enter_channel,
+    look_up_channel,
+    make_channel,
+)
 from codebutler.cli.telegram import Place, look_up
-from codebutler.cli.trust import vouched
 from codebutler.config.channels import CHANNEL_KEYS, name_channel, served_chats
 from codebutler.config.git_repo import ROOTS_OWN, Owner, is_tracked, repo_root
 from codebutler.config.load import check_layer, parse_layer
@@ -58,7 +73,7 @@ def run(  # noqa: PLR0913 - an argument for each option
 ) -> None:
     """Give a repository a channel, register it, and trust its config as it is now."""
     # Nothing is changed before everything that may be refused has been looked at; Slack's own refusal comes first.
-    wish = Wish(telegram, channel, channels.Wish(create_channel, "", invite))
+    wish = Wish(telegram, channel, ChannelWish(create_channel, "", invite))
     where = home()
     registry = Registry(where)
     root = repo_root(path.expanduser())
@@ -95,7 +110,7 @@ class Wish:
 
     telegram: str
     channel: str
-    new: channels.Wish
+    new: ChannelWish
 
     def __post_init__(self) -> None:
         """Raises BadParameter for options that exclude each other."""
@@ -187,7 +202,7 @@ def _looked_at(root: Path, where: Home, entry: RepoEntry) -> dict[str, Any]:
     """The repository's own config. Raises CodeButlerError for whatever in its private directory, or in the home, would
     stop us later."""
     paths = RepoPaths(root)
-    layer = repo_files.current_layer(paths)
+    layer = current_layer(paths)
     read_jobs(entry)
     for directory in (paths.root, where.root):
         there = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
@@ -201,9 +216,9 @@ def _looked_at(root: Path, where: Home, entry: RepoEntry) -> dict[str, Any]:
 def _prepared_layer(root: Path) -> dict[str, Any]:
     """The repository's own config after what is old in its private directory was brought up to date."""
     paths = RepoPaths(root)
-    with repo_files.prepare(paths) as directory:
-        repo_files.report(repo_files.migrate_config_file(directory, check=False))
-        repo_files.report(repo_files.migrate_store_file(paths.store, check=False))
+    with prepare(paths) as directory:
+        report(migrate_config_file(directory, check=False))
+        report(migrate_store_file(paths.store, check=False))
         data = directory.read(CONFIG_NAME)
     return parse_layer(data, str(paths.config)) if data is not None else {}
 
@@ -213,27 +228,25 @@ def _own_channel(layer: dict[str, Any], create_channel: str) -> str:
     return "" if create_channel else str(layer.get("slack", {}).get("channelID", ""))
 
 
-def _wanted(slack: SlackSection, wanted: str, wish: channels.Wish) -> tuple[str, channels.Wish]:
+def _wanted(slack: SlackSection, wanted: str, wish: ChannelWish) -> tuple[str, ChannelWish]:
     """The channel that is there ("" for none), or the one to make; asked for if neither is given."""
     if wanted or wish.name:
         return wanted, wish
     if not is_interactive():
         raise typer.BadParameter("pass --channel C… or --create-channel NAME")
-    chosen, is_new = channels.choose(
-        asyncio.run(channels.all_channels(slack)), channels.channel_name(f"codebutler-{wish.repo}")
-    )
-    return ("", channels.Wish(chosen, wish.repo, wish.invite)) if is_new else (chosen, wish)
+    chosen, is_new = choose_channel(asyncio.run(all_channels(slack)), channel_name(f"codebutler-{wish.repo}"))
+    return ("", ChannelWish(chosen, wish.repo, wish.invite)) if is_new else (chosen, wish)
 
 
 def _channel(
-    slack: SlackSection, registry: Registry, entry: RepoEntry, wanted: str, wish: channels.Wish
+    slack: SlackSection, registry: Registry, entry: RepoEntry, wanted: str, wish: ChannelWish
 ) -> ChannelInfo:
     if wish.name:
-        return asyncio.run(channels.create(slack, wish))
-    found = asyncio.run(channels.look_up(slack, wanted))
+        return asyncio.run(make_channel(slack, wish))
+    found = asyncio.run(look_up_channel(slack, wanted))
     # Refuse one that another repository has before it is joined.
     add(registry.load(), replace(entry, channel_id=found.id))
-    return asyncio.run(channels.enter(slack, found))
+    return asyncio.run(enter_channel(slack, found))
 
 
 def _write(root: Path, layer: dict[str, Any], channel: Place, agent: AgentName | None) -> None:
@@ -243,7 +256,7 @@ def _write(root: Path, layer: dict[str, Any], channel: Place, agent: AgentName |
     paths = RepoPaths(root)
     check_layer(layer, str(paths.config))
     with paths.open() as directory:
-        directory.write(CONFIG_NAME, repo_files.encode(layer))
+        directory.write(CONFIG_NAME, encode(layer))
 
 
 def _came_with_the_repository(root: Path, guarded: tuple[str, ...]) -> tuple[str, ...]:

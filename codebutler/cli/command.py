@@ -12,7 +12,7 @@ from typer._click import Command as AnyCommand
 from typer._click import Context, HelpFormatter
 from typer.core import TyperCommand, TyperGroup
 
-from codebutler.cli.style import TEXT_COLUMNS, columns, definitions, painted, wrapped
+from codebutler.cli.output import TEXT_COLUMNS, columns, definitions, painted, wrapped
 
 HELP_NAMES = ("-h", "--help")
 

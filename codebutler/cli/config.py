@@ -14,11 +14,9 @@ from typer._click import Context
 
 from codebutler.cli import config_files
 from codebutler.cli.command import HELP_NAMES, App, Group
+from codebutler.cli.context import environment, home, known_repositories, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, print_json, say
 from codebutler.cli.prompts import Terminal, ask
-from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.surroundings import environment, home
-from codebutler.cli.which import known_repositories
 from codebutler.config.load import check_layer
 from codebutler.config.merge import default_layer, leaves, put
 from codebutler.config.registry import Registry, find

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from codebutler.cli.context import environment, home
 from codebutler.cli.output import notice, say
-from codebutler.cli.surroundings import environment, home
 from codebutler.domain.errors import CodeButlerError, ConfigError
 
 if TYPE_CHECKING:

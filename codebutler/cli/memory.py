@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from codebutler.cli.command import App
+from codebutler.cli.context import known_repositories, repository
 from codebutler.cli.output import notice, print_json, print_table, say
-from codebutler.cli.which import known_repositories, repository
 from codebutler.config.memory import Change, MemoryFile, apply, facts_of
 from codebutler.domain.errors import CodeButlerError
 from codebutler.text.markup import message_url

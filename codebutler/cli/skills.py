@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from codebutler.cli.command import App
+from codebutler.cli.config_files import encode, prepare
+from codebutler.cli.context import environment, home, known_repositories, reload_supervisor, repository
 from codebutler.cli.output import notice, print_json, print_table, printable_lines, say
-from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.repo_files import encode, prepare
-from codebutler.cli.surroundings import environment, home
-from codebutler.cli.which import known_repositories, repository
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
 from codebutler.config.paths import CONFIG_NAME, RepoPaths

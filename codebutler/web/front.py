@@ -1,4 +1,4 @@
-"""The supervisor's port: the dashboard, and ``POST /hooks/<name>`` (authenticated, bounded, only where one is configured).
+"""The supervisor's port: the dashboard, and ``POST /hooks/<name>`` (authenticated, bounded, only where configured).
 
 It is open from the start, yet nothing of a web server is loaded before somebody comes: the first who connects waits
 in the listener's queue until it is.

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
-from codebutler.cli.chatroom import diary, markdown
-from codebutler.cli.chatroom.keyboard import Interrupted, Keyboard, takes_escapes
-from codebutler.cli.chatroom.lines import Lines
-from codebutler.cli.chatroom.link import Link
+from codebutler.cli.chatroom import markdown
+from codebutler.cli.chatroom.keyboard import Interrupted, Keyboard, Lines, takes_escapes
+from codebutler.cli.chatroom.link import Link, read_diary, write_diary
 from codebutler.cli.chatroom.room import Line, Room
 from codebutler.cli.output import notice, printable
 from codebutler.config.paths import Home
@@ -32,7 +31,7 @@ HINT = "Ctrl-C stops a run, or leaves; Ctrl-D leaves; !help lists commands."
 
 def converse(home: Home, repo: str, *, fresh: bool, past: int) -> None:
     """Chat until the person leaves. Raises CodeButlerError where the supervisor does not run, refuses or ends."""
-    kept = diary.read(home)
+    kept = read_diary(home)
     thread_ts = None if fresh else kept.threads.get(repo)
     is_smart = takes_escapes(os.environ.get("TERM", ""))
     with Link(home.socket, ChatRequest(repo=repo, thread_ts=thread_ts, past=past)) as link:
@@ -156,8 +155,8 @@ class _Conversation:
         self._keyboard.remember(text)
         # A full disk is no reason not to talk.
         with suppress(CodeButlerError, OSError):
-            diary.write(self._home, diary.read(self._home).with_typed(text))
+            write_diary(self._home, read_diary(self._home).with_typed(text))
 
     def _keep_thread(self, thread_ts: str) -> None:
         with suppress(CodeButlerError, OSError):
-            diary.write(self._home, diary.read(self._home).with_thread(self._repo, thread_ts))
+            write_diary(self._home, read_diary(self._home).with_thread(self._repo, thread_ts))

@@ -1,4 +1,4 @@
-"""``codebutler trust``."""
+"""`codebutler repos`, `remove-repo` and `trust`: the registered repositories."""
 
 from __future__ import annotations
 
@@ -9,19 +9,66 @@ from typing import Annotated
 import msgspec
 import typer
 
-from codebutler.cli.output import say
-from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.surroundings import home
-from codebutler.cli.which import known_repositories
+from codebutler.cli.context import home, known_repositories, reload_supervisor
+from codebutler.cli.output import print_json, print_table, say
 from codebutler.config.channels import CHANNEL_KEYS, channel_in
 from codebutler.config.load import parse_layer
-from codebutler.config.registry import Registry, RepoEntry, find, read_jobs, replace
+from codebutler.config.registry import Registry, RepoEntry, find, read_jobs, remove, replace
 from codebutler.config.resolve import read_repo_config
 from codebutler.config.skills import skills_digest
 from codebutler.config.trust import digest, strip_untrusted
+from codebutler.domain.errors import ConfigError
 
 
-def run(
+def repos(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the registered repositories."""
+    entries = Registry(home()).load()
+    if as_json:
+        print_json(
+            [
+                {"name": e.name, "path": e.path, "channel_id": e.channel_id, "state": state_of(e)}
+                for e in entries
+            ]
+        )
+    elif not entries:
+        say("No repositories yet: register one with `codebutler add-repo PATH`.")
+    else:
+        print_table(
+            ("NAME", "CHANNEL", "STATE", "PATH"),
+            [(e.name, e.channel_id or "-", state_of(e), e.path) for e in entries],
+        )
+
+
+def state_of(entry: RepoEntry) -> str:
+    """``trusted``, ``changed`` (its config is not the trusted one), ``missing`` or ``unreadable``."""
+    if not Path(entry.path).is_dir():
+        return "missing"
+    try:
+        data = read_repo_config(entry)
+    except ConfigError:
+        return "unreadable"
+    return "trusted" if data is None or digest(data) == entry.digest else "changed"
+
+
+def remove_repo(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="The repository's name, see `codebutler repos`.", autocompletion=known_repositories
+        ),
+    ],
+) -> None:
+    """Stop serving a repository. Its files, its history and its channel stay as they are."""
+    registry = Registry(home())
+    entry = find(registry.load(), name)
+    registry.update(partial(remove, name=name))
+    say(f"Removed {name}; {entry.path}/.codebutler was left as it is.")
+    reload_supervisor()
+
+
+def trust(
     name: Annotated[
         str,
         typer.Argument(

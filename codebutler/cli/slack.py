@@ -1,22 +1,26 @@
-"""Finding, making and entering the channel of a repository."""
+"""Slack from the command line: finding, creating and joining a repository's channel, and finding people.
+
+People are found by a name, an e-mail address or a user ID.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codebutler.cli import people
+from codebutler.chat.slack.answers import Person
 from codebutler.cli.output import is_interactive, notice
 from codebutler.cli.prompts import ask, ask_async
 from codebutler.config.registry import unaccented
-from codebutler.config.schema import SlackSection
+from codebutler.config.schema import USER_ID, SlackSection
 from codebutler.domain.errors import ChatError, CodeButlerError
 
 if TYPE_CHECKING:
     from codebutler.chat.slack.answers import ChannelInfo, Person
     from codebutler.chat.slack.api import SlackApi
+
 
 _ID = re.compile(r"[CG][A-Z0-9]{6,}")
 _NEW, _ALL, _NOBODY = "new", "all", "none"
@@ -36,7 +40,7 @@ _CREATE_FAULTS = {
 
 
 @dataclass(frozen=True)
-class Wish:
+class ChannelWish:
     """A channel to be made: its name ("" = none), the repository it is for, and whom to invite (None = the allowed)."""
 
     name: str
@@ -52,7 +56,7 @@ async def all_channels(slack: SlackSection) -> list[ChannelInfo]:
         return await api.list_channels()
 
 
-async def look_up(slack: SlackSection, wanted: str) -> ChannelInfo:
+async def look_up_channel(slack: SlackSection, wanted: str) -> ChannelInfo:
     """The channel of that ID or name, which can be joined; nothing is changed. Raises CodeButlerError saying what to
     do."""
     from codebutler.chat.slack.api import SlackApi
@@ -72,7 +76,7 @@ async def look_up(slack: SlackSection, wanted: str) -> ChannelInfo:
         return channel
 
 
-async def enter(slack: SlackSection, channel: ChannelInfo) -> ChannelInfo:
+async def enter_channel(slack: SlackSection, channel: ChannelInfo) -> ChannelInfo:
     """Join it, unless the app is there. Raises ChatError."""
     from codebutler.chat.slack.api import SlackApi
 
@@ -82,7 +86,7 @@ async def enter(slack: SlackSection, channel: ChannelInfo) -> ChannelInfo:
     return channel
 
 
-async def create(slack: SlackSection, wish: Wish) -> ChannelInfo:
+async def make_channel(slack: SlackSection, wish: ChannelWish) -> ChannelInfo:
     """Make a public channel, the bot and the people in it. Raises CodeButlerError saying what to do."""
     from codebutler.chat.slack.api import SlackApi
 
@@ -98,12 +102,12 @@ async def create(slack: SlackSection, wish: Wish) -> ChannelInfo:
         return channel
 
 
-async def _invited(api: SlackApi, allowed: Sequence[str], wish: Wish) -> list[Person]:
+async def _invited(api: SlackApi, allowed: Sequence[str], wish: ChannelWish) -> list[Person]:
     """Who was named; else who is allowed, of whom somebody at a terminal chooses. Raises CodeButlerError."""
     if wish.invite is not None:
-        return [await people.find(api, name) for name in wish.invite if name != _NOBODY]
+        return [await find_person(api, name) for name in wish.invite if name != _NOBODY]
     # One who is gone would have Slack refuse all of them.
-    known = [person for person in await people.described(api, allowed) if not person.is_deleted]
+    known = [person for person in await described(api, allowed) if not person.is_deleted]
     if len(known) < 2 or not is_interactive():
         return known
     notice(f"Who may use the agents: {', '.join(map(str, known))}")
@@ -112,7 +116,7 @@ async def _invited(api: SlackApi, allowed: Sequence[str], wish: Wish) -> list[Pe
         if answer == _ALL:
             return known
         try:
-            return [await people.find(api, name) for name in people.wanted_in(answer) if name != _NOBODY]
+            return [await find_person(api, name) for name in wanted_in(answer) if name != _NOBODY]
         except CodeButlerError as error:
             notice(str(error))
 
@@ -130,7 +134,7 @@ async def _furnish(api: SlackApi, channel: ChannelInfo, repo: str, who: Sequence
         except ChatError as error:
             notice(f"warning: nobody was invited: {error}; join #{channel.name} in Slack")
         else:
-            notice(f"Invited to #{channel.name}: {people.named(some)}")
+            notice(f"Invited to #{channel.name}: {named(some)}")
 
 
 def channel_name(text: str) -> str:
@@ -148,7 +152,7 @@ def by_name(channels: Sequence[ChannelInfo], wanted: str) -> ChannelInfo:
     raise _unknown(wanted)
 
 
-def choose(channels: Sequence[ChannelInfo], proposal: str) -> tuple[str, bool]:
+def choose_channel(channels: Sequence[ChannelInfo], proposal: str) -> tuple[str, bool]:
     """Ask for a channel: (its ID, False) or (the name of a new one, True)."""
     ordered = sorted(channels, key=lambda channel: channel.name)
     for number, channel in enumerate(ordered, 1):
@@ -169,3 +173,87 @@ def _unknown(wanted: str) -> CodeButlerError:
     return CodeButlerError(
         f"the app sees no channel {wanted}: check the name, or invite the app if it is private"
     )
+
+
+MAX_NAMED = 5
+NOBODY = {"user_not_found", "users_not_found", "user_not_visible"}
+NOBODY_ALLOWED = (
+    "Nobody is allowed yet: run `codebutler allow USER` with a Slack name, e-mail address or user ID."
+)
+INSTALL_AGAIN = "update the app from `codebutler manifest` and install it again"
+
+
+def wanted_in(text: str) -> list[str]:
+    """The people named in a line: separated by commas or semicolons, or only by blanks where no name has two words."""
+    separator = r"[,;]" if re.search(r"[,;]", text) else r"\s+(?=[@<]|[UW][A-Z0-9]{6,}|\S+@\S)"
+    return [word for part in re.split(separator, text) if (word := part.strip())]
+
+
+async def find_person(api: SlackApi, wanted: str) -> Person:
+    """The one person who is meant. Raises CodeButlerError saying why there is none, ChatError."""
+    name = wanted.strip().removeprefix("<@").removesuffix(">").removeprefix("@")
+    try:
+        person = await _find(api, name)
+    except ChatError as error:
+        if error.code in NOBODY:
+            raise CodeButlerError(
+                f"Slack knows no user {wanted}: check it, or try a name or an e-mail address"
+            ) from None
+        if error.code == "missing_scope":
+            return _unchecked(name)
+        raise
+    if person.is_bot:
+        raise CodeButlerError(f"{person} is a bot: bots cannot use the agents")
+    if person.is_deleted:
+        raise CodeButlerError(f"{person} is deactivated in Slack")
+    return person
+
+
+async def _find(api: SlackApi, name: str) -> Person:
+    if re.fullmatch(USER_ID, name):
+        return await api.person(name)
+    if re.fullmatch(r"\S+@\S+\.\S+", name):
+        return await api.person_by_email(name)
+    return one_called(name, await api.list_people())
+
+
+def one_called(name: str, people: Iterable[Person]) -> Person:
+    """The one of that name or first name, else the only one whose name begins so.
+
+    Anybody may call themselves as they like: a name that fits somebody else, too, is nobody's. Raises CodeButlerError
+    if nobody or several are meant.
+    """
+    here = [person for person in people if not person.is_bot and not person.is_deleted]
+    key = name.casefold()
+    found = [p for p in here if any(f"{known.casefold()} ".startswith(f"{key} ") for known in p.names)]
+    found = found or [p for p in here if any(known.casefold().startswith(key) for known in p.names)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise CodeButlerError(f"nobody in Slack is called {name}: try an e-mail address or a user ID")
+    raise CodeButlerError(f"several people are called {name}: choose one by ID: {named(found)}")
+
+
+def named(people: Sequence[Person]) -> str:
+    """Some people in one line."""
+    more = len(people) - MAX_NAMED
+    return ", ".join(map(str, people[:MAX_NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+async def described(api: SlackApi, users: Iterable[str]) -> list[Person]:
+    """What Slack knows of these IDs; where it says nothing, the ID alone."""
+    found = []
+    for user in users:
+        try:
+            found.append(await api.person(user))
+        except ChatError:
+            found.append(Person(id=user, names=()))
+    return found
+
+
+def _unchecked(name: str) -> Person:
+    """An app that was installed before it asked to read names can still be given an ID."""
+    if not re.fullmatch(USER_ID, name):
+        raise CodeButlerError(f"the app may not look up people: pass a user ID, or {INSTALL_AGAIN}")
+    notice(f"warning: {name} was not checked, the app may not look up people: {INSTALL_AGAIN}")
+    return Person(id=name, names=())
