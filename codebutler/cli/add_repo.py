@@ -22,7 +22,7 @@ from codebutler.cli.config_files import (
     report,
 )
 from codebutler.cli.context import environment, home, reload_supervisor
-from codebutler.cli.output import is_interactive, notice, say
+from codebutler.cli.output import is_interactive, notice, say, warn
 from codebutler.cli.repositories import vouched
 from codebutler.cli.slack import (
     ChannelWish,
@@ -91,10 +91,10 @@ def run(  # noqa: PLR0913 - an argument for each option
     registry.update(partial(add, entry=entry if foreign else trusted))
     say(f"Registered {entry.name}: {chosen.name} ({chosen.id}) for {root}.")
     if chosen.advice:
-        notice(f"warning: {chosen.advice}")
+        warn(chosen.advice)
     if foreign:
-        notice(
-            f"warning: git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
+        warn(
+            f"git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
             f"read it, then run `codebutler trust {entry.name}`"
         )
     _warn_of_foreign_jobs(entry, registry)
@@ -151,13 +151,13 @@ def _own_chat(layer: dict[str, Any], wish: Wish) -> str:
 def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
     data = read_jobs(entry)
     if data is not None and (why := Provenance(registry).objection(entry, data)):
-        notice(f"warning: .codebutler/{JOBS_NAME} {why}; until then none of its jobs runs")
+        warn(f".codebutler/{JOBS_NAME} {why}; until then none of its jobs runs")
 
 
 def _warn_of_skills(entry: RepoEntry) -> None:
     if names := find_skills(None, Path(entry.path)).untrusted:
-        notice(
-            f"warning: its skills ({', '.join(names)}) are not used yet: read them, then run "
+        warn(
+            f"its skills ({', '.join(names)}) are not used yet: read them, then run "
             f"`codebutler trust {entry.name}`"
         )
 
@@ -171,7 +171,7 @@ def _warn_without_agent(entry: RepoEntry) -> None:
         return
     agent, binary = agents[config.agent.default]
     if program_at(binary, asyncio.run(programs_path(where, env))) is None:
-        notice(f"warning: {agent.missing(binary, Path.home())}")
+        warn(str(agent.missing(binary, Path.home())))
 
 
 def _refuse_roots_own(root: Path) -> None:

@@ -15,7 +15,7 @@ from codebutler.chat.slack.answers import Person
 from codebutler.cli import config_files
 from codebutler.cli.config_files import ALLOWED_USERS as KEY
 from codebutler.cli.context import environment, home, reload_supervisor
-from codebutler.cli.output import notice, print_json, say
+from codebutler.cli.output import notice, print_json, say, warn
 from codebutler.cli.slack import NOBODY_ALLOWED, described, find_person, named
 from codebutler.cli.telegram import USERS as TELEGRAM_KEY
 from codebutler.cli.telegram import user_in
@@ -130,7 +130,7 @@ def _list(config: Config, *, as_json: bool) -> None:
         try:
             known = asyncio.run(_described(slack))
         except ChatError as error:
-            notice(f"warning: no names: {error}")
+            warn(f"no names: {error}")
     known += _in_telegram(config.telegram.allowed_users)
     if as_json:
         print_json({"users": [{"id": one.id, "name": one.names[0] if one.names else ""} for one in known]})
@@ -157,7 +157,7 @@ def _warn_of_own_lists(where: Home) -> None:
         except ConfigError:
             continue
         if source == str(RepoPaths(Path(entry.path)).config):
-            notice(f"warning: {entry.name} has a list of its own: see {key} in {source}")
+            warn(f"{entry.name} has a list of its own: see {key} in {source}")
 
 
 def _require_token(slack: SlackSection) -> None:

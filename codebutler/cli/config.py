@@ -15,7 +15,7 @@ from typer._click import Context
 from codebutler.cli import config_files
 from codebutler.cli.command import HELP_NAMES, App, Group
 from codebutler.cli.context import environment, home, known_repositories, reload_supervisor
-from codebutler.cli.output import is_interactive, notice, print_json, say
+from codebutler.cli.output import is_interactive, print_json, say, warn
 from codebutler.cli.prompts import Terminal, ask
 from codebutler.config.load import check_layer
 from codebutler.config.merge import default_layer, leaves, put
@@ -67,7 +67,7 @@ def show(
     else:
         resolved = resolve_repo(where, find(Registry(where).load(), repo), environment())
     for note in resolved.notes:
-        notice(f"warning: {note}")
+        warn(note)
     if as_json:
         print_json(
             {

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.cli.output import notice
+from codebutler.cli.output import notice, warn
 from codebutler.config.channels import channel_in
 from codebutler.config.legacy import is_legacy, migrate_config
 from codebutler.config.load import check_layer, parse_layer, parse_object
@@ -44,7 +44,7 @@ def change_repo(where: Home, name: str, edit: Edit, source: str) -> Layer:
     with prepare(RepoPaths(Path(entry.path))) as directory:
         before, layer = _rewrite(directory, edit, source)
     if before is not None and digest(before) != entry.digest:
-        notice(f"warning: its file was not trusted before: read it, then run `codebutler trust {name}`")
+        warn(f"its file was not trusted before: read it, then run `codebutler trust {name}`")
         return layer
     # The digest of what we wrote, not of what is there by now: an agent may write, too.
     channel = channel_in(layer) or entry.channel_id
@@ -69,7 +69,7 @@ def warn_of_overrides(where: Home, resolved: Resolved, keys: Iterable[str]) -> N
     for key in keys:
         source = resolved.provenance.get(key, "")
         if source.startswith("environment") or source == str(where.env_file):
-            notice(f"warning: {source} overrides {key} of the file")
+            warn(f"{source} overrides {key} of the file")
 
 
 def _users(layer: Layer, section: str) -> list[str | int]:

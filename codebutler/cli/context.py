@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from codebutler.cli.output import notice
+from codebutler.cli.output import notice, warn
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry, find
 from codebutler.domain.commands import completions
@@ -85,7 +85,7 @@ def reload_supervisor() -> bool:
     except NotRunningError:
         return False
     except CodeButlerError as error:
-        notice(f"warning: the change is saved, but the running supervisor did not reload: {error}")
+        warn(f"the change is saved, but the running supervisor did not reload: {error}")
     else:
         notice(f"Supervisor reloaded: {done.text}")
     return True

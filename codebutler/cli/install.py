@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from codebutler.cli.context import environment, home
-from codebutler.cli.output import notice, say
+from codebutler.cli.output import say, warn
 from codebutler.domain.errors import CodeButlerError, ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def run(
     say(f"Wrote {manager.file}.")
     for name in AGENT_KEYS:
         if environment().get(name):
-            notice(f"warning: the service does not have {name} of this shell: put it into {where.env_file}")
+            warn(f"the service does not have {name} of this shell: put it into {where.env_file}")
     report = settled(manager.report, time.sleep, time.monotonic)
     if report.state == "failed":
         raise CodeButlerError(f"the service does not start ({report.text}): see `codebutler logs`")

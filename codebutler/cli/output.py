@@ -24,6 +24,16 @@ def notice(line: str) -> None:
     sys.stderr.write(f"{printable(line)}\n")
 
 
+def warn(line: str) -> None:
+    """One line about something that is not as it should be; the command goes on."""
+    notice(f"warning: {line}")
+
+
+def complain(line: str) -> None:
+    """The one line of an error: what happened, then what to do."""
+    notice(f"codebutler: {' '.join(line.split())}")
+
+
 def print_json(value: object) -> None:
     """The answer for programs, one document."""
     import msgspec  # `--help` needs none

@@ -48,7 +48,7 @@ def setup(  # noqa: PLR0913 - an argument for each option
     api_url: Annotated[str, typer.Option(help="Another Slack-compatible server's API.")] = "",
     telegram_token: Annotated[str, typer.Option(help="Token of a Telegram bot, from @BotFather.")] = "",
     telegram_user: Annotated[
-        list[int] | None,
+        list[str] | None,
         typer.Option(help="Who may use the agents in Telegram: a person's number; may be repeated."),
     ] = None,
     telegram_api_url: Annotated[str, typer.Option(help="Another Bot API server.")] = "",
@@ -65,7 +65,7 @@ def setup(  # noqa: PLR0913 - an argument for each option
     given = {key: value for key, value in given.items() if value}
     in_telegram: dict[str, str | list[int]] = {
         telegram.TOKEN: telegram_token.strip(),
-        telegram.USERS: telegram_user or [],
+        telegram.USERS: telegram.people_in(telegram_user or ()),
         telegram.API_URL: telegram_api_url,
     }
     in_telegram = {key: value for key, value in in_telegram.items() if value}

@@ -10,7 +10,7 @@ import typer
 from codebutler.cli.command import App
 from codebutler.cli.config_files import encode, prepare
 from codebutler.cli.context import environment, home, known_repositories, reload_supervisor, repository
-from codebutler.cli.output import notice, print_json, print_table, printable_lines, say
+from codebutler.cli.output import notice, print_json, print_table, printable_lines, say, warn
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
 from codebutler.config.paths import CONFIG_NAME, RepoPaths
@@ -54,9 +54,9 @@ def list_(
     ]
     print_table(("NAME", "FROM", "KIND", "STATE", "DESCRIPTION"), cells)
     for problem in found.problems:
-        notice(f"warning: {problem}")
+        warn(problem)
     if found.untrusted:
-        notice(f"warning: not used before `codebutler trust {repo}`: {', '.join(found.untrusted)}")
+        warn(f"not used before `codebutler trust {repo}`: {', '.join(found.untrusted)}")
 
 
 @app.command()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codebutler.chat.slack.answers import Person
-from codebutler.cli.output import is_interactive, notice
+from codebutler.cli.output import is_interactive, notice, warn
 from codebutler.cli.prompts import ask, ask_async
 from codebutler.config.registry import unaccented
 from codebutler.config.schema import USER_ID, SlackSection
@@ -126,13 +126,13 @@ async def _furnish(api: SlackApi, channel: ChannelInfo, repo: str, who: Sequence
     try:
         await api.describe_channel(channel.id, _TOPIC.format(repo=repo), _PURPOSE.format(repo=repo))
     except ChatError as error:
-        notice(f"warning: the channel has no topic and purpose: {error}")
+        warn(f"the channel has no topic and purpose: {error}")
     for start in range(0, len(who), _MAX_INVITED):
         some = who[start : start + _MAX_INVITED]
         try:
             await api.invite(channel.id, [person.id for person in some])
         except ChatError as error:
-            notice(f"warning: nobody was invited: {error}; join #{channel.name} in Slack")
+            warn(f"nobody was invited: {error}; join #{channel.name} in Slack")
         else:
             notice(f"Invited to #{channel.name}: {named(some)}")
 
@@ -255,5 +255,5 @@ def _unchecked(name: str) -> Person:
     """An app that was installed before it asked to read names can still be given an ID."""
     if not re.fullmatch(USER_ID, name):
         raise CodeButlerError(f"the app may not look up people: pass a user ID, or {INSTALL_AGAIN}")
-    notice(f"warning: {name} was not checked, the app may not look up people: {INSTALL_AGAIN}")
+    warn(f"{name} was not checked, the app may not look up people: {INSTALL_AGAIN}")
     return Person(id=name, names=())

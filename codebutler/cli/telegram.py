@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import typer
 
 from codebutler.cli.output import notice
 from codebutler.config.load import telegram_token_fault
@@ -26,6 +27,7 @@ Save = Callable[[str, str | list[int]], None]
 LOOK_S = 3.1
 WAIT_S = 20
 PATIENCE_S = 600.0
+NOT_A_NUMBER = " is not a Telegram number such as 123456789, and names change hands"
 _PERSON = re.compile(r"(?:tg:)?([1-9][0-9]{0,15})")
 _CHAT = re.compile(r"(?:tg:)?(-?[1-9][0-9]{0,15})")
 
@@ -44,6 +46,19 @@ def user_in(text: str) -> int | None:
     """The person of that number; None if it is none."""
     found = _PERSON.fullmatch(text.strip())
     return int(found[1]) if found else None
+
+
+def people_in(users: Iterable[str]) -> list[int]:
+    """The people of these numbers. Raises BadParameter for what is not a number."""
+    numbers = []
+    for user in users:
+        if (number := user_in(user)) is None:
+            raise typer.BadParameter(
+                f"{user}{NOT_A_NUMBER}: run `codebutler setup` at a terminal, which finds out the number",
+                param_hint="'--telegram-user'",
+            )
+        numbers.append(number)
+    return numbers
 
 
 async def identify(telegram: TelegramSection) -> Mapping[str, Any]:
@@ -65,7 +80,7 @@ async def look_up(telegram: TelegramSection, wanted: str) -> Place:
     number = _CHAT.fullmatch(wanted)
     if not number and not wanted.startswith("@"):
         raise CodeButlerError(
-            f"{wanted} is no Telegram chat: pass its number (-100…), or its public name (@…)"
+            f"{wanted} is not a Telegram chat: pass its number (-100…), or its public name (@…)"
         )
     async with BotApi(telegram.bot_token, telegram.api_base_url) as api:
         me = await api.call("getMe")
@@ -168,7 +183,7 @@ class TelegramWizard:
     def _allow(self, wanted: str) -> None:
         number = user_in(wanted)
         if number is None:
-            notice(f"   {wanted} is no number: names change hands in Telegram, so they are not taken.")
+            notice(f"   {wanted}{NOT_A_NUMBER}.")
             return
         self._save(USERS, [number])
         users = tuple(dict.fromkeys([*self.telegram.allowed_users, number]))

@@ -32,7 +32,7 @@ ASKED = {
 LISTS = {
     "codebutler/cli/": "shows and changes the configuration, invites people to a channel",
     "codebutler/config/": "what the configuration is",
-    "codebutler/operations/doctor/": "says that nobody is allowed yet",
+    "codebutler/operations/chat_checks.py": "says that nobody is allowed yet",
     "codebutler/parent/": "looks up names; whom a message may call by name",
     "codebutler/intake/repos.py": "hands the configuration to a worker",
 }

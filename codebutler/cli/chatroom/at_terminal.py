@@ -13,7 +13,7 @@ from codebutler.cli.chatroom import markdown
 from codebutler.cli.chatroom.keyboard import Interrupted, Keyboard, Lines, takes_escapes
 from codebutler.cli.chatroom.link import Link, read_diary, write_diary
 from codebutler.cli.chatroom.room import Line, Room
-from codebutler.cli.output import notice, printable
+from codebutler.cli.output import complain, notice, printable
 from codebutler.config.paths import Home
 from codebutler.config.programs import RUN
 from codebutler.control.messages import ChatRequest, ControlReply, Opened, Posted
@@ -105,7 +105,7 @@ class _Conversation:
         try:
             wish = self._room.wish(message)
         except CodeButlerError as error:
-            notice(f"codebutler: {error}")
+            complain(str(error))
             return
         self._link.wish(wish)
         self._stopping = False

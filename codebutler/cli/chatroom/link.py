@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from codebutler.cli.chatroom.room import apart
 from codebutler.cli.context import talk
-from codebutler.cli.output import notice, printable_lines, say
+from codebutler.cli.output import complain, notice, printable_lines, say
 from codebutler.config.paths import Home
 from codebutler.control.messages import ChatRequest, ControlReply, Failed, Posted, Said, SendRequest, Wish
 from codebutler.control.wire import LINE_LIMIT_BYTES
@@ -115,7 +115,7 @@ class Told:
             for line in aside.split("\n") if aside.strip() else ():
                 notice(line)
         if not self.ok:
-            notice(f"codebutler: {HOW.get(self.outcome, 'the run failed')}")
+            complain(HOW.get(self.outcome, "the run failed"))
 
     @property
     def ok(self) -> bool:
