@@ -25,7 +25,7 @@ from codebutler.cli.context import environment, home, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, say, warn
 from codebutler.cli.repositories import vouched
 from codebutler.cli.slack import (
-    ChannelWish,
+    ChannelOptions,
     all_channels,
     channel_name,
     choose_channel,
@@ -33,7 +33,7 @@ from codebutler.cli.slack import (
     look_up_channel,
     make_channel,
 )
-from codebutler.cli.telegram import Place, look_up
+from codebutler.cli.telegram import RepoPlace, look_up
 from codebutler.config.channels import CHANNEL_KEYS, name_channel, served_chats
 from codebutler.config.git_repo import ROOTS_OWN, Owner, is_tracked, repo_root
 from codebutler.config.load import check_layer, parse_layer
@@ -73,7 +73,7 @@ def run(  # noqa: PLR0913 - an argument for each option
 ) -> None:
     """Give a repository a channel, register it, and trust its config as it is now."""
     # Nothing is changed before everything that may be refused has been looked at; Slack's own refusal comes first.
-    wish = Wish(telegram, channel, ChannelWish(create_channel, "", invite))
+    wish = PlaceOptions(telegram, channel, ChannelOptions(create_channel, "", invite))
     where = home()
     registry = Registry(where)
     root = repo_root(path.expanduser())
@@ -105,12 +105,12 @@ def run(  # noqa: PLR0913 - an argument for each option
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlaceOptions:
     """Where the repository is to be: in a chat of Telegram, in a channel of Slack, or in a new one there."""
 
     telegram: str
     channel: str
-    new: ChannelWish
+    new: ChannelOptions
 
     def __post_init__(self) -> None:
         """Raises BadParameter for options that exclude each other."""
@@ -122,7 +122,7 @@ class Wish:
             raise typer.BadParameter("--invite is for a channel that is made: pass --create-channel too")
 
 
-def _chosen(registry: Registry, entry: RepoEntry, present: dict[str, Any], wish: Wish) -> Place:
+def _chosen(registry: Registry, entry: RepoEntry, present: dict[str, Any], wish: PlaceOptions) -> RepoPlace:
     """The channel that is wished for; else the one it had before; else one that is asked for, in Slack."""
     config = resolve_global(home(), environment()).config
     if chat := wish.telegram or _own_chat(present, wish):
@@ -139,10 +139,10 @@ def _chosen(registry: Registry, entry: RepoEntry, present: dict[str, Any], wish:
         dataclasses.replace(wish.new, repo=entry.name),
     )
     found = _channel(config.slack, registry, entry, wanted, new)
-    return Place(found.id, f"#{found.name}")
+    return RepoPlace(found.id, f"#{found.name}")
 
 
-def _own_chat(layer: dict[str, Any], wish: Wish) -> str:
+def _own_chat(layer: dict[str, Any], wish: PlaceOptions) -> str:
     """The chat in Telegram that the repository had before, unless it is to have a channel."""
     known = layer.get("telegram", {}).get("chatId")
     return str(known) if known and not (wish.channel or wish.new.name) else ""
@@ -228,18 +228,18 @@ def _own_channel(layer: dict[str, Any], create_channel: str) -> str:
     return "" if create_channel else str(layer.get("slack", {}).get("channelID", ""))
 
 
-def _wanted(slack: SlackSection, wanted: str, wish: ChannelWish) -> tuple[str, ChannelWish]:
+def _wanted(slack: SlackSection, wanted: str, wish: ChannelOptions) -> tuple[str, ChannelOptions]:
     """The channel that is there ("" for none), or the one to make; asked for if neither is given."""
     if wanted or wish.name:
         return wanted, wish
     if not is_interactive():
         raise typer.BadParameter("pass --channel C… or --create-channel NAME")
     chosen, is_new = choose_channel(asyncio.run(all_channels(slack)), channel_name(f"codebutler-{wish.repo}"))
-    return ("", ChannelWish(chosen, wish.repo, wish.invite)) if is_new else (chosen, wish)
+    return ("", ChannelOptions(chosen, wish.repo, wish.invite)) if is_new else (chosen, wish)
 
 
 def _channel(
-    slack: SlackSection, registry: Registry, entry: RepoEntry, wanted: str, wish: ChannelWish
+    slack: SlackSection, registry: Registry, entry: RepoEntry, wanted: str, wish: ChannelOptions
 ) -> ChannelInfo:
     if wish.name:
         return asyncio.run(make_channel(slack, wish))
@@ -249,7 +249,7 @@ def _channel(
     return asyncio.run(enter_channel(slack, found))
 
 
-def _write(root: Path, layer: dict[str, Any], channel: Place, agent: AgentName | None) -> None:
+def _write(root: Path, layer: dict[str, Any], channel: RepoPlace, agent: AgentName | None) -> None:
     name_channel(layer, channel.id, channel.name.removeprefix("#"))
     if agent is not None:
         put(layer, ("agent", "default"), agent)

@@ -16,7 +16,7 @@ import typer.main
 from typer._click import Command as AnyCommand
 from typer._click import Context
 
-from codebutler.cli.command import HELP_NAMES, App, Command, Group
+from codebutler.cli.command import HELP_NAMES, App, CliCommand, CliGroup
 from codebutler.domain.errors import EXIT_USAGE
 
 PROGRAM = "codebutler"
@@ -91,7 +91,7 @@ FORMER = MappingProxyType(
 )
 
 
-class LazyCommand(Command):
+class LazyCommand(CliCommand):
     """Stands for a command in ``--help`` until somebody calls it."""
 
     def __init__(self, row: Row) -> None:
@@ -112,7 +112,7 @@ class LazyCommand(Command):
         return command
 
 
-class LazyGroup(Group):
+class LazyGroup(CliGroup):
     """A group of LazyCommands, one per row of ``COMMANDS``."""
 
     sections = SECTIONS

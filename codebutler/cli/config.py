@@ -13,10 +13,10 @@ import typer
 from typer._click import Context
 
 from codebutler.cli import config_files
-from codebutler.cli.command import HELP_NAMES, App, Group
+from codebutler.cli.command import HELP_NAMES, App, CliGroup
 from codebutler.cli.context import environment, home, known_repositories, reload_supervisor
 from codebutler.cli.output import is_interactive, print_json, say, warn
-from codebutler.cli.prompts import Terminal, ask
+from codebutler.cli.prompts import PromptTerminal, ask
 from codebutler.config.load import check_layer
 from codebutler.config.merge import default_layer, leaves, put
 from codebutler.config.registry import Registry, find
@@ -29,7 +29,7 @@ Layer = config_files.Layer
 NOT_SET = "not set"
 
 
-class ConfigGroup(Group):
+class ConfigGroup(CliGroup):
     """What is no command of it is the name of a repository to show."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
@@ -192,5 +192,5 @@ def _asked(key: str) -> str:
 
 
 async def _asked_secretly(key: str) -> str:
-    with Terminal() as terminal:
+    with PromptTerminal() as terminal:
         return await terminal.ask_secret(key)

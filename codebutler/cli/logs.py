@@ -20,7 +20,7 @@ from codebutler.cli.context import home, known_repositories
 from codebutler.cli.output import notice, print_json, print_table, say
 from codebutler.config.registry import Registry, find
 from codebutler.domain.errors import CodeButlerError
-from codebutler.observe.chain import Break, Head, verify_all
+from codebutler.observe.chain import AuditHead, Break, verify_all
 
 POLL_INTERVAL_S = 0.25
 _LINE = re.compile(
@@ -158,7 +158,7 @@ def audit(
     where it was left."""
     path = home().audit
     if not path.is_file():
-        if Head(path).read():
+        if AuditHead(path).read():
             raise CodeButlerError(f"the audit log {path} was removed")
         raise CodeButlerError(f"there is no audit log at {path} yet: `codebutler supervise` creates it")
     if action == "verify":

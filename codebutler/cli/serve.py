@@ -42,14 +42,14 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print where it runs as one JSON line.")] = False,
 ) -> None:
     """Try it: an embedded workspace, a supervisor and a sample repository, until Ctrl-C. Needs no account."""
-    from codebutler.operations.demo import Wishes, remove_scratch, run_demo, scratch_place
+    from codebutler.operations.demo import DemoOptions, remove_scratch, run_demo, scratch_place
 
     scratch = Path(tempfile.mkdtemp(prefix="codebutler-", dir=scratch_place()))
     if path is not None and path.is_dir():
         notice(f"Copying {path}: the demo works on the copy alone.")
     announce = _Announcement(as_json=as_json, browser=browser and not as_json)
     try:
-        asyncio.run(run_demo(Wishes(path, port, agent), scratch, os.environ, announce))
+        asyncio.run(run_demo(DemoOptions(path, port, agent), scratch, os.environ, announce))
     finally:
         remove_scratch(scratch)
 
@@ -99,7 +99,7 @@ def workspace(
     ] = False,
 ) -> None:
     """Run the embedded Slack-compatible workspace until SIGTERM or SIGINT; it keeps everything in memory."""
-    wishes = Wishes(
+    wishes = DemoOptions(
         port=port,
         channels=tuple(channel or ["general"]),
         users=tuple(user or []),
@@ -110,7 +110,7 @@ def workspace(
 
 
 @dataclass(frozen=True)
-class Wishes:
+class DemoOptions:
     """What the workspace shall have; port 0 is any free one."""
 
     port: int
@@ -120,7 +120,7 @@ class Wishes:
     manifest: Path | None
 
 
-async def _serve(wishes: Wishes, *, as_json: bool) -> None:
+async def _serve(wishes: DemoOptions, *, as_json: bool) -> None:
     from codebutler.platform.signals import Stopping
     from codebutler.workspace.offers import offers_of
     from codebutler.workspace.server import Options, WorkspaceServer

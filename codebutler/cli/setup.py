@@ -140,7 +140,7 @@ def _take(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
 
 def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     """What no option gave is asked for; without any option, everything. Each answer is saved at once."""
-    from codebutler.cli.prompts import Terminal
+    from codebutler.cli.prompts import PromptTerminal
     from codebutler.cli.wizard import Wizard
 
     is_scripted = bool(given or users)
@@ -153,7 +153,7 @@ def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
         answers.save_all(rest)
     tokens = {key: given[key] for key in TOKENS & given.keys()}
     try:
-        with Terminal() as terminal:
+        with PromptTerminal() as terminal:
             wizard = Wizard(terminal, _with(present, rest), answers.save, tokens)
             asyncio.run(wizard.ask(again=not is_scripted, wanted=users))
     except (KeyboardInterrupt, EOFError):
@@ -178,11 +178,11 @@ def _take_telegram(answers: Answers, given: Mapping[str, str | list[int]]) -> No
 
 
 def _ask_telegram(answers: Answers) -> None:
-    from codebutler.cli.prompts import Terminal
+    from codebutler.cli.prompts import PromptTerminal
 
     present = resolve_global(answers.where, environment()).config.telegram
     try:
-        with Terminal() as terminal:
+        with PromptTerminal() as terminal:
             asyncio.run(telegram.TelegramWizard(terminal, present, answers.save).ask())
     except (KeyboardInterrupt, EOFError):
         notice(_stopped(answers))

@@ -21,7 +21,7 @@ from codebutler.config.skills import (
     PROGRAM_NAME,
     PROGRAM_TEMPLATE,
     SKILLS,
-    Found,
+    FoundSkills,
     Skill,
     find_skills,
     is_name,
@@ -138,7 +138,7 @@ def create(
         notice(f"Next: `codebutler trust {repo}`, each time its skills have changed.")
 
 
-def _found(repo: str) -> tuple[Found, tuple[str, ...]]:
+def _found(repo: str) -> tuple[FoundSkills, tuple[str, ...]]:
     """Everything there is, and the names of what is off."""
     if not repo:
         return find_skills(home()), resolve_global(home(), environment()).config.skills.disabled
@@ -147,7 +147,7 @@ def _found(repo: str) -> tuple[Found, tuple[str, ...]]:
     return found, resolve_repo(home(), entry, environment()).config.skills.disabled
 
 
-def _named(found: Found, name: str) -> Skill:
+def _named(found: FoundSkills, name: str) -> Skill:
     skill = found.skills.get(name)
     if skill is None:
         raise CodeButlerError(f"there is no skill {name}: `codebutler skills list` shows what there is")

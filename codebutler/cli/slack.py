@@ -40,7 +40,7 @@ _CREATE_FAULTS = {
 
 
 @dataclass(frozen=True)
-class ChannelWish:
+class ChannelOptions:
     """A channel to be made: its name ("" = none), the repository it is for, and whom to invite (None = the allowed)."""
 
     name: str
@@ -86,7 +86,7 @@ async def enter_channel(slack: SlackSection, channel: ChannelInfo) -> ChannelInf
     return channel
 
 
-async def make_channel(slack: SlackSection, wish: ChannelWish) -> ChannelInfo:
+async def make_channel(slack: SlackSection, wish: ChannelOptions) -> ChannelInfo:
     """Make a public channel, the bot and the people in it. Raises CodeButlerError saying what to do."""
     from codebutler.chat.slack.api import SlackApi
 
@@ -102,7 +102,7 @@ async def make_channel(slack: SlackSection, wish: ChannelWish) -> ChannelInfo:
         return channel
 
 
-async def _invited(api: SlackApi, allowed: Sequence[str], wish: ChannelWish) -> list[Person]:
+async def _invited(api: SlackApi, allowed: Sequence[str], wish: ChannelOptions) -> list[Person]:
     """Who was named; else who is allowed, of whom somebody at a terminal chooses. Raises CodeButlerError."""
     if wish.invite is not None:
         return [await find_person(api, name) for name in wish.invite if name != _NOBODY]

@@ -19,7 +19,7 @@ from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, 
 
 if TYPE_CHECKING:
     from codebutler.chat.telegram.api import BotApi
-    from codebutler.cli.prompts import Terminal
+    from codebutler.cli.prompts import PromptTerminal
 
 TOKEN, USERS, API_URL = "telegram.botToken", "telegram.allowedUsers", "telegram.apiBaseUrl"
 Save = Callable[[str, str | list[int]], None]
@@ -33,7 +33,7 @@ _CHAT = re.compile(r"(?:tg:)?(-?[1-9][0-9]{0,15})")
 
 
 @dataclass(frozen=True)
-class Place:
+class RepoPlace:
     """Where a repository is spoken to: as the registry and as people name it; ``advice``: what does not work there yet,
     "" if all does."""
 
@@ -70,7 +70,7 @@ async def identify(telegram: TelegramSection) -> Mapping[str, Any]:
         return me
 
 
-async def look_up(telegram: TelegramSection, wanted: str) -> Place:
+async def look_up(telegram: TelegramSection, wanted: str) -> RepoPlace:
     """The chat of that number, or of that public name (@…), which the bot is in. Raises CodeButlerError."""
     from codebutler.chat.telegram.api import BotApi
     from codebutler.operations.chat_checks import chat_finding
@@ -97,13 +97,13 @@ async def look_up(telegram: TelegramSection, wanted: str) -> Place:
         raise CodeButlerError(f"@{me.get('username')} is not in {chat.get('title')}: add it to the group")
     finding = chat_finding("", chat, me, member)
     name = str(chat.get("title") or chat.get("first_name") or "")
-    return Place(telegram_id(chat["id"]), name, "" if finding.level == "ok" else finding.text)
+    return RepoPlace(telegram_id(chat["id"]), name, "" if finding.level == "ok" else finding.text)
 
 
 class TelegramWizard:
     """``telegram`` is what is known by now; ``save`` keeps an answer."""
 
-    def __init__(self, terminal: Terminal, telegram: TelegramSection, save: Save) -> None:
+    def __init__(self, terminal: PromptTerminal, telegram: TelegramSection, save: Save) -> None:
         self.telegram = telegram
         self._terminal = terminal
         self._save = save

@@ -16,7 +16,7 @@ from codebutler.chat.slack.manifest import creation_link
 from codebutler.chat.slack.meeting import HEARD_TEXT, SKIPPED_TEXT, Meeting, OthersConnectedError, meet
 from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN
 from codebutler.cli.output import notice
-from codebutler.cli.prompts import Terminal
+from codebutler.cli.prompts import PromptTerminal
 from codebutler.cli.slack import described, find_person, named, wanted_in
 from codebutler.config.load import app_token_fault, bot_token_fault
 from codebutler.config.schema import SlackSection
@@ -34,7 +34,7 @@ class Wizard:
 
     def __init__(
         self,
-        terminal: Terminal,
+        terminal: PromptTerminal,
         slack: SlackSection,
         save: Callable[[str, str | list[str]], None],
         given: Mapping[str, str],

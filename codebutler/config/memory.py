@@ -143,7 +143,7 @@ Refusal = Literal["empty", "known", "unknown", "full"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FactChange:
     """One fact that becomes another: without ``old`` it is new, without ``new`` it is gone. No bullets."""
 
     old: str = ""
@@ -155,9 +155,9 @@ class Change:
         return "append" if not self.old else "replace" if self.new else "remove"
 
     @property
-    def undone(self) -> Change:
+    def undone(self) -> FactChange:
         """The change that takes it back."""
-        return Change(self.new, self.old)
+        return FactChange(self.new, self.old)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +165,8 @@ class Applied:
     """The text after all of it: what was ``made``, and what was not, with why."""
 
     text: str
-    made: tuple[Change, ...] = ()
-    refused: tuple[tuple[Change, Refusal], ...] = ()
+    made: tuple[FactChange, ...] = ()
+    refused: tuple[tuple[FactChange, Refusal], ...] = ()
 
 
 def facts_of(text: str) -> tuple[str, ...]:
@@ -174,15 +174,15 @@ def facts_of(text: str) -> tuple[str, ...]:
     return tuple(fact for line in text.splitlines() if (fact := _fact(line)))
 
 
-def apply(changes: Sequence[Change], text: str, *, verbatim: bool = False) -> Applied:
+def apply(changes: Sequence[FactChange], text: str, *, verbatim: bool = False) -> Applied:
     """``text`` with the changes made, one after the other. Doing the same changes again refuses them all.
 
     What is changed has to be there word for word; what is added must not be; and nothing is added to a memory that
     is full. ``verbatim``: what people once wrote comes back as it was; a model's words are cleaned.
     """
     lines = text.splitlines()
-    made: list[Change] = []
-    refused: list[tuple[Change, Refusal]] = []
+    made: list[FactChange] = []
+    refused: list[tuple[FactChange, Refusal]] = []
     for change in changes:
         new = " ".join(change.new.split()) if verbatim else clean(change.new)
         why = _refusal(change, new, lines)
@@ -192,7 +192,7 @@ def apply(changes: Sequence[Change], text: str, *, verbatim: bool = False) -> Ap
         found = _place(change.old, lines) if change.old else None
         at = len(lines) if found is None else found
         lines[at : at + 1] = [BULLET + new] if new else []
-        made.append(Change(change.old, new))
+        made.append(FactChange(change.old, new))
     ending = "\n" if lines else ""
     return Applied("\n".join(lines) + ending if made else text, tuple(made), tuple(refused))
 
@@ -202,7 +202,7 @@ def is_full(text: str, share: float = 1.0) -> bool:
     return len(facts_of(text)) >= MAX_FACTS * share or len(text) >= MAX_TEXT_CHARS * share
 
 
-def _refusal(change: Change, new: str, lines: list[str]) -> Refusal | None:
+def _refusal(change: FactChange, new: str, lines: list[str]) -> Refusal | None:
     if not new and (change.new or not change.old):
         return "empty"
     if change.old and _place(change.old, lines) is None:

@@ -50,7 +50,7 @@ class RepoEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     skills_digest: str = msgspec.field(default="", name="skillsDigest")
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repos: tuple[RepoEntry, ...] = ()
 
 
@@ -75,7 +75,7 @@ class Registry:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 entries = change(self.load())
-                document = msgspec.json.format(msgspec.json.encode(_File(entries)), indent=2)
+                document = msgspec.json.format(msgspec.json.encode(_RegistryFile(entries)), indent=2)
                 directory.write(self._home.registry.name, document + b"\n")
             finally:
                 os.close(lock)
@@ -85,7 +85,7 @@ class Registry:
 def parse_registry(data: bytes, source: str) -> RepoEntries:
     """Entries from the file's bytes. Raises ConfigError, also if two of them exclude each other."""
     try:
-        parsed = msgspec.convert(parse_object(data, source), _File)
+        parsed = msgspec.convert(parse_object(data, source), _RegistryFile)
     except msgspec.ValidationError as error:
         key, what = explain(error)
         raise ConfigError(f"{source}: {key}: {what}") from None

@@ -159,7 +159,7 @@ class SkillsSection(Section, frozen=True):
     disabled: tuple[Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")], ...] = ()
 
 
-class Limit(Section, frozen=True):
+class DailyLimit(Section, frozen=True):
     """A daily budget; None = unlimited. Minutes are those in which an agent works."""
 
     usd_per_day: Annotated[float, Meta(ge=0, le=1e9)] | None = None
@@ -173,10 +173,10 @@ class BudgetSection(Section, frozen=True):
     together, those that one user, one thread (conversation) or one scheduled job has asked."""
 
     timezone: str = ""
-    repo: Limit = Limit()
-    user: Limit = Limit()
-    thread: Limit = Limit()
-    job: Limit = Limit()
+    repo: DailyLimit = DailyLimit()
+    user: DailyLimit = DailyLimit()
+    thread: DailyLimit = DailyLimit()
+    job: DailyLimit = DailyLimit()
 
 
 class SlackSection(Section, frozen=True):

@@ -31,7 +31,7 @@ BUNDLED = Path(__file__).parent / "bundled_skills"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSkills:
     """Skills by name, and one line for each that cannot be used. ``untrusted``: the repository has some that nobody
     vouched for, and they are not among them."""
 
@@ -51,7 +51,7 @@ class _Files:
     program: bytes | None
 
 
-def find_skills(home: Home | None, repo: Path | None = None, trusted_digest: str = "") -> Found:
+def find_skills(home: Home | None, repo: Path | None = None, trusted_digest: str = "") -> FoundSkills:
     """All skills for a repository (or, without one, of this installation). Blocking; raises nothing: a skill that
     cannot be read is a problem of its own."""
     skills: dict[str, Skill] = {}
@@ -62,12 +62,12 @@ def find_skills(home: Home | None, repo: Path | None = None, trusted_digest: str
     for origin, directory in sources:
         _add(skills, problems, origin, _read(directory, problems, follow_links=True))
     if repo is None:
-        return Found(skills, tuple(problems))
+        return FoundSkills(skills, tuple(problems))
     own = _read(RepoPaths(repo).root / SKILLS, problems, follow_links=False)
     if own and _digest(own) != trusted_digest:
-        return Found(skills, tuple(problems), tuple(each.name for each in own))
+        return FoundSkills(skills, tuple(problems), tuple(each.name for each in own))
     _add(skills, problems, "repo", own)
-    return Found(skills, tuple(problems))
+    return FoundSkills(skills, tuple(problems))
 
 
 def skills_digest(repo: Path) -> str:

@@ -320,7 +320,7 @@ def _statements() -> tuple[str, ...]:
     return (*SCHEMA, *VERSION)
 
 
-def _upgrade(path: Path, clock: Clock, found: sqlitefile.Contents) -> None:
+def _upgrade(path: Path, clock: Clock, found: sqlitefile.StoredContents) -> None:
     _refuse_foreign(path, found.revision)
     sqlitefile.backup(path, clock.now())
     # By name: Alembic is loaded only by those who need it.

@@ -69,7 +69,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class DemoOptions:
     """What the person asked for: a repository (None = a sample), a port (0 = any), an agent."""
 
     path: Path | None
@@ -78,7 +78,7 @@ class Wishes:
 
 
 async def run_demo(
-    wishes: Wishes, scratch: Path, env: Mapping[str, str], started: Callable[[Demo], None]
+    wishes: DemoOptions, scratch: Path, env: Mapping[str, str], started: Callable[[Demo], None]
 ) -> None:
     """Until SIGTERM or SIGINT; everything but the person's own repository lives in ``scratch``.
 
@@ -116,7 +116,7 @@ async def run_demo(
         await _supervise(home, own_env, lambda link: started(msgspec.structs.replace(demo, dashboard=link)))
 
 
-def _suggestions(wishes: Wishes) -> tuple[Suggestion, ...]:
+def _suggestions(wishes: DemoOptions) -> tuple[Suggestion, ...]:
     if wishes.agent != "rehearsal":
         return REAL
     return TOUR if wishes.path is None else ELSEWHERE

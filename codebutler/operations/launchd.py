@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from codebutler.domain.errors import CodeButlerError
-from codebutler.operations.service import Report, Run, Service
+from codebutler.operations.service import Report, Run, ServiceSpec
 
 THROTTLE_S = 10
 _PID = re.compile(r"^\s*pid = (\d+)$", re.MULTILINE)
@@ -21,12 +21,12 @@ _STATE = re.compile(r"^\s*state = (.+)$", re.MULTILINE)
 _EXIT = re.compile(r"^\s*last exit code = (.+)$", re.MULTILINE)
 
 
-def label(service: Service) -> str:
+def label(service: ServiceSpec) -> str:
     """The agent's name."""
     return f"com.{service.name.replace('codebutler-', 'codebutler.')}"
 
 
-def agent_plist(service: Service) -> bytes:
+def agent_plist(service: ServiceSpec) -> bytes:
     """The property list. Restarted unless it ended by itself in good order."""
     log = str(service.home / "logs" / "service.log")
     return plistlib.dumps(
@@ -52,7 +52,7 @@ def agent_plist(service: Service) -> bytes:
 class Launchd:
     """The user's own manager. Installing again replaces the agent and restarts it."""
 
-    def __init__(self, service: Service, env: Mapping[str, str], run: Run) -> None:
+    def __init__(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> None:
         self._service = service
         self._run = run
         self._domain = f"gui/{os.getuid()}"

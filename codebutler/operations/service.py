@@ -32,7 +32,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProgramResult:
     """What became of a program."""
 
     code: int
@@ -40,7 +40,7 @@ class Ran:
     err: str = ""
 
 
-Run = Callable[[Sequence[str]], Ran]
+Run = Callable[[Sequence[str]], ProgramResult]
 
 
 class Manager(Protocol):
@@ -61,7 +61,7 @@ class Manager(Protocol):
         """What is left to do so that it runs without anybody being logged in; "" if nothing."""
 
 
-def run(argv: Sequence[str]) -> Ran:
+def run(argv: Sequence[str]) -> ProgramResult:
     """Run a program to its end. Raises CodeButlerError if it is absent or takes too long."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_S, stdin=subprocess.DEVNULL)
@@ -71,7 +71,7 @@ def run(argv: Sequence[str]) -> Ran:
         ) from None
     except subprocess.TimeoutExpired:
         raise CodeButlerError(f"`{' '.join(argv)}` took longer than {RUN_S:g} s") from None
-    return Ran(done.returncode, done.stdout.strip(), done.stderr.strip())
+    return ProgramResult(done.returncode, done.stdout.strip(), done.stderr.strip())
 
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -80,7 +80,7 @@ CARRIED = ("LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ServiceSpec:
     """``name`` is the same for the same home. ``argv`` starts the supervisor; ``environment`` is all it gets
     of the shell that installs it. ``stop_s``: how long an ordered end may take."""
 
@@ -92,7 +92,7 @@ class Service:
     stop_s: int = 45
 
 
-def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = False) -> Service:
+def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = False) -> ServiceSpec:
     """The service of ``home`` as the user with ``env`` would run it by hand. ``setuid_sandbox``: bubblewrap
     needs its setuid bit here, which a service that may gain no privileges would take from it."""
     usual = Home.from_env({"HOME": env.get("HOME", "")})
@@ -102,7 +102,7 @@ def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = Fa
     if home.root != usual.root:
         name += f"-{hashlib.sha256(os.fsencode(home.root)).hexdigest()[:8]}"
         environment["CODEBUTLER_HOME"] = str(home.root)
-    return Service(
+    return ServiceSpec(
         name=name,
         # -I: neither the working directory nor PYTHON* variables decide what code runs.
         argv=(sys.executable, "-I", "-X", "utf8", "-m", "codebutler", "supervise"),

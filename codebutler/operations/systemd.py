@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from codebutler.domain.errors import EXIT_CONFIGURATION, CodeButlerError
-from codebutler.operations.service import NO_SESSION, Report, Run, Service
+from codebutler.operations.service import NO_SESSION, Report, Run, ServiceSpec
 
 WATCHDOG_S = 60
 RESTART_S = 2
@@ -20,7 +20,7 @@ RESTART_S = 2
 BURST, BURST_S = 10, 300
 
 
-def unit_text(service: Service) -> str:
+def unit_text(service: ServiceSpec) -> str:
     """The unit file."""
     environment = "".join(
         f"Environment={quoted(f'{name}={value}')}\n" for name, value in service.environment.items()
@@ -85,7 +85,7 @@ def read_report(fields: Mapping[str, str]) -> Report:
 class Systemd:
     """The user's own manager. Installing again replaces the unit and restarts it."""
 
-    def __init__(self, service: Service, env: Mapping[str, str], run: Run) -> None:
+    def __init__(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> None:
         self._service = service
         self._run = run
         self._user = env.get("USER") or str(os.getuid())

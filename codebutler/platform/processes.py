@@ -11,7 +11,7 @@ from typing import NamedTuple
 PROC = Path("/proc")
 
 
-class Seen(NamedTuple):
+class ProcessEntry(NamedTuple):
     """A process: its parent's pid, and when it began, in ticks since boot, which tells a reused pid."""
 
     parent: int
@@ -23,11 +23,11 @@ def pids() -> list[int]:
     return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
 
 
-def seen(pid: int) -> Seen | None:
+def seen(pid: int) -> ProcessEntry | None:
     """The process (proc_pid_stat(5), fields 4 and 22); None if there is none, or only its remains."""
     with suppress(OSError):
         fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        return None if fields[0] == "Z" else Seen(int(fields[1]), fields[19])
+        return None if fields[0] == "Z" else ProcessEntry(int(fields[1]), fields[19])
     return None
 
 

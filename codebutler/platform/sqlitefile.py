@@ -48,7 +48,7 @@ _ADVICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class StoredContents:
     """What a file holds: columns by table, and Alembic's revision (None = never versioned, "" = the base)."""
 
     tables: dict[str, frozenset[str]]
@@ -159,7 +159,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def examine(connection: sqlite3.Connection, path: Path) -> Contents:
+def examine(connection: sqlite3.Connection, path: Path) -> StoredContents:
     """Read what the file holds.
 
     Raises StoreDamagedError if it is damaged, StoreError if it carries code (triggers, views).
@@ -173,12 +173,12 @@ def examine(connection: sqlite3.Connection, path: Path) -> Contents:
     names = [name for kind, name in schema if kind == "table" and not name.startswith("sqlite_")]
     tables = {name: _columns(connection, name) for name in names}
     if "alembic_version" not in tables:
-        return Contents(tables, None)
+        return StoredContents(tables, None)
     rows = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-    return Contents(tables, str(rows[0][0]) if rows else "")
+    return StoredContents(tables, str(rows[0][0]) if rows else "")
 
 
-def require(path: Path, found: Contents, wanted: Mapping[str, frozenset[str]]) -> None:
+def require(path: Path, found: StoredContents, wanted: Mapping[str, frozenset[str]]) -> None:
     """Raise StoreDamagedError unless all these tables and columns are there: a flipped bit renames them."""
     for table, columns in wanted.items():
         if not columns <= found.tables.get(table, frozenset()):
@@ -319,7 +319,7 @@ class Shape:
     statements: Callable[[], Iterable[str]]
 
 
-def open_at_head(path: Path, shape: Shape, upgrade: Callable[[Contents], None]) -> sqlite3.Connection:
+def open_at_head(path: Path, shape: Shape, upgrade: Callable[[StoredContents], None]) -> sqlite3.Connection:
     """The file's one connection, which writes. ``upgrade`` brings an older file, of which it gets the contents, to
     ``shape``, after a backup, or raises StoreError for one that it does not know; nobody has the file open then.
 

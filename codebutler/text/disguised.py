@@ -119,7 +119,7 @@ _HEX = "[0-9A-Fa-f]"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EscapeKind:
     """One way to write a byte, or a character (``wide``): what stands in each (one of ``signs``), the expressions for
     all of it, for its number, and for the last of several, which may be written otherwise."""
 
@@ -136,16 +136,16 @@ class Kind:
         return rf"(?:{self.each}){{{LEAST_ESCAPES},}}{self.last}"
 
 
-KINDS = (
-    Kind(("%",), rf"%{_HEX}{{2}}", "%(..)"),
-    Kind(("\\x",), rf"\\x{_HEX}{{2}}", "x(..)"),
-    Kind(("\\u",), rf"\\u{_HEX}{{4}}", "u(....)", wide=True),
-    Kind(("\\",), r"\\[0-3][0-7]{2}", r"\\(...)", base=8),
-    Kind(("&#x",), rf"&#x{_HEX}{{2,4}};", "x([^;]+)", wide=True),
-    Kind(("&#",), "&#[0-9]{2,5};", "#([^;]+)", base=10, wide=True),
-    Kind(("0x",), rf"0x{_HEX}{{1,2}}[,; ]{{1,3}}", rf"x({_HEX}+)", last=rf"(?:0x{_HEX}{{1,2}})?"),
-    Kind((":", "-"), rf"{_HEX}{{2}}[:-]", rf"({_HEX}{{2}})", last=rf"(?:{_HEX}{{2}})?"),
-    Kind((",",), "[0-9]{2,3}, ?", "([0-9]+)", base=10, last="(?:[0-9]{2,3})?"),
+ESCAPE_KINDS = (
+    EscapeKind(("%",), rf"%{_HEX}{{2}}", "%(..)"),
+    EscapeKind(("\\x",), rf"\\x{_HEX}{{2}}", "x(..)"),
+    EscapeKind(("\\u",), rf"\\u{_HEX}{{4}}", "u(....)", wide=True),
+    EscapeKind(("\\",), r"\\[0-3][0-7]{2}", r"\\(...)", base=8),
+    EscapeKind(("&#x",), rf"&#x{_HEX}{{2,4}};", "x([^;]+)", wide=True),
+    EscapeKind(("&#",), "&#[0-9]{2,5};", "#([^;]+)", base=10, wide=True),
+    EscapeKind(("0x",), rf"0x{_HEX}{{1,2}}[,; ]{{1,3}}", rf"x({_HEX}+)", last=rf"(?:0x{_HEX}{{1,2}})?"),
+    EscapeKind((":", "-"), rf"{_HEX}{{2}}[:-]", rf"({_HEX}{{2}})", last=rf"(?:{_HEX}{{2}})?"),
+    EscapeKind((",",), "[0-9]{2,3}, ?", "([0-9]+)", base=10, last="(?:[0-9]{2,3})?"),
 )
 # An address, up to sixteen bytes singly or in twos, and the same bytes as they look.
 _ADDRESS = rf"^{_HEX}{{6,10}}:?[ \t]{{1,4}}"
@@ -154,7 +154,9 @@ _LINE = rf"{_ADDRESS}{_GROUP}(?: {{1,2}}{_GROUP}){{0,15}}(?: [^\n]{{0,80}})?$"
 _DUMP = re.compile(rf"{_LINE}(?:\n{_LINE})*", re.MULTILINE)
 _BYTES = re.compile(rf"{_ADDRESS}({_GROUP}(?: {{1,2}}{_GROUP}){{0,15}})(?=[ \n]|$)", re.MULTILINE)
 
-ESCAPE_SIGNS = "|".join((*(rf"(?:{kind.each}){{{LEAST_ESCAPES}}}" for kind in KINDS), rf"(?m:{_LINE})"))
+ESCAPE_SIGNS = "|".join(
+    (*(rf"(?:{kind.each}){{{LEAST_ESCAPES}}}" for kind in ESCAPE_KINDS), rf"(?m:{_LINE})")
+)
 """What a text has to contain, as RE2 reads it."""
 
 
@@ -163,7 +165,7 @@ class Escapes:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = tuple(value.encode() for value in values)
-        self._runs = [(re.compile(kind.run), re.compile(kind.number), kind) for kind in KINDS]
+        self._runs = [(re.compile(kind.run), re.compile(kind.number), kind) for kind in ESCAPE_KINDS]
 
     def hide(self, text: str, mark: str) -> str:
         """``text`` with ``mark`` in the place of each run of escapes or dump that holds a value."""
@@ -175,7 +177,7 @@ class Escapes:
             text = run.sub(partial(self._without, mark, number, kind), text)
         return _DUMP.sub(partial(self._undumped, mark), text)
 
-    def _without(self, mark: str, number: re.Pattern[str], kind: Kind, run: re.Match[str]) -> str:
+    def _without(self, mark: str, number: re.Pattern[str], kind: EscapeKind, run: re.Match[str]) -> str:
         return mark if self._holds(_read(number.findall(run[0]), kind)) else run[0]
 
     def _undumped(self, mark: str, dump: re.Match[str]) -> str:
@@ -186,7 +188,7 @@ class Escapes:
         return any(value in data for value in self._values)
 
 
-def _read(numbers: Iterable[str], kind: Kind) -> bytes:
+def _read(numbers: Iterable[str], kind: EscapeKind) -> bytes:
     codes = (int(number, kind.base) for number in numbers)
     if kind.wide:
         return b"".join(chr(code).encode("utf-8", "surrogatepass") for code in codes)
@@ -208,7 +210,7 @@ _TOKEN = re.compile(rf"(?<![A-Za-z0-9])(?:{_CLEAR}|{_DOUBTFUL})[\w.-]{{4,300}}\Z
 _LONGEST_TOKEN = 320
 
 
-class Begun:
+class PartialSecrets:
     """``spellings`` are exact values. Linear in the length of a text, whatever it holds."""
 
     def __init__(self, spellings: Iterable[str] = ()) -> None:

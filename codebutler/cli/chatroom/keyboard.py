@@ -21,7 +21,7 @@ PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _LFLAG, _CC = 3, 6
 
 
-class Source(Protocol):
+class Readable(Protocol):
     """Something else to wait for."""
 
     def fileno(self) -> int:
@@ -36,7 +36,7 @@ class Interrupted(Exception):  # noqa: N818 - a key, no failure
         self.typed = typed
 
 
-class Keyboard:
+class ChatKeyboard:
     """A person's terminal, on standard input and output. Use it within ``taken``."""
 
     def __init__(self, words: Sequence[str], typed: Sequence[str], *, is_smart: bool) -> None:
@@ -77,7 +77,7 @@ class Keyboard:
         """Arrow-up brings ``text`` back."""
         readline.add_history(text)
 
-    def wait(self, source: Source, prompt: str) -> bool:
+    def wait(self, source: Readable, prompt: str) -> bool:
         """Wait with ``prompt`` ("" = none) until a key is pressed or ``source`` has something; whether it was a key.
 
         What stands on the line is gone afterwards. Raises Interrupted.

@@ -25,7 +25,7 @@ from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolE
 LOST = "the supervisor has ended: see `codebutler status`. What you said is kept and is answered when it runs again"
 
 
-class Link:
+class ChatConnection:
     """One chat's connection, blocking. A context manager."""
 
     def __init__(self, path: Path, request: ChatRequest) -> None:
@@ -98,7 +98,7 @@ HOW = {
 
 
 @dataclass
-class Told:
+class WholeAnswer:
     """What was answered. ``texts`` by message: an edit replaces what it edits."""
 
     thread_ts: str = ""
@@ -135,9 +135,9 @@ class Told:
                 self.texts[ts] = text
 
 
-def ask_once(repo: str, text: str, thread_ts: str | None = None) -> Told:
+def ask_once(repo: str, text: str, thread_ts: str | None = None) -> WholeAnswer:
     """Say ``text`` and wait for its outcome. Raises CodeButlerError."""
-    told = Told()
+    told = WholeAnswer()
     done = talk(SendRequest(repo=repo, text=text, wait=True, thread_ts=thread_ts), told.take)
     told.outcome = done.text
     return told

@@ -14,11 +14,11 @@ import msgspec
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import TurnNote
-from codebutler.observe.ring import LEVELS, Line, Ring, level_of
+from codebutler.observe.ring import LEVELS, LogLine, Ring, level_of
 from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import at_home
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.dashboard.view import Facts, Page, line_view, page_of
+from codebutler.web.dashboard.view import DashboardFacts, DashboardPage, line_view, page_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -67,9 +67,9 @@ class Dashboard:
         """Let go of everybody who looks."""
         self._feed.close()
 
-    async def _look(self) -> Page:
+    async def _look(self) -> DashboardPage:
         sources = self._sources
-        facts = Facts(
+        facts = DashboardFacts(
             status=await sources.status(),
             turns=sources.turns(),
             served=sources.served_as(),
@@ -113,13 +113,13 @@ WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent", "j
 Level = Literal["debug", "info", "warn", "error"]
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which lines of the log somebody wants: from this level, of one repository, or of all and the supervisor."""
 
     repo: str = ""
     level: Level = "info"
 
-    def wants(self, line: Line) -> bool:
+    def wants(self, line: LogLine) -> bool:
         """Whether they want this one."""
         return level_of(line.tag) >= LEVELS[self.level] and self.repo in ("", line.repo)
 
@@ -130,7 +130,7 @@ class Feed:
 
     def __init__(
         self,
-        look: Callable[[], Awaitable[Page]],
+        look: Callable[[], Awaitable[DashboardPage]],
         clean: Callable[[Any], Awaitable[Any]],
         ring: Ring,
         clock: Clock,
@@ -140,7 +140,7 @@ class Feed:
         self._ring = ring
         self._clock = clock
         self._looking = asyncio.Lock()
-        self._newest: tuple[float, Page] | None = None
+        self._newest: tuple[float, DashboardPage] | None = None
         """Good until that moment."""
         self._closed = asyncio.Event()
         self.viewers = 0
@@ -154,7 +154,7 @@ class Feed:
         """Everybody's stream ends."""
         self._closed.set()
 
-    async def follow(self, wish: Wish) -> AsyncIterator[str]:
+    async def follow(self, wish: LogFilter) -> AsyncIterator[str]:
         """Server-Sent Events: ``page`` and ``log``. Who reads slowly is told less often."""
         self.viewers += 1
         try:
@@ -162,7 +162,7 @@ class Feed:
                 past = [line for line in follower.past if wish.wants(line)][-PAST_LINES:]
                 yield await self._log(past, 0, is_past=True)
                 follower.past = ()
-                told: Page | None = None
+                told: DashboardPage | None = None
                 told_s = self._clock.monotonic()
                 while not self._closed.is_set():
                     page = await self._page()
@@ -184,7 +184,7 @@ class Feed:
         finally:
             self.viewers -= 1
 
-    async def _page(self) -> Page:
+    async def _page(self) -> DashboardPage:
         """Shared by all who look."""
         async with self._looking:
             began_s = self._clock.monotonic()
@@ -194,12 +194,12 @@ class Feed:
                 self._newest = (began_s + max(PACE_S / 2, min(took_s * REST, LONGEST_REST_S)), page)
             return self._newest[1]
 
-    async def _log(self, lines: list[Line], lost: int, *, is_past: bool) -> str:
+    async def _log(self, lines: list[LogLine], lost: int, *, is_past: bool) -> str:
         told = {"past": is_past, "lost": lost, "lines": [line_view(line) for line in lines]}
         return _frame("log", await self._clean(told))
 
 
-def changes(before: Page | None, now: Page) -> dict[str, Any]:
+def changes(before: DashboardPage | None, now: DashboardPage) -> dict[str, Any]:
     """What of the page is not as it was. ``repos``: each one that changed; ``names``: all of them, in order, when
     some came or went. Pure."""
     told = {

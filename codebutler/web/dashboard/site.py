@@ -22,7 +22,7 @@ from starlette.websockets import WebSocketClose
 
 from codebutler.platform.http import admits
 from codebutler.platform.http_server import read_body
-from codebutler.web.dashboard.dashboard import Feed, Wish
+from codebutler.web.dashboard.dashboard import Feed, LogFilter
 from codebutler.web.dashboard.keys import Keys
 
 MAX_BODY_BYTES = 4096
@@ -112,7 +112,7 @@ class _Endpoints:
         if self.feed.is_full:
             return _refusal(FULL, 503)
         try:
-            wish = msgspec.convert(dict(request.query_params), Wish)
+            wish = msgspec.convert(dict(request.query_params), LogFilter)
         except msgspec.ValidationError as error:
             return _refusal(f"no such log: {error}", 400)
         return StreamingResponse(self.feed.follow(wish), media_type="text/event-stream")

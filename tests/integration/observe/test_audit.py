@@ -15,12 +15,12 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import FLUSH_S, HELD_CHARS, AuditLog, maintain
-from codebutler.observe.chain import Act, Break, rotated, verify, verify_all
+from codebutler.observe.chain import AuditAct, Break, rotated, verify, verify_all
 from codebutler.platform.tasks import beside
 
 
-def act(text: str = "ls") -> Act:
-    return Act(
+def act(text: str = "ls") -> AuditAct:
+    return AuditAct(
         kind="run", user="U01", channel="C01", thread="1.0", text=text, decision="allowed", exit_code=0
     )
 

@@ -10,14 +10,14 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import EXPIRE_S, AuditLog, maintain
-from codebutler.observe.chain import Act, Break, rotated, verify_all
+from codebutler.observe.chain import AuditAct, Break, rotated, verify_all
 from codebutler.platform.tasks import beside
 
 DAY_S = 86400.0
 
 
-def act(text: str, *, kind: str = "run", decision: str = "allowed") -> Act:
-    return Act(kind=kind, user="U01", channel="C01", text=text, decision=decision)
+def act(text: str, *, kind: str = "run", decision: str = "allowed") -> AuditAct:
+    return AuditAct(kind=kind, user="U01", channel="C01", text=text, decision=decision)
 
 
 def written(path: Path, clock: ManualClock, *texts: str) -> None:

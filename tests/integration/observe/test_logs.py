@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.observe.logs import Background, Logs, private_file
+from codebutler.observe.logs import BackgroundHandler, Logs, private_file
 
 LOGGER = logging.getLogger("codebutler.test")
 
@@ -84,7 +84,7 @@ def test_a_stuck_terminal_holds_nobody_up(tmp_path: Path) -> None:
 
 def test_the_file_rotates_by_size_and_its_parts_stay_private(tmp_path: Path) -> None:
     path = tmp_path / "codebutler.log"
-    handler = Background("log", private_file(path, 1000, 2))
+    handler = BackgroundHandler("log", private_file(path, 1000, 2))
     for number in range(200):
         handler.handler.handle(logging.makeLogRecord({"msg": f"{number:04}" + "x" * 50}))
     handler.close()

@@ -10,18 +10,18 @@ import pytest
 
 from codebutler.config.paths import Home
 from codebutler.operations.launchd import agent_plist, label
-from codebutler.operations.service import Report, Service, service_for
+from codebutler.operations.service import Report, ServiceSpec, service_for
 from codebutler.operations.systemd import quoted, read_report, unit_text
 
 
-def service(**changes: object) -> Service:
+def service(**changes: object) -> ServiceSpec:
     given: dict[str, object] = {
         "name": "codebutler",
         "argv": ("/opt/my tools/python", "-m", "codebutler", "supervise"),
         "home": Path("/home/ann/100% mine"),
         "environment": {"PATH": "/usr/bin:/home/ann/$HOME/bin"},
     }
-    return Service(**{**given, **changes})  # type: ignore[arg-type]
+    return ServiceSpec(**{**given, **changes})  # type: ignore[arg-type]
 
 
 def section(text: str, name: str) -> configparser.SectionProxy:

@@ -67,7 +67,7 @@ def _open_file(path: Path, clock: Clock) -> sqlite3.Connection:
     return open_at_head(path, Shape(tables.HEAD, _columns(), schema), partial(_upgrade, path, clock))
 
 
-def _upgrade(path: Path, clock: Clock, _found: sqlitefile.Contents) -> None:
+def _upgrade(path: Path, clock: Clock, _found: sqlitefile.StoredContents) -> None:
     upgrade_store(path, clock)
 
 
