@@ -20,7 +20,7 @@ from codebutler.cli.context import home, known_repositories
 from codebutler.cli.output import notice, print_json, print_table, say
 from codebutler.config.registry import Registry, find
 from codebutler.domain.errors import CodeButlerError
-from codebutler.observe.chain import AuditHead, Break, verify_all
+from codebutler.observe.chain import AuditHead, Break, verify
 
 POLL_INTERVAL_S = 0.25
 _LINE = re.compile(
@@ -162,7 +162,7 @@ def audit(
             raise CodeButlerError(f"the audit log {path} was removed")
         raise CodeButlerError(f"there is no audit log at {path} yet: `codebutler supervise` creates it")
     if action == "verify":
-        broken = verify_all(path)
+        broken = verify(path)
         if broken is not None:
             raise CodeButlerError(f"{broken.path}: {_told(broken)}")
         say("Audit log verified.")

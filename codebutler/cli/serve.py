@@ -9,27 +9,28 @@ import shlex
 import sys
 import tempfile
 import webbrowser
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
+from codebutler.cli.context import environment, home
 from codebutler.cli.output import notice, say
 from codebutler.config.schema import AgentName
 from codebutler.domain.errors import CodeButlerError
 
 if TYPE_CHECKING:
     from codebutler.operations.demo import Demo
+    from codebutler.workspace.server import Options
 
 
 def serve_repositories() -> None:
     """Serve all registered repositories until SIGTERM or SIGINT; a second signal ends it at once."""
-    from codebutler.config.paths import Home
     from codebutler.parent.bootstrap import supervise
 
-    asyncio.run(supervise(Home.from_env(os.environ), dict(os.environ)))
+    asyncio.run(supervise(home(), dict(environment())))
 
 
 def demo(
@@ -47,43 +48,33 @@ def demo(
     scratch = Path(tempfile.mkdtemp(prefix="codebutler-", dir=scratch_place()))
     if path is not None and path.is_dir():
         notice(f"Copying {path}: the demo works on the copy alone.")
-    announce = _Announcement(as_json=as_json, browser=browser and not as_json)
+    told = partial(_tell, as_json=as_json, browser=browser)
     try:
-        asyncio.run(run_demo(DemoOptions(path, port, agent), scratch, os.environ, announce))
+        asyncio.run(run_demo(DemoOptions(path, port, agent), scratch, os.environ, told))
     finally:
         remove_scratch(scratch)
 
 
-class _Announcement:
-    """Tells the person where to go."""
-
-    def __init__(self, *, as_json: bool, browser: bool) -> None:
-        self._as_json = as_json
-        self._browser = browser
-
-    def __call__(self, demo: Demo) -> None:
-        self._tell(demo)
+def _tell(demo: Demo, *, as_json: bool, browser: bool) -> None:
+    """Tell the person where to go."""
+    if as_json:
+        say(msgspec.json.encode(demo).decode())
         sys.stdout.flush()
-
-    def _tell(self, demo: Demo) -> None:
-        if self._as_json:
-            import msgspec
-
-            typer.echo(msgspec.json.encode(demo).decode())
-            return
-        say(f"Open {demo.url}")
-        say(f"You are talking to the agent of {demo.path}, a temporary copy. Ctrl-C ends the demo.")
-        if demo.dashboard:
-            say(f"Watch it work: {demo.dashboard} (one-time link)")
-        say(
-            f"Or talk at another terminal: CODEBUTLER_HOME={shlex.quote(demo.home)} {shlex.quote(sys.argv[0])} chat"
+        return
+    say(f"Open {demo.url}")
+    say(f"You are talking to the agent of {demo.path}, a temporary copy. Ctrl-C ends the demo.")
+    if demo.dashboard:
+        say(f"Watch it work: {demo.dashboard} (one-time link)")
+    say(
+        f"Or talk at another terminal: CODEBUTLER_HOME={shlex.quote(demo.home)} {shlex.quote(sys.argv[0])} chat"
+    )
+    if not demo.sandboxed:
+        notice(
+            "bubblewrap does not work here, so the rehearsal agent runs without a sandbox (sandbox.mode none)"
         )
-        if not demo.sandboxed:
-            notice(
-                "bubblewrap does not work here, so the rehearsal agent runs without a sandbox (sandbox.mode none)"
-            )
-        if self._browser:
-            webbrowser.open(demo.url)
+    sys.stdout.flush()
+    if browser:
+        webbrowser.open(demo.url)
 
 
 def workspace(
@@ -99,46 +90,30 @@ def workspace(
     ] = False,
 ) -> None:
     """Run the embedded Slack-compatible workspace until SIGTERM or SIGINT; it keeps everything in memory."""
-    wishes = DemoOptions(
-        port=port,
-        channels=tuple(channel or ["general"]),
-        users=tuple(user or []),
-        bots=tuple(bot or []),
-        manifest=manifest,
-    )
-    asyncio.run(_serve(wishes, as_json=as_json))
-
-
-@dataclass(frozen=True)
-class DemoOptions:
-    """What the workspace shall have; port 0 is any free one."""
-
-    port: int
-    channels: tuple[str, ...]
-    users: tuple[str, ...]
-    bots: tuple[str, ...]
-    manifest: Path | None
-
-
-async def _serve(wishes: DemoOptions, *, as_json: bool) -> None:
-    from codebutler.platform.signals import Stopping
     from codebutler.workspace.offers import offers_of
-    from codebutler.workspace.server import Options, WorkspaceServer
+    from codebutler.workspace.server import Options
     from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of
 
-    stopping = Stopping()
     options = Options(
-        channels=wishes.channels,
-        port=wishes.port,
-        guests=wishes.users,
-        guest_bots=wishes.bots,
+        channels=tuple(channel or ["general"]),
+        port=port,
+        guests=tuple(user or []),
+        guest_bots=tuple(bot or []),
         subscriptions=Subscriptions(further=True),
     )
-    if wishes.manifest is not None:
-        manifest = _text(wishes.manifest)
+    if manifest is not None:
+        text = _text(manifest)
         options = msgspec.structs.replace(
-            options, offers=offers_of(manifest), subscriptions=subscriptions_of(manifest)
+            options, offers=offers_of(text), subscriptions=subscriptions_of(text)
         )
+    asyncio.run(_serve(options, as_json=as_json))
+
+
+async def _serve(options: Options, *, as_json: bool) -> None:
+    from codebutler.platform.signals import Stopping
+    from codebutler.workspace.server import WorkspaceServer
+
+    stopping = Stopping()
     async with WorkspaceServer(options) as workspace:
         told = workspace.announcement()
         users = {} if as_json else told.pop("users", {})

@@ -146,20 +146,12 @@ def _resolved(merged: Merged, source: str, notes: tuple[str, ...] = (), *, trust
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
 
 
-def _text(value: str) -> str:
-    return value
-
-
 def _words(value: str) -> list[str]:
     return [word for part in value.split(",") if (word := part.strip())]
 
 
 def _whole_numbers(value: str) -> list[int]:
     return [int(word) for word in _words(value)]
-
-
-def _whole(value: str) -> int:
-    return int(value)
 
 
 def _number(value: str) -> float:
@@ -169,16 +161,12 @@ def _number(value: str) -> float:
     return number
 
 
-def _lower(value: str) -> str:
-    return value.lower()
-
-
 @dataclass(frozen=True)
 class Variable:
     """One variable: the dotted key it overrides and how its text is read."""
 
     key: str
-    read: Callable[[str], object] = _text
+    read: Callable[[str], object] = str
     expected: str = "text"
 
 
@@ -199,17 +187,17 @@ VARIABLES: Mapping[str, Variable] = {
     "OPENAI_API_KEY": Variable("openai.apiKey"),
     "TAVILY_API_KEY": Variable("tavily.apiKey"),
     "SESSION_TIMEOUT_MINUTES": Variable("session.timeoutMinutes", _number, "a number of minutes"),
-    "OUTPUT_FLUSH_INTERVAL_MS": Variable("output.flushIntervalMs", _whole, "a whole number of milliseconds"),
-    "OUTPUT_MAX_CHARS_PER_MESSAGE": Variable("output.maxCharsPerMessage", _whole, "a whole number"),
+    "OUTPUT_FLUSH_INTERVAL_MS": Variable("output.flushIntervalMs", int, "a whole number of milliseconds"),
+    "OUTPUT_MAX_CHARS_PER_MESSAGE": Variable("output.maxCharsPerMessage", int, "a whole number"),
     "ENVELOPE_PROMPT_FILE": Variable("envelope.promptFile"),
     "ENVELOPE_ACTIVATION_DELAY_MS": Variable(
-        "envelope.activationDelayMs", _whole, "a whole number of milliseconds"
+        "envelope.activationDelayMs", int, "a whole number of milliseconds"
     ),
     "ENVELOPE_UNCLOSED_TIMEOUT_MS": Variable(
-        "envelope.unclosedTimeoutMs", _whole, "a whole number of milliseconds"
+        "envelope.unclosedTimeoutMs", int, "a whole number of milliseconds"
     ),
-    "LOG_LEVEL": Variable("logs.level", _lower),
-    "LOG_SESSION_RETENTION_DAYS": Variable("logs.retentionDays", _whole, "a whole number of days"),
+    "LOG_LEVEL": Variable("logs.level", str.lower),
+    "LOG_SESSION_RETENTION_DAYS": Variable("logs.retentionDays", int, "a whole number of days"),
 }
 
 

@@ -168,7 +168,7 @@ def expired(path: Path, before: str) -> list[tuple[Path, str]]:
     return found
 
 
-def verify_all(path: Path) -> Break | None:
+def verify(path: Path) -> Break | None:
     """The first break of the chain over all its files, None if there is none. Raises OSError."""
     head = AuditHead(path).read()  # first: the log may grow meanwhile
     walk = _Walk(head)
@@ -179,16 +179,6 @@ def verify_all(path: Path) -> Break | None:
     if not walk.begins_well:
         return Break(files[0], 1)
     return None if walk.head_seen or not head else Break(path, walk.lines, cut=True)
-
-
-def verify(path: Path) -> int | None:
-    """The number (from 1) of the first line of a file that begins the chain that does not fit the one before, None
-    if all do. Raises OSError."""
-    walk = _Walk("")
-    broken = walk.through(path)
-    if broken is None and not walk.begins_well:
-        return 1
-    return broken.line if broken else None
 
 
 def holds(path: Path, digest: str) -> bool:

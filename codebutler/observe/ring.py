@@ -9,7 +9,7 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from msgspec import Struct
@@ -38,28 +38,18 @@ class Follower:
         self.lost = 0
         self.loop = asyncio.get_running_loop()
         self._lines: deque[LogLine] = deque(maxlen=limit)
-        self._arrived = asyncio.Event()
 
     def put(self, line: LogLine) -> None:
         """From the loop's own thread."""
         if len(self._lines) == self._lines.maxlen:
             self.lost += 1
         self._lines.append(line)
-        self._arrived.set()
 
     def take(self) -> list[LogLine]:
         """What has come since it was taken last, without waiting."""
         lines = list(self._lines)
         self._lines.clear()
-        self._arrived.clear()
         return lines
-
-    async def __aiter__(self) -> AsyncIterator[LogLine]:
-        while True:
-            await self._arrived.wait()
-            while self._lines:
-                yield self._lines.popleft()
-            self._arrived.clear()
 
 
 class Ring(logging.Handler):
@@ -107,7 +97,7 @@ class Ring(logging.Handler):
 
     @contextlib.contextmanager
     def follow(self) -> Iterator[Follower]:
-        """Every line from now on: ``with ring.follow() as follower: async for line in follower``."""
+        """Every line from now on: ``with ring.follow() as follower: lines = follower.take()``."""
         assert self.lock is not None
         with self.lock:
             follower = Follower(self._in_order(list(self._lines)))
