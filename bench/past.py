@@ -19,7 +19,7 @@ import msgspec
 from bench.scene import Scene
 from codebutler.domain.clock import SystemClock
 from codebutler.observe.audit import AuditLog
-from codebutler.observe.chain import Act
+from codebutler.observe.chain import AuditAct
 from codebutler.workspace.records import Channel, Message
 
 # History is compared for a week: all of the past is younger.
@@ -57,7 +57,7 @@ def live_through(product: Scene, name: str, turns: int) -> None:
     _copy_messages(channel, turn.messages, copies)
     _copy_log(product, name, len(copies))
     with AuditLog(product.home.audit, SystemClock(), str) as audit:
-        act = Act(user="U1", channel=channel.id, kind="prompt", text="go", decision="executed")
+        act = AuditAct(user="U1", channel=channel.id, kind="prompt", text="go", decision="executed")
         audit.keep([act] * len(copies))
 
 

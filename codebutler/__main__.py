@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -12,6 +13,13 @@ from codebutler.domain.errors import EXIT_FAILED, CodeButlerError
 
 INTERRUPTED = 130
 DEBUG_VARIABLE = "CODEBUTLER_DEBUG"
+# What the library's validators say of an argument, and what we say.
+EXPECTED = (
+    (r"Input should be a valid integer.*", "expected a whole number"),
+    (r"Input should be greater than or equal to (\S+)", r"expected at least \1"),
+    (r"Input should be less than or equal to (\S+)", r"expected at most \1"),
+    (r"Value error, ", ""),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,16 +57,18 @@ def _unexpected(error: Exception) -> int:
     from typer import Abort
     from typer._click.exceptions import ClickException
 
-    from codebutler.config.files import reason
+    from codebutler.platform.files import reason
 
     if isinstance(error, Abort):
         return INTERRUPTED
     if isinstance(error, ClickException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "codebutler"
-        # "Value error, " is how the library says that one of our own checks refused it.
-        message = error.format_message().rstrip(".").replace("Value error, ", "")
-        return _fail(f"{message}: see `{path} --help`", error.exit_code)
+        message = error.format_message().rstrip(".")
+        for theirs, ours in EXPECTED:
+            message = re.sub(theirs, ours, message)
+        advice = "" if "`codebutler" in message else f": see `{path} --help`"
+        return _fail(f"{message}{advice}", error.exit_code)
     if os.environ.get(DEBUG_VARIABLE):
         raise error
     if isinstance(error, OSError):
@@ -71,7 +81,9 @@ def _unexpected(error: Exception) -> int:
 
 
 def _fail(line: str, exit_code: int) -> int:
-    sys.stderr.write(f"codebutler: {' '.join(line.split())}\n")
+    from codebutler.cli.output import complain
+
+    complain(line)
     return exit_code
 
 

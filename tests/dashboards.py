@@ -12,19 +12,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from codebutler.config.files import PrivateDir
 from codebutler.config.schema import DashboardSection
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.model import TurnNote
 from codebutler.intake.intake import Outcome
 from codebutler.observe.ring import LineFormatter, Ring
+from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import beside
 from codebutler.schedule.hooks import Hook
 from codebutler.text.redact import Redactor
 from codebutler.web.dashboard.dashboard import Dashboard, Sources
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.front import Front
-from codebutler.web.hooks import Hooks
+from codebutler.web.front import Front, Hooks
 
 DEADLINE_S = 30
 CONNECTED = {
@@ -89,7 +88,8 @@ class Watched:
         self.logger.addHandler(self.ring)
         self.clock = clock = clock or SystemClock()
         sources = Sources(
-            known=self.known,
+            status=self.known.status,
+            served_as=self.known.served_as,
             turns=lambda: self.known.turns,
             jobs=lambda: self.known.jobs,
             ring=self.ring,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.runner import RUNNER
+from codebutler.config.programs import RUNNER
 from codebutler_worker.sandbox.containers import OWNER
 from tests.programs import require
 

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from codebutler.domain.actions import (
+from codebutler.domain.message import (
     ALLOW_ACTION,
     ALLOW_SESSION_ACTION,
     ANSWER_ACTION,
@@ -16,9 +16,14 @@ from codebutler.domain.actions import (
     REASON_ACTION,
     TICKED,
     TOGETHER,
+    ApprovalCard,
+    Button,
+    Message,
+    Question,
+    QuestionCard,
+    Request,
     box_value,
 )
-from codebutler.domain.message import ApprovalCard, Button, Message, Question, QuestionCard, Request
 from codebutler.text.markup import clip, plain
 
 QUESTION_CHARS = 2000

@@ -13,25 +13,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from codebutler.cli import channels, repo_files
-from codebutler.cli.output import is_interactive, notice, say
-from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.surroundings import environment, home
-from codebutler.cli.telegram import Place, look_up
-from codebutler.cli.trust import vouched
+from codebutler.cli.config_files import (
+    current_layer,
+    encode,
+    migrate_config_file,
+    migrate_store_file,
+    prepare,
+    report,
+)
+from codebutler.cli.context import environment, home, reload_supervisor
+from codebutler.cli.output import is_interactive, notice, say, warn
+from codebutler.cli.repositories import vouched
+from codebutler.cli.slack import (
+    ChannelOptions,
+    all_channels,
+    channel_name,
+    choose_channel,
+    enter_channel,
+    look_up_channel,
+    make_channel,
+)
+from codebutler.cli.telegram import RepoPlace, look_up
 from codebutler.config.channels import CHANNEL_KEYS, name_channel, served_chats
-from codebutler.config.git_repo import is_tracked, repo_root
+from codebutler.config.git_repo import ROOTS_OWN, Owner, is_tracked, repo_root
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
-from codebutler.config.ownership import ROOTS_OWN, Owner
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
-from codebutler.config.provenance import JOBS_NAME, Provenance, read_jobs
-from codebutler.config.registry import Registry, RepoEntry, add, name_for
+from codebutler.config.registry import JOBS_NAME, Provenance, Registry, RepoEntry, add, name_for, read_jobs
 from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
-from codebutler.config.skills.shelf import find_skills
+from codebutler.config.skills import find_skills
 from codebutler.domain.errors import ConfigError
-from codebutler.operations.doctor.machine import programs_path
+from codebutler.operations.doctor import programs_path
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE
 from codebutler.platform.lookup import look_up as program_at
 
@@ -60,7 +73,7 @@ def run(  # noqa: PLR0913 - an argument for each option
 ) -> None:
     """Give a repository a channel, register it, and trust its config as it is now."""
     # Nothing is changed before everything that may be refused has been looked at; Slack's own refusal comes first.
-    wish = Wish(telegram, channel, channels.Wish(create_channel, "", invite))
+    wish = PlaceOptions(telegram, channel, ChannelOptions(create_channel, "", invite))
     where = home()
     registry = Registry(where)
     root = repo_root(path.expanduser())
@@ -78,10 +91,10 @@ def run(  # noqa: PLR0913 - an argument for each option
     registry.update(partial(add, entry=entry if foreign else trusted))
     say(f"Registered {entry.name}: {chosen.name} ({chosen.id}) for {root}.")
     if chosen.advice:
-        notice(f"warning: {chosen.advice}")
+        warn(chosen.advice)
     if foreign:
-        notice(
-            f"warning: git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
+        warn(
+            f"git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
             f"read it, then run `codebutler trust {entry.name}`"
         )
     _warn_of_foreign_jobs(entry, registry)
@@ -92,12 +105,12 @@ def run(  # noqa: PLR0913 - an argument for each option
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlaceOptions:
     """Where the repository is to be: in a chat of Telegram, in a channel of Slack, or in a new one there."""
 
     telegram: str
     channel: str
-    new: channels.Wish
+    new: ChannelOptions
 
     def __post_init__(self) -> None:
         """Raises BadParameter for options that exclude each other."""
@@ -109,7 +122,7 @@ class Wish:
             raise typer.BadParameter("--invite is for a channel that is made: pass --create-channel too")
 
 
-def _chosen(registry: Registry, entry: RepoEntry, present: dict[str, Any], wish: Wish) -> Place:
+def _chosen(registry: Registry, entry: RepoEntry, present: dict[str, Any], wish: PlaceOptions) -> RepoPlace:
     """The channel that is wished for; else the one it had before; else one that is asked for, in Slack."""
     config = resolve_global(home(), environment()).config
     if chat := wish.telegram or _own_chat(present, wish):
@@ -126,10 +139,10 @@ def _chosen(registry: Registry, entry: RepoEntry, present: dict[str, Any], wish:
         dataclasses.replace(wish.new, repo=entry.name),
     )
     found = _channel(config.slack, registry, entry, wanted, new)
-    return Place(found.id, f"#{found.name}")
+    return RepoPlace(found.id, f"#{found.name}")
 
 
-def _own_chat(layer: dict[str, Any], wish: Wish) -> str:
+def _own_chat(layer: dict[str, Any], wish: PlaceOptions) -> str:
     """The chat in Telegram that the repository had before, unless it is to have a channel."""
     known = layer.get("telegram", {}).get("chatId")
     return str(known) if known and not (wish.channel or wish.new.name) else ""
@@ -138,13 +151,13 @@ def _own_chat(layer: dict[str, Any], wish: Wish) -> str:
 def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
     data = read_jobs(entry)
     if data is not None and (why := Provenance(registry).objection(entry, data)):
-        notice(f"warning: .codebutler/{JOBS_NAME} {why}; until then none of its jobs runs")
+        warn(f".codebutler/{JOBS_NAME} {why}; until then none of its jobs runs")
 
 
 def _warn_of_skills(entry: RepoEntry) -> None:
     if names := find_skills(None, Path(entry.path)).untrusted:
-        notice(
-            f"warning: its skills ({', '.join(names)}) are not used yet: read them, then run "
+        warn(
+            f"its skills ({', '.join(names)}) are not used yet: read them, then run "
             f"`codebutler trust {entry.name}`"
         )
 
@@ -158,7 +171,7 @@ def _warn_without_agent(entry: RepoEntry) -> None:
         return
     agent, binary = agents[config.agent.default]
     if program_at(binary, asyncio.run(programs_path(where, env))) is None:
-        notice(f"warning: {agent.missing(binary, Path.home())}")
+        warn(str(agent.missing(binary, Path.home())))
 
 
 def _refuse_roots_own(root: Path) -> None:
@@ -189,7 +202,7 @@ def _looked_at(root: Path, where: Home, entry: RepoEntry) -> dict[str, Any]:
     """The repository's own config. Raises CodeButlerError for whatever in its private directory, or in the home, would
     stop us later."""
     paths = RepoPaths(root)
-    layer = repo_files.current_layer(paths)
+    layer = current_layer(paths)
     read_jobs(entry)
     for directory in (paths.root, where.root):
         there = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
@@ -203,9 +216,9 @@ def _looked_at(root: Path, where: Home, entry: RepoEntry) -> dict[str, Any]:
 def _prepared_layer(root: Path) -> dict[str, Any]:
     """The repository's own config after what is old in its private directory was brought up to date."""
     paths = RepoPaths(root)
-    with repo_files.prepare(paths) as directory:
-        repo_files.report(repo_files.migrate_config_file(directory, check=False))
-        repo_files.report(repo_files.migrate_store_file(paths.store, check=False))
+    with prepare(paths) as directory:
+        report(migrate_config_file(directory, check=False))
+        report(migrate_store_file(paths.store, check=False))
         data = directory.read(CONFIG_NAME)
     return parse_layer(data, str(paths.config)) if data is not None else {}
 
@@ -215,37 +228,35 @@ def _own_channel(layer: dict[str, Any], create_channel: str) -> str:
     return "" if create_channel else str(layer.get("slack", {}).get("channelID", ""))
 
 
-def _wanted(slack: SlackSection, wanted: str, wish: channels.Wish) -> tuple[str, channels.Wish]:
+def _wanted(slack: SlackSection, wanted: str, wish: ChannelOptions) -> tuple[str, ChannelOptions]:
     """The channel that is there ("" for none), or the one to make; asked for if neither is given."""
     if wanted or wish.name:
         return wanted, wish
     if not is_interactive():
         raise typer.BadParameter("pass --channel C… or --create-channel NAME")
-    chosen, is_new = channels.choose(
-        asyncio.run(channels.all_channels(slack)), channels.channel_name(f"codebutler-{wish.repo}")
-    )
-    return ("", channels.Wish(chosen, wish.repo, wish.invite)) if is_new else (chosen, wish)
+    chosen, is_new = choose_channel(asyncio.run(all_channels(slack)), channel_name(f"codebutler-{wish.repo}"))
+    return ("", ChannelOptions(chosen, wish.repo, wish.invite)) if is_new else (chosen, wish)
 
 
 def _channel(
-    slack: SlackSection, registry: Registry, entry: RepoEntry, wanted: str, wish: channels.Wish
+    slack: SlackSection, registry: Registry, entry: RepoEntry, wanted: str, wish: ChannelOptions
 ) -> ChannelInfo:
     if wish.name:
-        return asyncio.run(channels.create(slack, wish))
-    found = asyncio.run(channels.look_up(slack, wanted))
+        return asyncio.run(make_channel(slack, wish))
+    found = asyncio.run(look_up_channel(slack, wanted))
     # Refuse one that another repository has before it is joined.
     add(registry.load(), replace(entry, channel_id=found.id))
-    return asyncio.run(channels.enter(slack, found))
+    return asyncio.run(enter_channel(slack, found))
 
 
-def _write(root: Path, layer: dict[str, Any], channel: Place, agent: AgentName | None) -> None:
+def _write(root: Path, layer: dict[str, Any], channel: RepoPlace, agent: AgentName | None) -> None:
     name_channel(layer, channel.id, channel.name.removeprefix("#"))
     if agent is not None:
         put(layer, ("agent", "default"), agent)
     paths = RepoPaths(root)
     check_layer(layer, str(paths.config))
     with paths.open() as directory:
-        directory.write(CONFIG_NAME, repo_files.encode(layer))
+        directory.write(CONFIG_NAME, encode(layer))
 
 
 def _came_with_the_repository(root: Path, guarded: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from codebutler.chat.slack.answers import Person
-from codebutler.cli import config_files, people
+from codebutler.cli import config_files
 from codebutler.cli.config_files import ALLOWED_USERS as KEY
-from codebutler.cli.output import notice, print_json, say
-from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.surroundings import environment, home
+from codebutler.cli.context import environment, home, reload_supervisor
+from codebutler.cli.output import notice, print_json, say, warn
+from codebutler.cli.slack import NOBODY_ALLOWED, described, find_person, named
 from codebutler.cli.telegram import USERS as TELEGRAM_KEY
 from codebutler.cli.telegram import user_in
 from codebutler.config.channels import chat_of
@@ -27,7 +27,7 @@ from codebutler.config.schema import USER_ID, Config, SlackSection, telegram_id
 from codebutler.domain.errors import ChatError, CodeButlerError, ConfigError
 
 
-def run(
+def allow(
     users: Annotated[
         list[str] | None,
         typer.Argument(
@@ -79,9 +79,7 @@ def deny(
     if still := [one for one in gone if one.id in left]:
         key = TELEGRAM_KEY if chat_of(still[0].id) == "Telegram" else KEY
         source = resolved.provenance[key]
-        raise CodeButlerError(
-            f"{people.named(still)} is still allowed: {source} overrides {key}, change it there"
-        )
+        raise CodeButlerError(f"{named(still)} is still allowed: {source} overrides {key}, change it there")
     _tell("Denied", gone, where)
     _warn_of_own_lists(where)
     if not left:
@@ -115,14 +113,14 @@ async def _found(slack: SlackSection, users: list[str]) -> list[Person]:
     from codebutler.chat.slack.api import SlackApi
 
     async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
-        return [await people.find(api, user) for user in users]
+        return [await find_person(api, user) for user in users]
 
 
 async def _described(slack: SlackSection) -> list[Person]:
     from codebutler.chat.slack.api import SlackApi
 
     async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
-        return await people.described(api, slack.allowed_users)
+        return await described(api, slack.allowed_users)
 
 
 def _list(config: Config, *, as_json: bool) -> None:
@@ -132,7 +130,7 @@ def _list(config: Config, *, as_json: bool) -> None:
         try:
             known = asyncio.run(_described(slack))
         except ChatError as error:
-            notice(f"warning: no names: {error}")
+            warn(f"no names: {error}")
     known += _in_telegram(config.telegram.allowed_users)
     if as_json:
         print_json({"users": [{"id": one.id, "name": one.names[0] if one.names else ""} for one in known]})
@@ -140,7 +138,7 @@ def _list(config: Config, *, as_json: bool) -> None:
     for one in known:
         say(str(one))
     if not known:
-        notice(people.NOBODY_ALLOWED)
+        notice(NOBODY_ALLOWED)
 
 
 def _tell(done: str, who: list[Person], where: Home) -> None:
@@ -159,7 +157,7 @@ def _warn_of_own_lists(where: Home) -> None:
         except ConfigError:
             continue
         if source == str(RepoPaths(Path(entry.path)).config):
-            notice(f"warning: {entry.name} has a list of its own: see {key} in {source}")
+            warn(f"{entry.name} has a list of its own: see {key} in {source}")
 
 
 def _require_token(slack: SlackSection) -> None:

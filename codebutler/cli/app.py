@@ -16,7 +16,7 @@ import typer.main
 from typer._click import Command as AnyCommand
 from typer._click import Context
 
-from codebutler.cli.command import HELP_NAMES, App, Command, Group
+from codebutler.cli.command import HELP_NAMES, App, CliCommand, CliGroup
 from codebutler.domain.errors import EXIT_USAGE
 
 PROGRAM = "codebutler"
@@ -35,25 +35,27 @@ class Row:
 
 
 COMMANDS: tuple[Row, ...] = (
-    Row("setup", "Connect to Slack or Telegram: tokens, and who may use it.", "codebutler.cli.setup:run"),
-    Row("allow", "Allow people to use the agents, or list who may.", "codebutler.cli.allow:run"),
+    Row("setup", "Connect to Slack or Telegram: tokens, and who may use it.", "codebutler.cli.setup:setup"),
+    Row("allow", "Allow people to use the agents, or list who may.", "codebutler.cli.allow:allow"),
     Row("deny", "Take people off the list of those who may.", "codebutler.cli.allow:deny"),
     Row("add-repo", "Give a repository a channel and register it.", "codebutler.cli.add_repo:run"),
-    Row("repos", "List the registered repositories.", "codebutler.cli.repos:run"),
-    Row("remove-repo", "Stop serving a repository; its files stay.", "codebutler.cli.remove_repo:run"),
-    Row("trust", "Trust a repository's configuration as it is now.", "codebutler.cli.trust:run"),
+    Row("repos", "List the registered repositories.", "codebutler.cli.repositories:repos"),
+    Row(
+        "remove-repo", "Stop serving a repository; its files stay.", "codebutler.cli.repositories:remove_repo"
+    ),
+    Row("trust", "Trust a repository's configuration as it is now.", "codebutler.cli.repositories:trust"),
     Row("config", "Show or change the configuration.", "codebutler.cli.config:app"),
-    Row("supervise", "Serve all registered repositories.", "codebutler.cli.supervise:run"),
-    Row("demo", "Try it in the browser: no account, no key.", "codebutler.cli.demo:run"),
-    Row("workspace", "Run the embedded chat workspace alone.", "codebutler.cli.workspace:run"),
-    Row("status", "Show what the running supervisor does.", "codebutler.cli.status:run"),
-    Row("dashboard", "Open the dashboard in a browser.", "codebutler.cli.dashboard:run"),
-    Row("send", "Send a message to a repository's agent.", "codebutler.cli.send:run"),
-    Row("stop", "Stop the running work of a repository, or of all.", "codebutler.cli.stop:run"),
-    Row("chat", "Talk to a repository's agent in the terminal.", "codebutler.cli.chat:run"),
-    Row("logs", "Show the log, of all or of one repository.", "codebutler.cli.logs:run"),
-    Row("audit", "Show what was executed or refused; verify the audit log.", "codebutler.cli.audit:run"),
-    Row("jobs", "List scheduled jobs; run, pause or resume one.", "codebutler.cli.jobs:run"),
+    Row("supervise", "Serve all registered repositories.", "codebutler.cli.serve:serve_repositories"),
+    Row("demo", "Try it in the browser: no account, no key.", "codebutler.cli.serve:demo"),
+    Row("workspace", "Run the embedded chat workspace alone.", "codebutler.cli.serve:workspace"),
+    Row("status", "Show what the running supervisor does.", "codebutler.cli.status:status"),
+    Row("dashboard", "Open the dashboard in a browser.", "codebutler.cli.status:dashboard"),
+    Row("send", "Send a message to a repository's agent.", "codebutler.cli.chat:send"),
+    Row("stop", "Stop the running work of a repository, or of all.", "codebutler.cli.chat:stop"),
+    Row("chat", "Talk to a repository's agent in the terminal.", "codebutler.cli.chat:chat"),
+    Row("logs", "Show the log, of all or of one repository.", "codebutler.cli.logs:logs"),
+    Row("audit", "Show what was executed or refused; verify the audit log.", "codebutler.cli.logs:audit"),
+    Row("jobs", "List scheduled jobs; run, pause or resume one.", "codebutler.cli.status:jobs"),
     Row("memory", "Show what agents remember; forget some of it.", "codebutler.cli.memory:app"),
     Row("skills", "List skills; create, enable or disable one.", "codebutler.cli.skills:app"),
     Row("migrate", "Migrate configuration and data from the WhatsApp era.", "codebutler.cli.migrate:run"),
@@ -62,7 +64,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("install", "Run the supervisor as a user service.", "codebutler.cli.install:run"),
     Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.install:remove"),
     Row("completion", "Complete commands in bash, zsh and fish.", "codebutler.cli.completion:run"),
-    Row("manifest", "Print the Slack app manifest or its link.", "codebutler.cli.manifest:run"),
+    Row("manifest", "Print the Slack app manifest or its link.", "codebutler.cli.setup:print_manifest"),
 )
 
 
@@ -89,7 +91,7 @@ FORMER = MappingProxyType(
 )
 
 
-class LazyCommand(Command):
+class LazyCommand(CliCommand):
     """Stands for a command in ``--help`` until somebody calls it."""
 
     def __init__(self, row: Row) -> None:
@@ -110,7 +112,7 @@ class LazyCommand(Command):
         return command
 
 
-class LazyGroup(Group):
+class LazyGroup(CliGroup):
     """A group of LazyCommands, one per row of ``COMMANDS``."""
 
     sections = SECTIONS

@@ -1,23 +1,19 @@
-"""`codebutler chat`: the same conversation in a terminal."""
+"""`codebutler chat`, `send` and `stop`: a repository's agent from this machine, as its operator."""
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from codebutler.cli.which import known_repositories
+from codebutler.cli.context import home, known_commands, known_repositories, repository, talk
 from codebutler.config.paths import Home
-from codebutler.config.registry import Registry, find
-from codebutler.domain.errors import EXIT_FAILED, RegistryError
-
-if TYPE_CHECKING:
-    from codebutler.config.registry import RepoEntry
+from codebutler.control.messages import SendRequest, StopRequest
+from codebutler.domain.errors import EXIT_FAILED
 
 
-def run(
+def chat(
     repo: Annotated[
         str,
         typer.Argument(
@@ -42,35 +38,58 @@ def run(
 
     From a pipe: all of standard input is one message; its answer is printed, and the exit code is that of the run.
     """
-    home = Home.from_env(os.environ)
-    entry = _entry(home, repo)
+    where, entry = home(), repository(repo)
     if sys.stdin.isatty():
         from codebutler.cli.chatroom.at_terminal import converse
 
-        converse(home, entry.name, fresh=bool(fresh), past=past)
+        converse(where, entry.name, fresh=bool(fresh), past=past)
     else:
-        _ask_once(home, entry.name, fresh=fresh is not False)
+        _ask_once(where, entry.name, fresh=fresh is not False)
 
 
-def _entry(home: Home, repo: str) -> RepoEntry:
-    entries = Registry(home).load()
-    if not repo and len(entries) != 1:
-        names = ", ".join(entry.name for entry in entries) or "none; add one with `codebutler add-repo`"
-        raise RegistryError(f"which repository? Registered: {names}")
-    return find(entries, repo or entries[0].name)
-
-
-def _ask_once(home: Home, repo: str, *, fresh: bool) -> None:
-    from codebutler.cli.chatroom import diary
-    from codebutler.cli.chatroom.once import ask_once
+def _ask_once(where: Home, repo: str, *, fresh: bool) -> None:
+    from codebutler.cli.chatroom.link import ask_once, read_diary, write_diary
 
     text = sys.stdin.read()
     if not text.strip():
         raise typer.BadParameter("there is nothing on standard input to say")
-    kept = diary.read(home)
+    kept = read_diary(where)
     told = ask_once(repo, text.strip("\n"), None if fresh else kept.threads.get(repo))
     if told.thread_ts:
-        diary.write(home, kept.with_thread(repo, told.thread_ts))
+        write_diary(where, kept.with_thread(repo, told.thread_ts))
     told.show()
     if not told.ok:
         raise typer.Exit(EXIT_FAILED)
+
+
+def send(
+    repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
+    text: Annotated[
+        str,
+        typer.Argument(help="What to say; `-` reads standard input.", autocompletion=known_commands),
+    ],
+    wait: Annotated[bool, typer.Option("--wait", help="Print the answer; fail if the run fails.")] = False,
+) -> None:
+    """Post a message in a repository's channel as the operator; it is answered like anybody's message."""
+    message = sys.stdin.read() if text == "-" else text
+    if not message.strip():
+        raise typer.BadParameter("there is nothing to send", param_hint="TEXT")
+    if not wait:
+        talk(SendRequest(repo=repo, text=message))
+        return
+    from codebutler.cli.chatroom.link import ask_once
+
+    told = ask_once(repo, message)
+    told.show()
+    if not told.ok:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def stop(
+    repo: Annotated[
+        str, typer.Argument(help="A repository's name, or `all`.", autocompletion=known_repositories)
+    ],
+) -> None:
+    """Stop running and cancel queued work of a repository; the supervisor goes on."""
+    done = talk(StopRequest(repo=repo))
+    typer.echo(done.text)

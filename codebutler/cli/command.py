@@ -12,12 +12,12 @@ from typer._click import Command as AnyCommand
 from typer._click import Context, HelpFormatter
 from typer.core import TyperCommand, TyperGroup
 
-from codebutler.cli.style import TEXT_COLUMNS, columns, definitions, painted, wrapped
+from codebutler.cli.output import TEXT_COLUMNS, columns, definitions, painted, wrapped
 
 HELP_NAMES = ("-h", "--help")
 
 
-class Command(TyperCommand):
+class CliCommand(TyperCommand):
     """One command."""
 
     def __init__(self, name: str | None, **attributes: Any) -> None:
@@ -30,7 +30,7 @@ class Command(TyperCommand):
         formatter.write("\n".join(_lines(self, ctx)))
 
 
-class Group(TyperGroup):
+class CliGroup(TyperGroup):
     """Several commands under one name. ``sections``: their names under headings; what is in none stands last."""
 
     sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -57,12 +57,12 @@ class Group(TyperGroup):
 class App(typer.Typer):
     """A group whose commands look like ours."""
 
-    def __init__(self, text: str, cls: type[Group] = Group, **settings: Any) -> None:
+    def __init__(self, text: str, cls: type[CliGroup] = CliGroup, **settings: Any) -> None:
         super().__init__(cls=cls, help=text, add_completion=False, rich_markup_mode=None, **settings)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
         """As typer's."""
-        return super().command(name, **{"cls": Command, **settings})
+        return super().command(name, **{"cls": CliCommand, **settings})
 
 
 def metavar(parameter: Any) -> str:
@@ -87,7 +87,7 @@ def _lines(command: AnyCommand, ctx: Context) -> list[str]:
     options = [each for each in parameters if each.param_type_name == "option"]
     words = [ctx.command_path, "[OPTIONS]", *map(_usage, arguments)]
     lines = [
-        f"{painted('Usage:', 'bold')} {' '.join(words)}{' COMMAND …' if isinstance(command, Group) else ''}"
+        f"{painted('Usage:', 'bold')} {' '.join(words)}{' COMMAND …' if isinstance(command, CliGroup) else ''}"
     ]
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         lines += ["", *wrapped(" ".join(paragraph.split()), width)]

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from codebutler.cli import COMPLETION_VARIABLE
+from codebutler.cli.context import environment
 from codebutler.cli.output import notice, say
-from codebutler.cli.surroundings import environment
 from codebutler.domain.errors import CodeButlerError
 
 # Set by the scripts below: the words typed so far are the arguments, and candidates are printed instead of anything

@@ -13,17 +13,15 @@ import typer
 from typer._click import Context
 
 from codebutler.cli import config_files
-from codebutler.cli.command import HELP_NAMES, App, Group
-from codebutler.cli.output import is_interactive, notice, print_json, say
-from codebutler.cli.prompts import Terminal, ask
-from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.surroundings import environment, home
-from codebutler.cli.which import known_repositories
+from codebutler.cli.command import HELP_NAMES, App, CliGroup
+from codebutler.cli.context import environment, home, known_repositories, reload_supervisor
+from codebutler.cli.output import is_interactive, print_json, say, warn
+from codebutler.cli.prompts import PromptTerminal, ask
 from codebutler.config.load import check_layer
-from codebutler.config.mask import is_secret, mask_value, masked
 from codebutler.config.merge import default_layer, leaves, put
 from codebutler.config.registry import Registry, find
 from codebutler.config.resolve import Resolved, resolve_global, resolve_repo
+from codebutler.config.secrets import is_secret, mask_value, masked
 from codebutler.config.trust import HOME_ONLY
 from codebutler.domain.errors import ConfigError
 
@@ -31,7 +29,7 @@ Layer = config_files.Layer
 NOT_SET = "not set"
 
 
-class ConfigGroup(Group):
+class ConfigGroup(CliGroup):
     """What is no command of it is the name of a repository to show."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
@@ -69,7 +67,7 @@ def show(
     else:
         resolved = resolve_repo(where, find(Registry(where).load(), repo), environment())
     for note in resolved.notes:
-        notice(f"warning: {note}")
+        warn(note)
     if as_json:
         print_json(
             {
@@ -194,5 +192,5 @@ def _asked(key: str) -> str:
 
 
 async def _asked_secretly(key: str) -> str:
-    with Terminal() as terminal:
+    with PromptTerminal() as terminal:
         return await terminal.ask_secret(key)

@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from codebutler.cli.output import is_interactive, print_json, printable
-from codebutler.cli.style import Style, painted
-from codebutler.cli.surroundings import environment, home
+from codebutler.cli.context import environment, home
+from codebutler.cli.output import Style, is_interactive, painted, print_json, printable
 from codebutler.protocol.findings import Finding, Level
 
 CLEAR = "\r\x1b[K"
@@ -61,7 +60,7 @@ def _counted(number: int, what: str) -> str:
 
 async def _examine(*, live: bool, shown: bool) -> list[Finding]:
     from codebutler.domain.clock import SystemClock
-    from codebutler.operations.doctor.run import examine
+    from codebutler.operations.doctor import examine
 
     findings = []
     _progress("Checking …", shown=shown)

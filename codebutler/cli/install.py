@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from codebutler.cli.output import notice, say
-from codebutler.cli.surroundings import environment, home
+from codebutler.cli.context import environment, home
+from codebutler.cli.output import say, warn
 from codebutler.domain.errors import CodeButlerError, ConfigError
 
 if TYPE_CHECKING:
     from codebutler.config.paths import Home
-    from codebutler.operations.service.port import Manager, Report
+    from codebutler.operations.service import Manager, Report
 
 LOOK_S = 0.25
 # Longer than a start takes; one that waits for Slack goes on by itself.
@@ -43,7 +43,7 @@ def run(
     say(f"Wrote {manager.file}.")
     for name in AGENT_KEYS:
         if environment().get(name):
-            notice(f"warning: the service does not have {name} of this shell: put it into {where.env_file}")
+            warn(f"the service does not have {name} of this shell: put it into {where.env_file}")
     report = settled(manager.report, time.sleep, time.monotonic)
     if report.state == "failed":
         raise CodeButlerError(f"the service does not start ({report.text}): see `codebutler logs`")
@@ -70,16 +70,16 @@ def manager_of(where: Home, env: Mapping[str, str], platform: str = sys.platform
 
     Raises CodeButlerError where there is none that we know.
     """
-    from codebutler.operations.service.port import run as run_program
-    from codebutler.operations.service.spec import service_for
+    from codebutler.operations.service import run as run_program
+    from codebutler.operations.service import service_for
 
     service = service_for(where, env, setuid_sandbox=_is_setuid(shutil.which("bwrap", path=env.get("PATH"))))
     if platform == "darwin":
-        from codebutler.operations.service.launchd import Launchd, agent_plist
+        from codebutler.operations.launchd import Launchd, agent_plist
 
         return Launchd(service, env, run_program), agent_plist(service).decode()
     if shutil.which("systemctl", path=env.get("PATH")):
-        from codebutler.operations.service.systemd import Systemd, unit_text
+        from codebutler.operations.systemd import Systemd, unit_text
 
         return Systemd(service, env, run_program), unit_text(service)
     raise CodeButlerError("there is no systemd here: keep `codebutler supervise` running by other means")

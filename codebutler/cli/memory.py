@@ -12,12 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from codebutler.cli.command import App
+from codebutler.cli.context import known_repositories, repository
 from codebutler.cli.output import notice, print_json, print_table, say
-from codebutler.cli.which import known_repositories, repository
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.operations import Change, apply, facts_of
+from codebutler.config.memory import FactChange, MemoryFile, apply, facts_of
 from codebutler.domain.errors import CodeButlerError
-from codebutler.text.links import message_url
+from codebutler.text.markup import message_url
 
 app = App("Show what agents remember about a repository, and forget some of it.")
 NAME = typer.Argument(
@@ -28,7 +27,7 @@ UNITS = ((DAY_S, "d"), (3600, "h"), (60, "m"))
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MemoryEntry:
     """What is remembered, and where it comes from; ``at`` is ISO 8601. ``name``: what an agent keeps it under."""
 
     text: str
@@ -87,13 +86,13 @@ def forget(
     if number > len(facts):
         raise CodeButlerError(f"there is no fact {number}: `codebutler memory show` tells what there is")
     # By its words: the numbers may have moved since.
-    applied = file.change(partial(apply, (Change(facts[number - 1]),)))
+    applied = file.change(partial(apply, (FactChange(facts[number - 1]),)))
     if not applied.made:
         raise CodeButlerError("the memory has just changed: run `codebutler memory show` again")
     say(f"Forgotten: {facts[number - 1]}")
 
 
-def _entries(file: MemoryFile) -> list[Entry]:
+def _entries(file: MemoryFile) -> list[MemoryEntry]:
     """The facts of the file, then what agents keep by name: in the order in which `!memory` counts them."""
     facts = facts_of(file.read())
     try:
@@ -101,18 +100,22 @@ def _entries(file: MemoryFile) -> list[Entry]:
         recalled = importlib.import_module("codebutler_worker.memory.recalled").recall(file.repo)
     except CodeButlerError as error:
         notice(f"the origin of facts is unknown: {error}")
-        return [Entry(fact) for fact in facts]
+        return [MemoryEntry(fact) for fact in facts]
     return [_of_line(fact, recalled.lines.get(fact)) for fact in facts] + [
-        Entry(f"{row.key}: {row.value}", row.key, row.channel_id, row.thread_ts, row.updated_at)
+        MemoryEntry(f"{row.key}: {row.value}", row.key, row.channel_id, row.thread_ts, row.updated_at)
         for row in recalled.facts
     ]
 
 
-def _of_line(fact: str, row: Any) -> Entry:
-    return Entry(fact) if row is None else Entry(fact, "", row.channel_id, row.thread_ts, row.added_at)
+def _of_line(fact: str, row: Any) -> MemoryEntry:
+    return (
+        MemoryEntry(fact)
+        if row is None
+        else MemoryEntry(fact, "", row.channel_id, row.thread_ts, row.added_at)
+    )
 
 
-def _told(number: int, entry: Entry) -> dict[str, object]:
+def _told(number: int, entry: MemoryEntry) -> dict[str, object]:
     return {
         "number": number,
         "fact": entry.text,

@@ -8,13 +8,10 @@ from typing import Annotated
 
 import typer
 
-from codebutler.cli import repo_files
+from codebutler.cli.config_files import Step, migrate_config_file, migrate_store_file, prepare
+from codebutler.cli.context import home, known_repositories, reload_supervisor
 from codebutler.cli.output import print_json, say
-from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.repo_files import Step
-from codebutler.cli.surroundings import home
-from codebutler.cli.trust import vouched
-from codebutler.cli.which import known_repositories
+from codebutler.cli.repositories import vouched
 from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, replace
@@ -72,7 +69,7 @@ def migrate_home(where: Home, *, check: bool) -> list[Step]:
     if not where.root.is_dir():
         return []
     with where.open() as directory:
-        step = repo_files.migrate_config_file(directory, check=check)
+        step = migrate_config_file(directory, check=check)
     return [step] if step else []
 
 
@@ -83,10 +80,10 @@ def migrate_repo(registry: Registry, entry: RepoEntry, *, check: bool) -> list[S
         raise CodeButlerError(f"{entry.name}: {paths.repo} does not exist any more")
     if not paths.root.exists():
         return []
-    with repo_files.prepare(paths) if not check else paths.open() as directory:
+    with prepare(paths) if not check else paths.open() as directory:
         was_trusted = digest(directory.read(CONFIG_NAME) or b"") == entry.digest
-        config = repo_files.migrate_config_file(directory, check=check)
-        store = repo_files.migrate_store_file(paths.store, check=check)
+        config = migrate_config_file(directory, check=check)
+        store = migrate_store_file(paths.store, check=check)
     if config and was_trusted and not check:
         registry.update(partial(replace, entry=vouched(entry)[0]))
     return [step for step in (config, store) if step]

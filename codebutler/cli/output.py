@@ -1,14 +1,14 @@
-"""What commands print. Answers go to stdout, notices to stderr."""
+"""What commands print, and how a terminal shows it. Answers go to stdout, notices to stderr (colours: no-color.org)."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
-
-import msgspec
-
-from codebutler.cli.style import columns, painted, wrapped
+from typing import Literal
 
 GAP = "  "
 NARROWEST = 8
@@ -24,8 +24,20 @@ def notice(line: str) -> None:
     sys.stderr.write(f"{printable(line)}\n")
 
 
+def warn(line: str) -> None:
+    """One line about something that is not as it should be; the command goes on."""
+    notice(f"warning: {line}")
+
+
+def complain(line: str) -> None:
+    """The one line of an error: what happened, then what to do."""
+    notice(f"codebutler: {' '.join(line.split())}")
+
+
 def print_json(value: object) -> None:
     """The answer for programs, one document."""
+    import msgspec  # `--help` needs none
+
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
@@ -63,3 +75,43 @@ def printable_lines(text: str) -> str:
 def is_interactive() -> bool:
     """Whether somebody is there to answer questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+# Longer lines are hard to read.
+TEXT_COLUMNS = 100
+
+
+def painted(text: str, style: Style) -> str:
+    """The text in that style where standard output is a terminal that wants it, else as it is."""
+    if not text or not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+
+def columns() -> int:
+    """The width of the terminal, or 80 where there is none."""
+    return max(shutil.get_terminal_size().columns, 20)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most ``width``; words are broken only where they are longer."""
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+
+
+def definitions(rows: list[tuple[str, str]], style: Style | None = None) -> list[str]:
+    """A name and its text beside it, a line or several each, in as many columns as the terminal has."""
+    width = min(columns(), TEXT_COLUMNS)
+    indent = min(max((len(name) for name, _ in rows), default=0), width // 3) + 4
+    lines = []
+    for name, text in rows:
+        shown = painted(name, style) if style else name
+        parts = wrapped(text, width - indent)
+        if len(name) + 4 > indent:
+            lines.append(f"  {shown}")
+        else:
+            lines.append(f"  {shown}{' ' * (indent - 2 - len(name))}{parts.pop(0)}".rstrip())
+        lines += [f"{' ' * indent}{part}" for part in parts]
+    return lines

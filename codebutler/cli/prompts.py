@@ -25,7 +25,7 @@ ENTER, ERASE, KILL, END = "\r\n", "\x7f\x08", "\x15", "\x04"
 _LFLAG, _CC = 3, 6
 
 
-class Line:
+class TypedLine:
     """One line as it is typed. ``take`` returns what the terminal has to show for a key. Pure."""
 
     def __init__(self, *, hidden: bool) -> None:
@@ -63,7 +63,7 @@ class Line:
             self._escape = ""
 
 
-class Terminal:
+class PromptTerminal:
     """The person's terminal: questions on stderr, answers from stdin. A context manager, in which nothing is echoed."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Terminal:
     ) -> str | T:
         """A line, or what ``other`` comes to, whichever is first. Raises EOFError when the input ends."""
         show(f"{printable(question)}: ")
-        typing = _Typing(self._fd, Line(hidden=hidden))
+        typing = _Typing(self._fd, TypedLine(hidden=hidden))
         waiting: set[asyncio.Future[Any]] = {typing.done}
         if other is not None:
             waiting.add(asyncio.ensure_future(other))
@@ -126,7 +126,7 @@ class Terminal:
 class _Typing:
     """A line that is being typed."""
 
-    def __init__(self, fd: int, line: Line) -> None:
+    def __init__(self, fd: int, line: TypedLine) -> None:
         self.line = line
         self.done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._fd = fd
@@ -154,5 +154,5 @@ def ask(question: str, default: str = "") -> str:
 
 async def ask_async(question: str, default: str = "") -> str:
     """The same where a loop runs."""
-    with Terminal() as terminal:
+    with PromptTerminal() as terminal:
         return await terminal.ask(question, default)

@@ -12,7 +12,7 @@ import typer
 
 from codebutler.cli.command import App
 from codebutler.cli.output import say
-from codebutler.config.runner import BASE, DOCKERFILE, RUNNER, TOOLS
+from codebutler.config.programs import BASE, DOCKERFILE, RUNNER, TOOLS
 from codebutler.domain.errors import CodeButlerError
 
 app = App("Manage the sandbox.")

@@ -1,4 +1,4 @@
-"""``codebutler setup``: tokens and people, checked with the chat before they are saved."""
+"""`codebutler setup`: tokens and people, checked with the chat before they are saved; and the Slack app's manifest."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from codebutler.cli import config_files, people, telegram
+from codebutler.cli import config_files, telegram
 from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN, Layer
-from codebutler.cli.output import is_interactive, notice, say
+from codebutler.cli.context import environment, home, reload_supervisor
+from codebutler.cli.output import is_interactive, notice, print_json, say
 from codebutler.cli.prompts import ask
-from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.surroundings import environment, home
+from codebutler.cli.slack import NOBODY_ALLOWED, find_person
 from codebutler.config.channels import served_chats
 from codebutler.config.load import check_layer
 from codebutler.config.merge import put
@@ -27,13 +27,14 @@ from codebutler.domain.errors import ConfigError
 if TYPE_CHECKING:
     from codebutler.chat.port import Identity
 
+
 TOKENS = frozenset({BOT_TOKEN, APP_TOKEN})
 WHICH = {"slack": ("slack",), "telegram": ("telegram",), "both": ("slack", "telegram")}
 Answer = str | Sequence[str] | Sequence[int]
 API_URL, OPENAI_KEY, KIMI_KEY = "slack.apiBaseUrl", "openai.apiKey", "kimi.apiKey"
 
 
-def run(  # noqa: PLR0913 - an argument for each option
+def setup(  # noqa: PLR0913 - an argument for each option
     bot_token: Annotated[str, typer.Option(help="Bot token, xoxb-…")] = "",
     app_token: Annotated[str, typer.Option(help="App-level token with connections:write, xapp-…")] = "",
     allow_user: Annotated[
@@ -47,7 +48,7 @@ def run(  # noqa: PLR0913 - an argument for each option
     api_url: Annotated[str, typer.Option(help="Another Slack-compatible server's API.")] = "",
     telegram_token: Annotated[str, typer.Option(help="Token of a Telegram bot, from @BotFather.")] = "",
     telegram_user: Annotated[
-        list[int] | None,
+        list[str] | None,
         typer.Option(help="Who may use the agents in Telegram: a person's number; may be repeated."),
     ] = None,
     telegram_api_url: Annotated[str, typer.Option(help="Another Bot API server.")] = "",
@@ -64,7 +65,7 @@ def run(  # noqa: PLR0913 - an argument for each option
     given = {key: value for key, value in given.items() if value}
     in_telegram: dict[str, str | list[int]] = {
         telegram.TOKEN: telegram_token.strip(),
-        telegram.USERS: telegram_user or [],
+        telegram.USERS: telegram.people_in(telegram_user or ()),
         telegram.API_URL: telegram_api_url,
     }
     in_telegram = {key: value for key, value in in_telegram.items() if value}
@@ -81,7 +82,7 @@ def run(  # noqa: PLR0913 - an argument for each option
     resolved = resolve_global(where, environment())
     config_files.warn_of_overrides(where, resolved, answers.saved)
     if not resolved.config.slack.allowed_users and not resolved.config.telegram.allowed_users:
-        notice(people.NOBODY_ALLOWED)
+        notice(NOBODY_ALLOWED)
     reload_supervisor()
     is_telegram = served_chats(resolved.config) == ("Telegram",)
     example = "codebutler add-repo PATH --telegram CHAT" if is_telegram else "codebutler add-repo PATH"
@@ -139,7 +140,7 @@ def _take(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
 
 def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     """What no option gave is asked for; without any option, everything. Each answer is saved at once."""
-    from codebutler.cli.prompts import Terminal
+    from codebutler.cli.prompts import PromptTerminal
     from codebutler.cli.wizard import Wizard
 
     is_scripted = bool(given or users)
@@ -152,7 +153,7 @@ def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
         answers.save_all(rest)
     tokens = {key: given[key] for key in TOKENS & given.keys()}
     try:
-        with Terminal() as terminal:
+        with PromptTerminal() as terminal:
             wizard = Wizard(terminal, _with(present, rest), answers.save, tokens)
             asyncio.run(wizard.ask(again=not is_scripted, wanted=users))
     except (KeyboardInterrupt, EOFError):
@@ -177,11 +178,11 @@ def _take_telegram(answers: Answers, given: Mapping[str, str | list[int]]) -> No
 
 
 def _ask_telegram(answers: Answers) -> None:
-    from codebutler.cli.prompts import Terminal
+    from codebutler.cli.prompts import PromptTerminal
 
     present = resolve_global(answers.where, environment()).config.telegram
     try:
-        with Terminal() as terminal:
+        with PromptTerminal() as terminal:
             asyncio.run(telegram.TelegramWizard(terminal, present, answers.save).ask())
     except (KeyboardInterrupt, EOFError):
         notice(_stopped(answers))
@@ -225,4 +226,16 @@ async def _verify(slack: SlackSection, users: list[str]) -> tuple[Identity, list
     async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
         identity = await api.identity()
         await api.open_connection(slack.app_token)
-        return identity, [(await people.find(api, user)).id for user in users]
+        return identity, [(await find_person(api, user)).id for user in users]
+
+
+def print_manifest(
+    link: Annotated[bool, typer.Option("--link", help="Print the link that creates the app.")] = False,
+) -> None:
+    """Print the Slack app manifest, or the link that creates the app from it."""
+    from codebutler.chat.slack.manifest import creation_link, manifest
+
+    if link:
+        say(creation_link())
+    else:
+        print_json(manifest())

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from codebutler.cli.command import App
-from codebutler.cli.output import notice, print_json, print_table, printable_lines, say
-from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.repo_files import encode, prepare
-from codebutler.cli.surroundings import environment, home
-from codebutler.cli.which import known_repositories, repository
-from codebutler.config.files import PrivateDir
-from codebutler.config.load import check_layer, parse_layer
+from codebutler.cli.config_files import Layer, change, prepare
+from codebutler.cli.context import environment, home, known_repositories, reload_supervisor, repository
+from codebutler.cli.output import notice, print_json, print_table, printable_lines, say, warn
 from codebutler.config.merge import put
-from codebutler.config.paths import CONFIG_NAME, RepoPaths
+from codebutler.config.paths import RepoPaths
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global, resolve_repo
-from codebutler.config.skills.shelf import SKILLS, Found, find_skills
-from codebutler.config.skills.skill import (
+from codebutler.config.skills import (
     FILE_NAME,
     PROGRAM_NAME,
     PROGRAM_TEMPLATE,
+    SKILLS,
+    FoundSkills,
     Skill,
+    find_skills,
     is_name,
     template,
 )
 from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.files import PrivateDir
 
 app = App("List skills; create, enable or disable one.")
 REPO = typer.Option(
@@ -54,9 +54,9 @@ def list_(
     ]
     print_table(("NAME", "FROM", "KIND", "STATE", "DESCRIPTION"), cells)
     for problem in found.problems:
-        notice(f"warning: {problem}")
+        warn(problem)
     if found.untrusted:
-        notice(f"warning: not used before `codebutler trust {repo}`: {', '.join(found.untrusted)}")
+        warn(f"not used before `codebutler trust {repo}`: {', '.join(found.untrusted)}")
 
 
 @app.command()
@@ -67,7 +67,9 @@ def info(
 ) -> None:
     """Show one skill: what it is for, and what an agent is told."""
     found, disabled = _found(repo)
-    skill = _named(found, name)
+    skill = found.skills.get(name)
+    if skill is None:
+        raise _unknown(name)
     if as_json:
         print_json(
             {
@@ -125,9 +127,9 @@ def create(
     else:
         root = home().ensure().root
     skills = root / SKILLS
-    for directory in (skills, skills / name):
-        _make(directory, follow_links=not repo)
-    with PrivateDir(skills / name, follow_links=not repo) as files:
+    with PrivateDir(skills, follow_links=not repo, create=True):
+        pass  # made, or refused where a link is in its place
+    with PrivateDir(skills / name, follow_links=not repo, create=True) as files:
         if files.read(FILE_NAME) is not None:
             raise CodeButlerError(f"{skills / name / FILE_NAME} exists already: edit it")
         files.write(FILE_NAME, template(name, description).encode())
@@ -138,20 +140,13 @@ def create(
         notice(f"Next: `codebutler trust {repo}`, each time its skills have changed.")
 
 
-def _found(repo: str) -> tuple[Found, tuple[str, ...]]:
+def _found(repo: str) -> tuple[FoundSkills, tuple[str, ...]]:
     """Everything there is, and the names of what is off."""
     if not repo:
         return find_skills(home()), resolve_global(home(), environment()).config.skills.disabled
     entry = repository(repo)
     found = find_skills(home(), Path(entry.path), entry.skills_digest)
     return found, resolve_repo(home(), entry, environment()).config.skills.disabled
-
-
-def _named(found: Found, name: str) -> Skill:
-    skill = found.skills.get(name)
-    if skill is None:
-        raise CodeButlerError(f"there is no skill {name}: `codebutler skills list` shows what there is")
-    return skill
 
 
 def _check_known(name: str) -> None:
@@ -163,25 +158,23 @@ def _check_known(name: str) -> None:
         *(find_skills(where, Path(each.path), each.skills_digest) for each in entries),
     ]
     if not any(name in found.skills or name in found.untrusted for found in places):
-        raise CodeButlerError(f"there is no skill {name}: `codebutler skills list` shows what there is")
+        raise _unknown(name)
+
+
+def _unknown(name: str) -> CodeButlerError:
+    return CodeButlerError(f"there is no skill {name}: `codebutler skills list` shows the skills")
 
 
 def _switch(name: str, *, off: bool) -> None:
     where = home().ensure()
-    with where.open() as directory:
-        data = directory.read(CONFIG_NAME)
-        layer = parse_layer(data, str(where.config)) if data is not None else {}
-        disabled = [each for each in layer.get("skills", {}).get("disabled", ()) if each != name]
-        put(layer, ("skills", "disabled"), sorted([*disabled, name]) if off else disabled)
-        check_layer(layer, str(where.config))
-        directory.write(CONFIG_NAME, encode(layer))
+    change(where, partial(_switched, name=name, off=off), str(where.config))
     reload_supervisor()
 
 
-def _make(directory: Path, *, follow_links: bool) -> None:
-    """Raises CodeButlerError if it cannot be made, or a link stands in its place where none may."""
-    with PrivateDir(directory, follow_links=follow_links, create=True):
-        pass
+def _switched(layer: Layer, name: str, *, off: bool) -> Layer:
+    disabled = [each for each in layer.get("skills", {}).get("disabled", ()) if each != name]
+    put(layer, ("skills", "disabled"), sorted([*disabled, name]) if off else disabled)
+    return layer
 
 
 def _json(skill: Skill, *, on: bool) -> dict[str, object]:

@@ -1,18 +1,30 @@
-"""`codebutler status`: what the running supervisor does."""
+"""`codebutler status`, `dashboard` and `jobs`: what the running supervisor does."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+import webbrowser
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 import typer
 
-from codebutler.cli.talk import talk
-from codebutler.control.messages import ControlReply, StatusReply, StatusRequest
+from codebutler.cli.context import talk
+from codebutler.cli.output import notice, print_json, print_table, say
+from codebutler.control.messages import (
+    ControlReply,
+    DashboardReply,
+    DashboardRequest,
+    JobsReply,
+    JobsRequest,
+    StatusReply,
+    StatusRequest,
+)
 from codebutler.text.amounts import load, today
+from codebutler.text.markup import words
 
 
-def run(
+def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
 ) -> None:
     """Show what the running supervisor does; exit code 1 when none runs."""
@@ -80,3 +92,67 @@ def _span(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def dashboard(
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print its address and a link as JSON.")] = False,
+) -> None:
+    """Open the dashboard in a browser. The link works once; the page then stays signed in."""
+    found: list[DashboardReply] = []
+
+    def take(reply: ControlReply) -> None:
+        if isinstance(reply, DashboardReply):
+            found.append(reply)
+
+    talk(DashboardRequest(), take)
+    for reply in found:
+        if as_json:
+            print_json({"url": reply.url, "link": reply.link})
+            continue
+        say(f"Dashboard: {reply.link}")
+        notice("This is a one-time link, valid for an hour; run this again for another.")
+        if browser:
+            webbrowser.open(reply.link)
+
+
+Action = Literal["list", "run", "pause", "resume"]
+
+
+def jobs(
+    action: Annotated[Action, typer.Argument(help="What to do; without it, the list.")] = "list",
+    name: Annotated[str, typer.Argument(help="The job, as REPO/NAME where several have the name.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what is scheduled; run, pause or resume a job."""
+    if action == "list":
+        _list(as_json=as_json)
+        return
+    if not name:
+        raise typer.BadParameter(f"say which: `codebutler jobs {action} NAME`", param_hint="NAME")
+    done = talk(JobsRequest(action=action, name=name))
+    say(done.text)
+
+
+def _list(*, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    talk(JobsRequest(), lambda reply: rows.extend(reply.jobs) if isinstance(reply, JobsReply) else None)
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        say("Nothing is scheduled: define jobs in .codebutler/jobs.yaml of a repository.")
+    else:
+        print_table(("JOB", "CRON", "NEXT", "LAST", "STATE"), [_cells(row) for row in rows])
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    last = {True: " ok", False: " failed"}.get(row["last_ok"], "") if row["last"] else ""
+    state = (
+        "running" if row["running"] else (row["paused"] and f"paused: {words(row['paused'])}") or "waiting"
+    )
+    name = f"{row['repo']}/{row['name']}"
+    return name, row["cron"], _local(row["next"]), f"{_local(row['last'])}{last}", state
+
+
+def _local(moment: str | None) -> str:
+    return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}" if moment else "-"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import typer
 
 from codebutler.cli.output import notice
 from codebutler.config.load import telegram_token_fault
@@ -18,7 +19,7 @@ from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, 
 
 if TYPE_CHECKING:
     from codebutler.chat.telegram.api import BotApi
-    from codebutler.cli.prompts import Terminal
+    from codebutler.cli.prompts import PromptTerminal
 
 TOKEN, USERS, API_URL = "telegram.botToken", "telegram.allowedUsers", "telegram.apiBaseUrl"
 Save = Callable[[str, str | list[int]], None]
@@ -26,12 +27,13 @@ Save = Callable[[str, str | list[int]], None]
 LOOK_S = 3.1
 WAIT_S = 20
 PATIENCE_S = 600.0
+NOT_A_NUMBER = " is not a Telegram number such as 123456789, and names change hands"
 _PERSON = re.compile(r"(?:tg:)?([1-9][0-9]{0,15})")
 _CHAT = re.compile(r"(?:tg:)?(-?[1-9][0-9]{0,15})")
 
 
 @dataclass(frozen=True)
-class Place:
+class RepoPlace:
     """Where a repository is spoken to: as the registry and as people name it; ``advice``: what does not work there yet,
     "" if all does."""
 
@@ -46,6 +48,19 @@ def user_in(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def people_in(users: Iterable[str]) -> list[int]:
+    """The people of these numbers. Raises BadParameter for what is not a number."""
+    numbers = []
+    for user in users:
+        if (number := user_in(user)) is None:
+            raise typer.BadParameter(
+                f"{user}{NOT_A_NUMBER}: run `codebutler setup` at a terminal, which finds out the number",
+                param_hint="'--telegram-user'",
+            )
+        numbers.append(number)
+    return numbers
+
+
 async def identify(telegram: TelegramSection) -> Mapping[str, Any]:
     """The bot. Raises ChatAuthError for a token that is refused, ChatError."""
     from codebutler.chat.telegram.api import BotApi
@@ -55,17 +70,17 @@ async def identify(telegram: TelegramSection) -> Mapping[str, Any]:
         return me
 
 
-async def look_up(telegram: TelegramSection, wanted: str) -> Place:
+async def look_up(telegram: TelegramSection, wanted: str) -> RepoPlace:
     """The chat of that number, or of that public name (@…), which the bot is in. Raises CodeButlerError."""
     from codebutler.chat.telegram.api import BotApi
-    from codebutler.operations.doctor.telegram import chat_finding
+    from codebutler.operations.chat_checks import chat_finding
 
     if not telegram.bot_token:
         raise ConfigError("no Telegram bot yet: run `codebutler setup` first")
     number = _CHAT.fullmatch(wanted)
     if not number and not wanted.startswith("@"):
         raise CodeButlerError(
-            f"{wanted} is no Telegram chat: pass its number (-100…), or its public name (@…)"
+            f"{wanted} is not a Telegram chat: pass its number (-100…), or its public name (@…)"
         )
     async with BotApi(telegram.bot_token, telegram.api_base_url) as api:
         me = await api.call("getMe")
@@ -82,13 +97,13 @@ async def look_up(telegram: TelegramSection, wanted: str) -> Place:
         raise CodeButlerError(f"@{me.get('username')} is not in {chat.get('title')}: add it to the group")
     finding = chat_finding("", chat, me, member)
     name = str(chat.get("title") or chat.get("first_name") or "")
-    return Place(telegram_id(chat["id"]), name, "" if finding.level == "ok" else finding.text)
+    return RepoPlace(telegram_id(chat["id"]), name, "" if finding.level == "ok" else finding.text)
 
 
 class TelegramWizard:
     """``telegram`` is what is known by now; ``save`` keeps an answer."""
 
-    def __init__(self, terminal: Terminal, telegram: TelegramSection, save: Save) -> None:
+    def __init__(self, terminal: PromptTerminal, telegram: TelegramSection, save: Save) -> None:
         self.telegram = telegram
         self._terminal = terminal
         self._save = save
@@ -168,7 +183,7 @@ class TelegramWizard:
     def _allow(self, wanted: str) -> None:
         number = user_in(wanted)
         if number is None:
-            notice(f"   {wanted} is no number: names change hands in Telegram, so they are not taken.")
+            notice(f"   {wanted}{NOT_A_NUMBER}.")
             return
         self._save(USERS, [number])
         users = tuple(dict.fromkeys([*self.telegram.allowed_users, number]))

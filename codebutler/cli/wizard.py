@@ -14,10 +14,10 @@ import msgspec
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.manifest import creation_link
 from codebutler.chat.slack.meeting import HEARD_TEXT, SKIPPED_TEXT, Meeting, OthersConnectedError, meet
-from codebutler.cli import people
 from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN
 from codebutler.cli.output import notice
-from codebutler.cli.prompts import Terminal
+from codebutler.cli.prompts import PromptTerminal
+from codebutler.cli.slack import described, find_person, named, wanted_in
 from codebutler.config.load import app_token_fault, bot_token_fault
 from codebutler.config.schema import SlackSection
 from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError
@@ -34,7 +34,7 @@ class Wizard:
 
     def __init__(
         self,
-        terminal: Terminal,
+        terminal: PromptTerminal,
         slack: SlackSection,
         save: Callable[[str, str | list[str]], None],
         given: Mapping[str, str],
@@ -143,10 +143,8 @@ class Wizard:
     async def _people(self, api: SlackApi, meeting: Meeting | None) -> None:
         """Ask who may use the agents, until nothing is entered."""
         notice("4. Who may use the agents? Enter Slack names, e-mail addresses or user IDs.")
-        if allowed := await people.described(api, self.slack.allowed_users):
-            notice(
-                f"   Allowed now: {people.named(allowed)}. `codebutler deny USER` takes somebody off the list."
-            )
+        if allowed := await described(api, self.slack.allowed_users):
+            notice(f"   Allowed now: {named(allowed)}. `codebutler deny USER` takes somebody off the list.")
         code = f"{secrets.randbelow(10**6):06}"
         if meeting is not None:
             notice(f"   Or send CodeButler the code {code} as a direct message in Slack (Apps, CodeButler).")
@@ -157,7 +155,7 @@ class Wizard:
             answer = await self._terminal.until(sender, question)
             if not answer:
                 return
-            for wanted in people.wanted_in(answer):
+            for wanted in wanted_in(answer):
                 await self._allow(api, wanted)
 
     async def _allow(self, api: SlackApi, wanted: str) -> None:
@@ -165,7 +163,7 @@ class Wizard:
             notice("   That is a token, not a person: it was not saved.")
             return
         try:
-            person = await people.find(api, wanted)
+            person = await find_person(api, wanted)
         except CodeButlerError as error:
             notice(f"   {error}")
             return
@@ -184,7 +182,7 @@ class Wizard:
         """Send somebody a message whose button they press."""
         if meeting is None or not self.slack.allowed_users:
             return
-        user = (await people.described(api, self.slack.allowed_users[:1]))[0]
+        user = (await described(api, self.slack.allowed_users[:1]))[0]
         try:
             place = await meeting.say_hello(user.id)
             notice(f"6. CodeButler sent {user} a message in Slack.")

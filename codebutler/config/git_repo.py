@@ -1,4 +1,10 @@
-"""Is this a git repository, and what does it track? Git runs nothing that the repository configures."""
+"""A repository as git knows it: its root, what is tracked, its committer, and who owns it.
+
+Git runs nothing that the repository configures. Started by root, agents (and git, outside) become the repository's
+owner, who is never root. Agents see neither the owner's home nor a configuration that they could change, so the
+committer's name and address are handed to them: only these values, and none from a file that the repository's
+configuration includes, as an agent may have written that.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +12,11 @@ import os
 import shlex
 import shutil
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
-from codebutler.config.ownership import Owner, barred
 from codebutler.domain.errors import CodeButlerError
 
 GIT_TIMEOUT_S = 20
@@ -121,3 +129,130 @@ def ask_git(directory: Path, *args: str, home: Path | None = None) -> subprocess
         raise CodeButlerError("git is not installed, or not in PATH: install it") from None
     except subprocess.TimeoutExpired:
         raise CodeButlerError(f"git does not answer in {directory}: is its disk reachable?") from None
+
+
+ORDINARY_ID = 1000
+RUN_AS_USER = "run CodeButler as an ordinary user"
+ROOTS_OWN = (
+    "{repo} belongs to root, and no agent is root: give it to an ordinary user (chown -R 1000:1000 {repo}), and best "
+    + RUN_AS_USER
+)
+BARRED = (
+    "{path} is out of reach for user {uid}, as whom agents run: {barrier} lets nobody else through; "
+    "move it, or open the way (chmod o+x {barrier})"
+)
+ACL = "system.posix_acl_access"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An ordinary user, by number, as whom root starts programs."""
+
+    uid: int
+    gid: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Self:
+        """Whose this is. Its group may be root's, which is as good as root for some files: then none but its own."""
+        return cls(found.st_uid, found.st_gid or found.st_uid)
+
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """Whose ``path`` is. Raises OSError as stat(2)."""
+        return cls.of(path.stat())
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is root's own, for whom no agent works."""
+        return self.uid == 0
+
+
+def behind(env: Mapping[str, str]) -> Owner:
+    """Who root was before sudo(8), as it tells in ``env``; the first ordinary user where nobody was. Pure."""
+    uid, gid = (env.get(name, "") for name in ("SUDO_UID", "SUDO_GID"))
+    if uid.isdecimal() and int(uid):
+        return Owner(int(uid), int(gid) if gid.isdecimal() and int(gid) else int(uid))
+    return Owner(ORDINARY_ID, ORDINARY_ID)
+
+
+def barrier(path: Path, owner: Owner) -> Path | None:
+    """The first directory on the way to ``path``, links resolved, that ``owner``, in no other group than his own,
+    cannot walk through; None if he gets there.
+
+    By the modes alone: a directory with an access control list is taken to let him through.
+    """
+    for directory in reversed(path.resolve().parents):
+        found = directory.stat()
+        if found.st_uid == owner.uid:
+            allowed = found.st_mode & 0o100
+        elif found.st_gid == owner.gid:
+            allowed = found.st_mode & 0o010
+        else:
+            allowed = found.st_mode & 0o001
+        if not allowed and not _has_list(directory):
+            return directory
+    return None
+
+
+def barred(path: Path, owner: Owner) -> str:
+    """One line on what keeps ``owner`` from ``path`` and what to do; "" if nothing does."""
+    found = barrier(path, owner)
+    return "" if found is None else BARRED.format(path=path, uid=owner.uid, barrier=found)
+
+
+def _has_list(directory: Path) -> bool:
+    try:
+        return ACL in os.listxattr(directory)
+    except (AttributeError, OSError):  # neither has every system
+        return False
+
+
+SCOPES = (("--local", "--no-includes"), ("--global", "--includes"), ("--system", "--includes"))
+"""Where git looks, the nearest first. ``includeIf`` in the owner's own configuration counts, as it does for git."""
+KEYS = r"^(user|author|committer)\.(name|email)$"
+LONGEST = 200
+CRUD = set("<>")
+"""git leaves these out: they enclose the address."""
+
+
+def committer_env(repo: Path, home: Path) -> dict[str, str]:
+    """The variables by which git inside ``repo`` knows its author and committer (git(1)); those that the owner, whose
+    home is ``home``, has not configured are missing. Blocking; reads anew each time."""
+    found: dict[str, str] = {}
+    for scope in SCOPES:
+        for key, value in _configured(repo, home, scope).items():
+            found.setdefault(key, value)
+    return variables(found)
+
+
+def variables(found: Mapping[str, str]) -> dict[str, str]:
+    """The environment for what the configuration says; ``author.*`` and ``committer.*`` go before ``user.*``. Pure."""
+    env = {}
+    for role in ("author", "committer"):
+        for part in ("name", "email"):
+            if value := found.get(f"{role}.{part}", found.get(f"user.{part}", "")):
+                env[f"GIT_{role}_{part}".upper()] = value
+    return env
+
+
+def parsed(output: bytes) -> dict[str, str]:
+    """Key to value of what `git config -z` prints; the last of a key counts, what is no name or address does not."""
+    found = {}
+    for entry in output.split(b"\0"):
+        key, newline, value = entry.decode(errors="replace").partition("\n")
+        if newline and _is_plain(value.strip()):
+            found[key] = value.strip()
+    return found
+
+
+def _configured(repo: Path, home: Path, scope: tuple[str, ...]) -> dict[str, str]:
+    try:
+        return parsed(ask_git(repo, "config", *scope, "-z", "--get-regexp", KEYS, home=home).stdout)
+    except CodeButlerError:
+        return {}
+
+
+def _is_plain(value: str) -> bool:
+    return (
+        0 < len(value) <= LONGEST and value.isprintable() and not CRUD & set(value) and "\ufffd" not in value
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.config.explain import join, known_keys, shown_key
+from codebutler.config.load import join, known_keys, shown_key
 from codebutler.config.merge import put
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ConfigError

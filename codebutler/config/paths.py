@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.files import PrivateDir, write_error
 from codebutler.domain.errors import ConfigError
+from codebutler.platform.files import PrivateDir, write_error
 
 CONFIG_NAME = "config.json"
 PRIVATE_DIR = ".codebutler"

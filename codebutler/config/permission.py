@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from codebutler.config.programs import objection_to
 from codebutler.config.schema import TELEGRAM, AuthorizationRule, Config
-from codebutler.config.shells import objection_to
 from codebutler.domain.commands import WORDS
 from codebutler.domain.model import (
     OPERATOR,

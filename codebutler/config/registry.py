@@ -1,20 +1,28 @@
-"""``repos.json``: which repositories are served, each one's name, channel and trusted config file."""
+"""``repos.json``: the repositories that are served, with each one's name, channel and what of it is trusted.
+
+Also who wrote a repository's ``jobs.yaml``: what somebody commits must not run here by itself. The owner's own file is
+one that git does not track. One that git tracks came with a clone or a pull, and counts only once it is trusted. That
+it came so is written down: an agent may take it out of git's index, but not out of the registry.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import re
+import threading
+import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from codebutler.config.explain import explain
-from codebutler.config.load import parse_object
-from codebutler.config.paths import Home
+from codebutler.config.git_repo import is_tracked
+from codebutler.config.load import explain, parse_object
+from codebutler.config.paths import PRIVATE_DIR, Home, RepoPaths
+from codebutler.config.trust import digest
 from codebutler.domain.errors import ConfigError, RegistryError
-from codebutler.text.letters import unaccented
 
 RepoEntries = tuple["RepoEntry", ...]
 
@@ -42,7 +50,7 @@ class RepoEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     skills_digest: str = msgspec.field(default="", name="skillsDigest")
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repos: tuple[RepoEntry, ...] = ()
 
 
@@ -67,7 +75,7 @@ class Registry:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 entries = change(self.load())
-                document = msgspec.json.format(msgspec.json.encode(_File(entries)), indent=2)
+                document = msgspec.json.format(msgspec.json.encode(_RegistryFile(entries)), indent=2)
                 directory.write(self._home.registry.name, document + b"\n")
             finally:
                 os.close(lock)
@@ -77,7 +85,7 @@ class Registry:
 def parse_registry(data: bytes, source: str) -> RepoEntries:
     """Entries from the file's bytes. Raises ConfigError, also if two of them exclude each other."""
     try:
-        parsed = msgspec.convert(parse_object(data, source), _File)
+        parsed = msgspec.convert(parse_object(data, source), _RegistryFile)
     except msgspec.ValidationError as error:
         key, what = explain(error)
         raise ConfigError(f"{source}: {key}: {what}") from None
@@ -148,3 +156,75 @@ def _refuse_shared_channel(other: RepoEntry, entry: RepoEntry) -> None:
             f"channel {entry.channel_id} already belongs to {other.name}: "
             "each repository needs a channel of its own"
         )
+
+
+JOBS_NAME = "jobs.yaml"
+JOBS_PATH = f"{PRIVATE_DIR}/{JOBS_NAME}"
+REMEMBERED = 20
+
+
+class Provenance:
+    """Judges the ``jobs.yaml`` of registered repositories. Asks git once for each content; may block."""
+
+    def __init__(self, registry: Registry, tracked: Callable[[Path, str], bool] = is_tracked) -> None:
+        self._registry = registry
+        self._tracked = tracked
+        self._own: set[tuple[str, str]] = set()
+        self._foreign: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def objection(self, entry: RepoEntry, data: bytes) -> str:
+        """Why a file with this content does not count, in words that follow its path; "" if it does.
+
+        Raises CodeButlerError if that cannot be found out or written down.
+        """
+        found = digest(data)
+        if found == entry.jobs_digest:
+            return ""
+        with self._lock:
+            if self._is_foreign(entry, found):
+                return f"came with the repository: read it, then run `codebutler trust {entry.name}`"
+        return ""
+
+    def _is_foreign(self, entry: RepoEntry, found: str) -> bool:
+        known = (entry.path, found)
+        if known in self._foreign or found in entry.foreign_jobs:
+            return True
+        if known in self._own:
+            return False
+        repo = RepoPaths(Path(entry.path))
+        if not is_submodule(repo) and not self._tracked(repo.repo, JOBS_PATH):
+            self._own.add(known)
+            return False
+        self._registry.update(partial(_disowned, name=entry.name, found=found))
+        self._foreign.add(known)
+        return True
+
+
+def is_submodule(repo: RepoPaths) -> bool:
+    """Whether the private directory is another repository's work tree, whose files git does not name in this one."""
+    return os.path.lexists(repo.root / ".git")
+
+
+def read_jobs(entry: RepoEntry) -> bytes | None:
+    """The repository's own ``jobs.yaml``, None if it has none; never through a link. Raises ConfigError."""
+    try:
+        with RepoPaths(Path(entry.path)).open() as directory:
+            return directory.read(JOBS_NAME)
+    except FileNotFoundError:
+        return None
+
+
+def _disowned(entries: RepoEntries, name: str, found: str) -> RepoEntries:
+    entry = find(entries, name)
+    others = tuple(each for each in entry.foreign_jobs if each != found)
+    return replace(entries, msgspec.structs.replace(entry, foreign_jobs=(*others, found)[-REMEMBERED:]))
+
+
+def unaccented(text: str) -> str:
+    """Letters without their accents and dots, ß as ss; what has no such base (日, я) stays as it is.
+
+    Source: Unicode's compatibility decomposition (UAX 15, NFKD).
+    """
+    decomposed = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))

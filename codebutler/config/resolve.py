@@ -1,17 +1,18 @@
-"""The configuration in force: defaults, then the home's file, the repository's file, the environment."""
+"""The configuration in force: defaults, the home's file, the repository's file, environment variables and ``.env``."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from codebutler.config.channels import channel_in, registered
-from codebutler.config.env import env_layers, parse_env_file
 from codebutler.config.load import check_layer, parse_layer
-from codebutler.config.merge import Layer, Merged, default_layer, merge
+from codebutler.config.merge import Layer, Merged, default_layer, merge, put
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
@@ -140,3 +141,111 @@ def _misplaced_note(source: str, misplaced: tuple[str, ...], home: Home) -> tupl
 def _resolved(merged: Merged, source: str, notes: tuple[str, ...] = (), *, trusted: bool = True) -> Resolved:
     config = check_layer(merged.values, source)
     return Resolved(config, merged.values, merged.provenance, notes, trusted)
+
+
+_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+
+
+def _words(value: str) -> list[str]:
+    return [word for part in value.split(",") if (word := part.strip())]
+
+
+def _whole_numbers(value: str) -> list[int]:
+    return [int(word) for word in _words(value)]
+
+
+def _number(value: str) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable: the dotted key it overrides and how its text is read."""
+
+    key: str
+    read: Callable[[str], object] = str
+    expected: str = "text"
+
+
+VARIABLES: Mapping[str, Variable] = {
+    "SLACK_BOT_TOKEN": Variable("slack.botToken"),
+    "SLACK_APP_TOKEN": Variable("slack.appToken"),
+    "SLACK_API_URL": Variable("slack.apiBaseUrl"),
+    "SLACK_LISTEN_CHANNELS": Variable("slack.listenChannels", _words),
+    "ALLOWED_USER_IDS": Variable("slack.allowedUsers", _words),
+    "TELEGRAM_BOT_TOKEN": Variable("telegram.botToken"),
+    "TELEGRAM_API_URL": Variable("telegram.apiBaseUrl"),
+    "TELEGRAM_ALLOWED_USER_IDS": Variable(
+        "telegram.allowedUsers", _whole_numbers, "numbers, separated by commas"
+    ),
+    "CLI_CLAUDE": Variable("claude.binary"),
+    "CLI_KIMI": Variable("kimi.binary"),
+    "KIMI_API_KEY": Variable("kimi.apiKey"),
+    "OPENAI_API_KEY": Variable("openai.apiKey"),
+    "TAVILY_API_KEY": Variable("tavily.apiKey"),
+    "SESSION_TIMEOUT_MINUTES": Variable("session.timeoutMinutes", _number, "a number of minutes"),
+    "OUTPUT_FLUSH_INTERVAL_MS": Variable("output.flushIntervalMs", int, "a whole number of milliseconds"),
+    "OUTPUT_MAX_CHARS_PER_MESSAGE": Variable("output.maxCharsPerMessage", int, "a whole number"),
+    "ENVELOPE_PROMPT_FILE": Variable("envelope.promptFile"),
+    "ENVELOPE_ACTIVATION_DELAY_MS": Variable(
+        "envelope.activationDelayMs", int, "a whole number of milliseconds"
+    ),
+    "ENVELOPE_UNCLOSED_TIMEOUT_MS": Variable(
+        "envelope.unclosedTimeoutMs", int, "a whole number of milliseconds"
+    ),
+    "LOG_LEVEL": Variable("logs.level", str.lower),
+    "LOG_SESSION_RETENTION_DAYS": Variable("logs.retentionDays", int, "a whole number of days"),
+}
+
+
+def env_layers(env: Mapping[str, str], source: str = "environment") -> list[Layer]:
+    """One checked layer per variable that is set and not empty, so that provenance names the variable.
+
+    Raises ConfigError with the variable, the key it stands for and what was expected; never its value.
+    """
+    layers = []
+    for name, variable in VARIABLES.items():
+        if text := env.get(name, "").strip():
+            label = f"{source} {name}"
+            try:
+                value = variable.read(text)
+            except ValueError:
+                raise ConfigError(f"{label} ({variable.key}): expected {variable.expected}") from None
+            values: dict[str, Any] = {}
+            put(values, tuple(variable.key.split(".")), value)
+            check_layer(values, label)
+            layers.append(Layer(label, values))
+    return layers
+
+
+def parse_env_file(data: bytes, source: str) -> dict[str, str]:
+    """``NAME=value`` lines; ``export``, quotes, ``#`` comments and blank lines are understood, no expansion.
+
+    Raises ConfigError with the number of a line that is none of these.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{source}: not valid UTF-8: save the file as UTF-8") from error
+    values = {}
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ConfigError(f"{source}: line {number}: expected NAME=value")
+        values[match[1]] = _unquoted(match[2], f"{source}: line {number}")
+    return values
+
+
+def _unquoted(value: str, where: str) -> str:
+    if value[:1] in ("'", '"'):
+        body, quote, rest = value[1:].partition(value[0])
+        if not quote or (rest.strip() and not rest.strip().startswith("#")):
+            raise ConfigError(f"{where}: the quotes do not match")
+        return body
+    return "" if value.startswith("#") else re.split(r"\s+#", value, maxsplit=1)[0].strip()

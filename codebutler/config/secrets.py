@@ -1,7 +1,11 @@
-"""Which values of the configuration, and of what agents are given, are secrets. Pure."""
+"""Which values of the configuration are secrets, and the configuration with every secret masked. Pure."""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+from codebutler.config.merge import leaves, put
 from codebutler.config.schema import Config, RepoSettings
 
 SECRET_AGENT_VARIABLES = (
@@ -30,3 +34,54 @@ def secrets_in(settings: RepoSettings) -> set[str]:
     """Every secret value that a worker is told."""
     given = {settings.agent_env.get(name, "") for name in SECRET_AGENT_VARIABLES}
     return secrets_of(settings.config) | (given - {""})
+
+
+MASK = "********"
+_SECRET_NAMES = frozenset({"botToken", "appToken", "apiKey"})
+_LOOKS_SECRET = re.compile(
+    r"\b[0-9]{6,12}:AA[A-Za-z0-9_-]{20,}"
+    r"|\b(?:xox[a-z]|xapp|xoxe\.xox[a-z]|sk|tvly|ghp|gho|github_pat)[-_][A-Za-z0-9_-]{6,}|\bAKIA[0-9A-Z]{12,}"
+)
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_OPTION = r"--?[\w-]*(?:key|token|secret|password)[\w-]*"
+_SECRET_OPTION = re.compile(_OPTION, re.IGNORECASE)
+_OPTION_VALUE = re.compile(rf"({_OPTION}=).+", re.IGNORECASE)
+
+
+def is_secret(key: str) -> bool:
+    """Whether the dotted key holds a secret."""
+    return key.rpartition(".")[2] in _SECRET_NAMES
+
+
+def masked(values: dict[str, Any]) -> dict[str, Any]:
+    """A copy with every secret replaced; an unset one stays empty, so that one sees it is missing."""
+    result: dict[str, Any] = {}
+    for path, value in leaves(values):
+        put(result, path, mask_value(".".join(path), value))
+    return result
+
+
+def mask_value(key: str, value: Any) -> Any:
+    """The value as it may be shown, looking into lists and objects."""
+    if is_secret(key):
+        return MASK if value else value
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, list | tuple):
+        before = ["", *value]
+        return [
+            MASK if _is_secret_option(previous) else mask_value(key, item)
+            for previous, item in zip(before, value, strict=False)
+        ]
+    if isinstance(value, dict):
+        return {name: mask_value(f"{key}.{name}", item) for name, item in value.items()}
+    return value
+
+
+def mask_text(text: str) -> str:
+    """Text without what looks like a token, a password in a URL, or the value of a secret's option."""
+    return _OPTION_VALUE.sub(rf"\g<1>{MASK}", _USERINFO.sub(MASK, _LOOKS_SECRET.sub(MASK, text)))
+
+
+def _is_secret_option(word: Any) -> bool:
+    return isinstance(word, str) and _SECRET_OPTION.fullmatch(word) is not None

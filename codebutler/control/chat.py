@@ -23,10 +23,9 @@ from codebutler.control.messages import (
     Wish,
 )
 from codebutler.control.past import as_operator, read_past
-from codebutler.domain.actions import REASON_ACTION
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError
-from codebutler.domain.message import said
+from codebutler.domain.message import REASON_ACTION, said
 from codebutler.domain.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post
 from codebutler.intake.intake import Outcome
 from codebutler.intake.repos import Served

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from codebutler.chat.layout import Section, sections
 from codebutler.control.messages import Choice, Said, SaidKind
-from codebutler.domain.actions import PICK_ACTION, REASON_ACTION, STOP_ACTION
+from codebutler.domain.message import PICK_ACTION, REASON_ACTION, STOP_ACTION
 from codebutler.domain.model import Operation, Post, Update, Upload
 from codebutler.text.markup import ZERO_WIDTH_SPACE, bare
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 
 class Clock(Protocol):
@@ -32,20 +35,20 @@ class SystemClock:
     """The real clock."""
 
     def monotonic(self) -> float:
-        """See the port."""
+        """As ``time.monotonic``."""
         return time.monotonic()
 
     def boottime(self) -> float:
-        """See the port. Source: clock_gettime(2), CLOCK_BOOTTIME; macOS has none."""
+        """Source: clock_gettime(2), CLOCK_BOOTTIME; macOS has none."""
         # Elsewhere the wall clock comes nearest, until somebody sets it.
         return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.time()
 
     def now(self) -> datetime:
-        """See the port."""
+        """The system's time of day."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
-        """See the port."""
+        """As ``asyncio.sleep``."""
         await asyncio.sleep(seconds)
 
 
@@ -58,19 +61,19 @@ class ManualClock:
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
 
     def monotonic(self) -> float:
-        """See the port. Seconds that ``advance`` was told, all together."""
+        """Seconds that ``advance`` was told, all together."""
         return self._elapsed_s
 
     def boottime(self) -> float:
-        """See the port. This clock's machine never sleeps."""
+        """This clock's machine never sleeps."""
         return self._elapsed_s
 
     def now(self) -> datetime:
-        """See the port. The start, and what was advanced since."""
+        """The start, and what was advanced since."""
         return datetime.fromtimestamp(self._start.timestamp() + self._elapsed_s, UTC)
 
     async def sleep(self, seconds: float) -> None:
-        """See the port. Ends only when the clock is advanced far enough."""
+        """Ends only when the clock is advanced far enough."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -96,3 +99,18 @@ async def settle(rounds: int = 20) -> None:
     """Give every ready task of the loop its turn."""
     for _ in range(rounds):
         await asyncio.sleep(0)
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """The time zone of that name (IANA), the machine's own for "". Raises ValueError."""
+    # Not for the memory of who asks for no zone.
+    if not name:
+        from tzlocal import get_localzone
+
+        return get_localzone()
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"unknown time zone {name!r}: write one like Europe/Berlin") from None

@@ -1,6 +1,7 @@
-"""What is said, as meaning: text, choices and cards. How it looks is each chat's business.
+"""What is said, as meaning: text, buttons, choices and cards. How it looks is each chat's business.
 
-Text is Markdown (see ``codebutler.text.markup``). Imports nothing of ours.
+Text is Markdown (see ``codebutler.text.markup``). Imports nothing of ours. Buttons are known by their ``action_id`` to
+both processes and the chats: those are part of the contract.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _OF_OURS = frozenset({"style", "kind"})
 
 
 class Button(Struct, frozen=True, omit_defaults=True):
-    """Something to press: ``action`` is one of ``codebutler.domain.actions``, ``value`` what it is about."""
+    """Something to press: ``action`` is one of those above or below, ``value`` what it is about."""
 
     label: str
     action: str
@@ -110,3 +111,29 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
         fields = (name for name in value.__struct_fields__ if name not in _OF_OURS)
         return replace(value, **{name: _changed(getattr(value, name), change) for name in fields})
     return value
+
+
+ALLOW_ACTION = "codebutler.allow"
+ALLOW_SESSION_ACTION = "codebutler.allow_session"
+DENY_ACTION = "codebutler.deny"
+REASON_ACTION = "codebutler.deny_reason"
+"""Opens a form for the reason; sent, the form is a press of ``DENY_ACTION`` with words."""
+ANSWER_ACTION = "codebutler.answer"
+PICK_ACTION = "codebutler.pick"
+"""Boxes to tick: nothing is decided before a button beside them is pressed."""
+TICKED = "ticked"
+"""In the value of a button beside boxes, behind the question's ID: the answer is what is ticked."""
+STOP_ACTION = "codebutler.stop"
+RETRY_ACTION = "codebutler.retry"
+DROP_ACTION = "codebutler.drop"
+ASK_AGAIN_ACTION = "codebutler.ask_again"
+"""Start a new run with a message that was edited after its run had begun."""
+REPO_ACTION = "codebutler.repo"
+"""Which repository a direct conversation is about."""
+TOGETHER = ","
+"""Between the ids in the value of the button that allows several requests."""
+
+
+def box_value(question_id: str, at: int) -> str:
+    """What names one option of a question."""
+    return f"{question_id}:{at}"

@@ -11,7 +11,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.model import Command, Prompt
 from codebutler.intake.dispatcher import GoOn
 from codebutler.intake.entry import Entry
-from codebutler.observe.chain import Act, act_of, kind_of
+from codebutler.observe.chain import AuditAct, act_of, kind_of
 
 RETRY_S = 5.0
 
@@ -27,7 +27,7 @@ class AuditFirst:
 
     def __init__(
         self,
-        keep: Callable[[Sequence[Act]], None],
+        keep: Callable[[Sequence[AuditAct]], None],
         clock: Clock,
         on_trouble: Callable[[Entry, OSError], None],
     ) -> None:

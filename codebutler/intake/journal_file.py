@@ -19,7 +19,7 @@ from codebutler.domain.errors import StoreError, StoreTooNewError
 from codebutler.intake.absence import Arrival
 from codebutler.intake.entry import LOOK_BACK_S, Gap, Seen
 from codebutler.platform import sqlitefile
-from codebutler.platform.opening import Shape, open_at_head
+from codebutler.platform.sqlitefile import Shape, open_at_head
 
 # Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
@@ -320,7 +320,7 @@ def _statements() -> tuple[str, ...]:
     return (*SCHEMA, *VERSION)
 
 
-def _upgrade(path: Path, clock: Clock, found: sqlitefile.Contents) -> None:
+def _upgrade(path: Path, clock: Clock, found: sqlitefile.StoredContents) -> None:
     _refuse_foreign(path, found.revision)
     sqlitefile.backup(path, clock.now())
     # By name: Alembic is loaded only by those who need it.

@@ -30,9 +30,9 @@ from codebutler.observe.chain import (
     EXPIRED,
     OURS,
     TORN,
-    Act,
+    AuditAct,
+    AuditHead,
     AuditLine,
-    Head,
     digest_of,
     expired,
     holds,
@@ -51,7 +51,7 @@ MOST = 10_000
 @dataclass(slots=True)
 class _Count:
     since_s: float
-    last: Act
+    last: AuditAct
     more: int = 0
 
 
@@ -61,7 +61,7 @@ class Repeats:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, str], _Count] = {}
 
-    def is_first(self, act: Act, now_s: float) -> bool:
+    def is_first(self, act: AuditAct, now_s: float) -> bool:
         """Whether it is a line of its own; else it is counted. Ask ``over`` before."""
         key = (act.user, act.channel, act.kind.partition(" ")[0])
         count = self._counts.get(key)
@@ -71,7 +71,7 @@ class Repeats:
         count.last, count.more = act, count.more + 1
         return False
 
-    def over(self, now_s: float) -> list[Act]:
+    def over(self, now_s: float) -> list[AuditAct]:
         """The lines with the counts of the hours that are over."""
         full = len(self._counts) >= MOST
         ended = {k: c for k, c in self._counts.items() if full or now_s - c.since_s >= COUNTED_S}
@@ -80,7 +80,7 @@ class Repeats:
         return [_line(count) for count in ended.values() if count.more]
 
 
-def _line(count: _Count) -> Act:
+def _line(count: _Count) -> AuditAct:
     return structs.replace(
         count.last, decision=f"{count.last.decision} ({count.more} more within the hour; this is the last)"
     )
@@ -97,7 +97,7 @@ EXPIRE_S = 86400.0
 log = logging.getLogger("codebutler.audit")
 
 
-_Stamped: TypeAlias = tuple[str, Act]
+_Stamped: TypeAlias = tuple[str, AuditAct]
 """What happened, redacted, and when (ISO 8601, UTC)."""
 
 
@@ -123,7 +123,7 @@ class AuditLog:
         self._held: list[_Stamped] = []
         self._held_chars = 0
         self._repeats = Repeats()
-        self._head = Head(path)
+        self._head = AuditHead(path)
 
     def __enter__(self) -> AuditLog:
         """Raises OSError if the file cannot be opened."""
@@ -147,7 +147,7 @@ class AuditLog:
             log.error("audit lines are lost: the log cannot be written (%d lines)", len(self._held))
         os.close(self._fd)
 
-    def append(self, act: Act) -> None:
+    def append(self, act: AuditAct) -> None:
         """Write one line, or hold it until it can be written; any thread may. Raises OSError where too much is held
         already: then the line is lost."""
         with self._lock:
@@ -157,13 +157,13 @@ class AuditLog:
             except OSError as error:
                 self._hold(line, error)
 
-    def keep(self, acts: Sequence[Act]) -> None:
+    def keep(self, acts: Sequence[AuditAct]) -> None:
         """Write lines and sync them to the disk: what they speak of may begin. Blocks. Raises OSError, and holds none
         of them."""
         with self._lock:
             self._write([self._stamped(act) for act in acts], sync=True)
 
-    def refuse(self, act: Act, *, counted: bool) -> None:
+    def refuse(self, act: AuditAct, *, counted: bool) -> None:
         """Write down what was refused, shortened; a repetition that is ``counted`` later, as a number. Raises as
         ``append``."""
         # Redacted before it is cut: half a secret would not be recognised.
@@ -201,7 +201,7 @@ class AuditLog:
             if self._held:
                 self._write([], sync=True)
 
-    def _stamped(self, act: Act) -> _Stamped:
+    def _stamped(self, act: AuditAct) -> _Stamped:
         clean = structs.replace(act, text=self._redact(_clean(act.text)))
         return self._clock.now().isoformat(timespec="milliseconds"), clean
 
@@ -289,8 +289,8 @@ async def maintain(audit: AuditLog, clock: Clock) -> None:
         await asyncio.to_thread(audit.flush)
 
 
-def _note(text: str, decision: str) -> Act:
-    return Act(kind=OURS, user="", channel="", text=text, decision=decision)
+def _note(text: str, decision: str) -> AuditAct:
+    return AuditAct(kind=OURS, user="", channel="", text=text, decision=decision)
 
 
 def _clean(value: Any) -> Any:

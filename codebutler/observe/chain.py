@@ -30,7 +30,7 @@ TEXT_CHARS = 500
 KIND_CHARS = 100
 
 
-class Act(Struct, frozen=True, kw_only=True):
+class AuditAct(Struct, frozen=True, kw_only=True):
     """What was executed or refused. ``thread``: its ts, "" for none."""
 
     kind: str
@@ -54,9 +54,9 @@ def kind_of(event: Event, request: Request) -> str:
     return type(event).__name__
 
 
-def act_of(event: Event, kind: str, decision: str) -> Act:
+def act_of(event: Event, kind: str, decision: str) -> AuditAct:
     """What an event of the chat asked for."""
-    return Act(
+    return AuditAct(
         user=event.user,
         channel=event.channel,
         thread=str(getattr(event, "thread_ts", None) or getattr(event, "ts", "")),
@@ -66,7 +66,7 @@ def act_of(event: Event, kind: str, decision: str) -> Act:
     )
 
 
-def shortened(act: Act) -> Act:
+def shortened(act: AuditAct) -> AuditAct:
     """The refused act with the beginning of its text; the digest proves which text it was."""
     kind, text = act.kind[:KIND_CHARS], act.text
     if len(text) > TEXT_CHARS:
@@ -102,7 +102,7 @@ class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prev: str
 
 
-class Head:
+class AuditHead:
     """The digest of the last line that is surely on the disk, beside the log at ``path``."""
 
     def __init__(self, path: Path) -> None:
@@ -168,9 +168,9 @@ def expired(path: Path, before: str) -> list[tuple[Path, str]]:
     return found
 
 
-def verify_all(path: Path) -> Break | None:
+def verify(path: Path) -> Break | None:
     """The first break of the chain over all its files, None if there is none. Raises OSError."""
-    head = Head(path).read()  # first: the log may grow meanwhile
+    head = AuditHead(path).read()  # first: the log may grow meanwhile
     walk = _Walk(head)
     files = (*rotated(path), path)
     for file in files:
@@ -179,16 +179,6 @@ def verify_all(path: Path) -> Break | None:
     if not walk.begins_well:
         return Break(files[0], 1)
     return None if walk.head_seen or not head else Break(path, walk.lines, cut=True)
-
-
-def verify(path: Path) -> int | None:
-    """The number (from 1) of the first line of a file that begins the chain that does not fit the one before, None
-    if all do. Raises OSError."""
-    walk = _Walk("")
-    broken = walk.through(path)
-    if broken is None and not walk.begins_well:
-        return 1
-    return broken.line if broken else None
 
 
 def holds(path: Path, digest: str) -> bool:

@@ -21,7 +21,7 @@ from typing import Literal, TextIO
 
 from multiprocessing_logging import MultiProcessingHandler
 
-from codebutler.observe.ring import LEVELS, LineFormatter, People, Ring, level_of
+from codebutler.observe.ring import LEVELS, LineFormatter, NamesById, Ring, level_of
 from codebutler.protocol.messages import LogTag
 
 # Log handlers that never block who logs: a thread of their own writes.
@@ -61,7 +61,7 @@ class PrivateFileHandler(RotatingFileHandler):
 
 
 class _Marked(logging.Handler):
-    """Writes through ``inner`` and notices the mark that ``Background.close`` sends as the last record."""
+    """Writes through ``inner`` and notices the mark that ``BackgroundHandler.close`` sends as the last record."""
 
     def __init__(self, inner: logging.Handler) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class _Marked(logging.Handler):
         super().close()
 
 
-class Background:
+class BackgroundHandler:
     """``inner`` behind a queue and a thread: ``handler`` is what a logger gets."""
 
     def __init__(self, name: str, inner: logging.Handler) -> None:
@@ -137,14 +137,14 @@ class Logs:
         *,
         stream: TextIO | None = sys.stderr,
         retention_days: int = 30,
-        people: People | None = None,
+        people: NamesById | None = None,
     ) -> None:
         self._path = path
         self._level = LEVELS[level]
         self._formatter = LineFormatter(redact, people)
         self._stream = stream
         self._retention_days = retention_days
-        self._backgrounds: list[Background] = []
+        self._backgrounds: list[BackgroundHandler] = []
         self._before: list[tuple[logging.Logger, int]] = []
         self._logger = logging.getLogger(ROOM)
         self.ring = Ring(self._formatter.describe)
@@ -160,7 +160,7 @@ class Logs:
             inner.append(logging.StreamHandler(self._stream))
         for handler in inner:
             handler.setFormatter(self._formatter)
-            self._backgrounds.append(Background("codebutler-log", handler))
+            self._backgrounds.append(BackgroundHandler("codebutler-log", handler))
         root = logging.getLogger()
         self._before = [(root, root.level), (self._logger, self._logger.level)]
         root.setLevel(logging.WARNING)

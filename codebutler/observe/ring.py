@@ -9,7 +9,7 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ RING_LINES = 2000
 FOLLOWER_LINES = 500
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class LogLine(Struct, frozen=True, kw_only=True):
     """One log line. ``at``: seconds since the epoch; ``text`` has neither newlines nor control characters."""
 
     at: float
@@ -32,34 +32,24 @@ class Line(Struct, frozen=True, kw_only=True):
 class Follower:
     """New lines for one reader; one that reads too slowly loses the oldest and is told how many."""
 
-    def __init__(self, past: Iterable[Line] = (), limit: int = FOLLOWER_LINES) -> None:
+    def __init__(self, past: Iterable[LogLine] = (), limit: int = FOLLOWER_LINES) -> None:
         self.past = tuple(past)
         """The lines before those that come: none is in both, none in neither."""
         self.lost = 0
         self.loop = asyncio.get_running_loop()
-        self._lines: deque[Line] = deque(maxlen=limit)
-        self._arrived = asyncio.Event()
+        self._lines: deque[LogLine] = deque(maxlen=limit)
 
-    def put(self, line: Line) -> None:
+    def put(self, line: LogLine) -> None:
         """From the loop's own thread."""
         if len(self._lines) == self._lines.maxlen:
             self.lost += 1
         self._lines.append(line)
-        self._arrived.set()
 
-    def take(self) -> list[Line]:
+    def take(self) -> list[LogLine]:
         """What has come since it was taken last, without waiting."""
         lines = list(self._lines)
         self._lines.clear()
-        self._arrived.clear()
         return lines
-
-    async def __aiter__(self) -> AsyncIterator[Line]:
-        while True:
-            await self._arrived.wait()
-            while self._lines:
-                yield self._lines.popleft()
-            self._arrived.clear()
 
 
 class Ring(logging.Handler):
@@ -68,12 +58,12 @@ class Ring(logging.Handler):
     When there are too many, the oldest line of the repository with the most goes: a flood drives out itself.
     """
 
-    def __init__(self, describe: Callable[[logging.LogRecord], Line], size: int = RING_LINES) -> None:
+    def __init__(self, describe: Callable[[logging.LogRecord], LogLine], size: int = RING_LINES) -> None:
         super().__init__()
         self._describe = describe
         self._size = size
         self._count = 0
-        self._lines: dict[str, deque[tuple[int, Line]]] = {}
+        self._lines: dict[str, deque[tuple[int, LogLine]]] = {}
         """Of each repository ("" = none), with the number of each line among all."""
         self._followers: set[Follower] = set()
 
@@ -86,14 +76,14 @@ class Ring(logging.Handler):
             with contextlib.suppress(RuntimeError):
                 follower.loop.call_soon_threadsafe(follower.put, line)
 
-    def recent(self, count: int = RING_LINES, repo: str = "") -> list[Line]:
+    def recent(self, count: int = RING_LINES, repo: str = "") -> list[LogLine]:
         """The newest ``count`` lines, oldest first; of one repository if named."""
         assert self.lock is not None
         with self.lock:
             lines = self._in_order([repo] if repo else list(self._lines))
         return lines[-count:] if count > 0 else []
 
-    def _keep(self, line: Line) -> None:
+    def _keep(self, line: LogLine) -> None:
         self._count += 1
         self._lines.setdefault(line.repo, deque()).append((self._count, line))
         if sum(map(len, self._lines.values())) > self._size:
@@ -102,12 +92,12 @@ class Ring(logging.Handler):
             if not self._lines[longest]:
                 del self._lines[longest]
 
-    def _in_order(self, repos: list[str]) -> list[Line]:
+    def _in_order(self, repos: list[str]) -> list[LogLine]:
         return [line for _, line in heapq.merge(*(self._lines.get(repo, ()) for repo in repos))]
 
     @contextlib.contextmanager
     def follow(self) -> Iterator[Follower]:
-        """Every line from now on: ``with ring.follow() as follower: async for line in follower``."""
+        """Every line from now on: ``with ring.follow() as follower: lines = follower.take()``."""
         assert self.lock is not None
         with self.lock:
             follower = Follower(self._in_order(list(self._lines)))
@@ -158,7 +148,7 @@ def tag_of(record: logging.LogRecord) -> str:
     return "INF" if record.levelno >= logging.INFO else "DBG"
 
 
-class People(Protocol):
+class NamesById(Protocol):
     """Whoever knows names."""
 
     def named(self, text: str, *, with_ids: bool = False) -> str:
@@ -168,18 +158,18 @@ class People(Protocol):
 class LineFormatter(logging.Formatter):
     """Formats records; ``redact`` takes the secrets out of their text, ``people`` puts names in place of user IDs."""
 
-    def __init__(self, redact: Callable[[str], str], people: People | None = None) -> None:
+    def __init__(self, redact: Callable[[str], str], people: NamesById | None = None) -> None:
         super().__init__("%(message)s")
         self._redact = redact
         self._people = people
 
-    def describe(self, record: logging.LogRecord) -> Line:
+    def describe(self, record: logging.LogRecord) -> LogLine:
         """The record as data; a traceback becomes part of its text."""
         text = super().format(record)
         if self._people is not None:
             # What went wrong is about somebody: then it has to be sure about whom.
             text = self._people.named(text, with_ids=record.levelno >= logging.WARNING)
-        return Line(
+        return LogLine(
             at=record.created,
             tag=tag_of(record),
             repo=escape_controls(str(getattr(record, "repo", "") or "")),
@@ -191,7 +181,7 @@ class LineFormatter(logging.Formatter):
         return render(self.describe(record))
 
 
-def render(line: Line) -> str:
+def render(line: LogLine) -> str:
     """``line`` as it stands in the log."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at))
     repo = f"[{line.repo}] " if line.repo else ""

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from codebutler.config.env import VARIABLES
-from codebutler.config.ownership import Owner, barred, barrier, behind
+from codebutler.config.git_repo import Owner, barred, barrier, behind
 from codebutler.config.paths import Home
+from codebutler.config.resolve import VARIABLES
 from codebutler.control.messages import DashboardReply, DashboardRequest
 from codebutler.control.wire import ask
 from codebutler.domain.commands import SLASH, completions, usage_hint
@@ -25,6 +25,8 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.parent.bootstrap import supervise
 from codebutler.platform.stopping import Stopping
 from codebutler.workspace.manifest import Offers, SlashCommand, Suggestion
+from codebutler.platform.signals import Stopping
+from codebutler.workspace.offers import Offers, SlashCommand, Suggestion
 from codebutler.workspace.server import Options, WorkspaceServer
 
 TOUR = (
@@ -69,7 +71,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class DemoOptions:
     """What the person asked for: a repository (None = a sample), a port (0 = any), an agent."""
 
     path: Path | None
@@ -78,7 +80,7 @@ class Wishes:
 
 
 async def run_demo(
-    wishes: Wishes, scratch: Path, env: Mapping[str, str], started: Callable[[Demo], None]
+    wishes: DemoOptions, scratch: Path, env: Mapping[str, str], started: Callable[[Demo], None]
 ) -> None:
     """Until SIGTERM or SIGINT; everything but the person's own repository lives in ``scratch``.
 
@@ -116,7 +118,7 @@ async def run_demo(
         await _supervise(home, own_env, lambda link: started(msgspec.structs.replace(demo, dashboard=link)))
 
 
-def _suggestions(wishes: Wishes) -> tuple[Suggestion, ...]:
+def _suggestions(wishes: DemoOptions) -> tuple[Suggestion, ...]:
     if wishes.agent != "rehearsal":
         return REAL
     return TOUR if wishes.path is None else ELSEWHERE

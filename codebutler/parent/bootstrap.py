@@ -22,13 +22,11 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.status import StatusBoard
 from codebutler.config.channels import ChatName, served_chats
 from codebutler.config.paths import Home
-from codebutler.config.provenance import Provenance
-from codebutler.config.registry import Registry
+from codebutler.config.registry import Provenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.search_path import login_shell, supervisors_path
-from codebutler.config.zones import zone_of
 from codebutler.control.chat import Mouth
-from codebutler.domain.clock import SystemClock
+from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.audit import AuditFirst
 from codebutler.intake.dispatcher import Dispatcher
 from codebutler.intake.held import HeldBack
@@ -52,13 +50,10 @@ from codebutler.parent.slack import SlackIntegration
 from codebutler.parent.status import Status
 from codebutler.parent.telegram import TelegramIntegration
 from codebutler.platform import killpoints
-from codebutler.platform.allocator import give_back_what_is_large
-from codebutler.platform.cores import leave_no_core
 from codebutler.platform.descriptors import raise_limit
-from codebutler.platform.notify import notifying
-from codebutler.platform.stopping import Stopping
+from codebutler.platform.processes import give_back_what_is_large, hand_over_soon, leave_no_core
+from codebutler.platform.signals import Stopping, notifying
 from codebutler.platform.tasks import beside
-from codebutler.platform.threads import hand_over_soon
 from codebutler.schedule.calls import HookDesk
 from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles
@@ -72,8 +67,7 @@ from codebutler.supervisor.port import Places, Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.web.dashboard.dashboard import Dashboard, Sources
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.front import Front
-from codebutler.web.hooks import Hooks
+from codebutler.web.front import Front, Hooks
 
 INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
     "Slack": SlackIntegration,
@@ -224,7 +218,8 @@ def _way_in(parts: Parts, out: Out) -> In:
 def _front(parts: Parts, out: Out, way_in: In, status: Status) -> Front:
     """The port, and what is looked at there."""
     sources = Sources(
-        known=status,
+        status=status.status,
+        served_as=status.served_as,
         turns=lambda: parts.turns.by_repo,
         jobs=way_in.jobs.rows,
         ring=parts.logs.ring,

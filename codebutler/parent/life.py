@@ -11,7 +11,7 @@ from codebutler.intake.intake import Intake
 from codebutler.parent.configuration import GRACE_S, Configuration
 from codebutler.parent.connections import Connections
 from codebutler.parent.parts import Parts
-from codebutler.platform.stopping import Stopping
+from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside
 from codebutler.supervisor.supervisor import Supervisor
 

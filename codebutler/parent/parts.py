@@ -21,8 +21,7 @@ from codebutler.parent.apphome.turns import LatestTurns
 from codebutler.parent.direct.book import Book
 from codebutler.platform.backups import Backups, Keeper, Restored, open_or_restore
 from codebutler.platform.descriptors import Descriptors
-from codebutler.platform.observers import Observers
-from codebutler.platform.tasks import Tasks
+from codebutler.platform.tasks import Observers, Tasks
 from codebutler.text.redact import Redactor
 
 

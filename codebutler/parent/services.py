@@ -16,7 +16,7 @@ from codebutler.domain.errors import ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Event, MessagePosted, Operation, Post, Quoted
 from codebutler.intake.entry import Entry
-from codebutler.observe.chain import Act, act_of
+from codebutler.observe.chain import AuditAct, act_of
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
@@ -125,7 +125,7 @@ class ParentServices:
     def audit(self, repo: RepoSettings, record: Audit) -> None:
         """Write a worker's record to the audit log, in the worker's own channel. Raises OSError."""
         self._audit.append(
-            Act(
+            AuditAct(
                 user=record.user,
                 channel=repo.channel_id,
                 thread=record.thread,

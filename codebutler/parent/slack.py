@@ -28,7 +28,7 @@ from codebutler.parent.apphome.vain import Vain
 from codebutler.parent.direct.acquaintance import Acquaintance
 from codebutler.parent.integration import In, Out, app_home
 from codebutler.parent.parts import Parts
-from codebutler.platform.observers import Observers
+from codebutler.platform.tasks import Observers
 
 
 class SlackIntegration:

@@ -24,7 +24,7 @@ from codebutler.config.schema import Config
 from codebutler.parent.apphome.publisher import AppHome
 from codebutler.parent.integration import In, Out, app_home, own_notes
 from codebutler.parent.parts import Parts
-from codebutler.platform.observers import Observers
+from codebutler.platform.tasks import Observers
 
 
 class TelegramIntegration:

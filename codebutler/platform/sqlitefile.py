@@ -1,4 +1,4 @@
-"""One SQLite file that must not lose what it acknowledged: how it is born, opened, looked at and backed up.
+"""One SQLite file that must not lose what it acknowledged: how it is created, opened, brought up to date and copied.
 
 WAL with ``synchronous=FULL`` survives power loss (NORMAL does not: it may lose the last commits). Exactly
 one connection writes a file: SQLite 3.7.0 to 3.51.2 can corrupt a WAL when two connections write and
@@ -12,7 +12,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from codebutler.domain.errors import StoreDamagedError, StoreError, StoreFullError
-from codebutler.platform.identity import identity
+from codebutler.platform.files import identity
 
 BUSY_TIMEOUT_S = 2.0
 CHECKED_BYTES = 16 * 2**20
@@ -48,7 +48,7 @@ _ADVICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class StoredContents:
     """What a file holds: columns by table, and Alembic's revision (None = never versioned, "" = the base)."""
 
     tables: dict[str, frozenset[str]]
@@ -159,7 +159,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def examine(connection: sqlite3.Connection, path: Path) -> Contents:
+def examine(connection: sqlite3.Connection, path: Path) -> StoredContents:
     """Read what the file holds.
 
     Raises StoreDamagedError if it is damaged, StoreError if it carries code (triggers, views).
@@ -173,12 +173,12 @@ def examine(connection: sqlite3.Connection, path: Path) -> Contents:
     names = [name for kind, name in schema if kind == "table" and not name.startswith("sqlite_")]
     tables = {name: _columns(connection, name) for name in names}
     if "alembic_version" not in tables:
-        return Contents(tables, None)
+        return StoredContents(tables, None)
     rows = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-    return Contents(tables, str(rows[0][0]) if rows else "")
+    return StoredContents(tables, str(rows[0][0]) if rows else "")
 
 
-def require(path: Path, found: Contents, wanted: Mapping[str, frozenset[str]]) -> None:
+def require(path: Path, found: StoredContents, wanted: Mapping[str, frozenset[str]]) -> None:
     """Raise StoreDamagedError unless all these tables and columns are there: a flipped bit renames them."""
     for table, columns in wanted.items():
         if not columns <= found.tables.get(table, frozenset()):
@@ -308,3 +308,43 @@ def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
 def _go_on(path: Path, stop: threading.Event | None, _status: int, _remaining: int, _total: int) -> None:
     if stop is not None and stop.is_set():
         raise StoreError(f"{path}: the copy was broken off")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a file is at its newest revision, ``head``: the columns of its tables, and the statements that make it."""
+
+    head: str
+    columns: Mapping[str, frozenset[str]]
+    statements: Callable[[], Iterable[str]]
+
+
+def open_at_head(path: Path, shape: Shape, upgrade: Callable[[StoredContents], None]) -> sqlite3.Connection:
+    """The file's one connection, which writes. ``upgrade`` brings an older file, of which it gets the contents, to
+    ``shape``, after a backup, or raises StoreError for one that it does not know; nobody has the file open then.
+
+    Raises what ``upgrade`` does, StoreDamagedError for a file that is damaged or lost, and StoreError for one that is
+    locked or not writable.
+    """
+    if not exists(path):
+        create(path, shape.statements())
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = attach(path)
+        found = examine(connection, path)
+        if found.revision != shape.head:
+            connection.close()
+            upgrade(found)
+            connection = attach(path)
+            found = examine(connection, path)
+        require(path, found, shape.columns)
+        become_writer(connection)
+        path.chmod(0o600)
+        hide(path)
+        return connection
+    except BaseException as error:  # whatever it was, nothing stays open; it is raised on
+        if connection is not None:
+            connection.close()
+        if isinstance(error, sqlite3.Error | OSError):
+            raise store_error(path, error) from error
+        raise

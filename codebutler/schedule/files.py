@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from codebutler.config.files import PrivateDir
 from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.files import PrivateDir
 from codebutler.schedule.book import key_of
 from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import FILE_NAME, Contents, Job, Place, Where, parse_file

@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from codebutler.config.explain import explain
+from codebutler.config.load import explain
 from codebutler.config.programs import RUN
-from codebutler.config.zones import zone_of
+from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import ConfigError
 from codebutler.schedule.cron import Cron, parse
 from codebutler.schedule.hooks import Hook, HookSpec, hook_of

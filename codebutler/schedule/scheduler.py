@@ -12,8 +12,7 @@ from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import said
 from codebutler.domain.model import OPERATOR, MessagePosted, Post, TurnOutcome
 from codebutler.intake.notes import Kept, Notes
-from codebutler.platform.tasks import Tasks
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import Tasks, wait_for
 from codebutler.schedule import book as books
 from codebutler.schedule.book import Book, Run, Timer
 from codebutler.schedule.files import Found, News

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.programs import program_names
-from codebutler.config.provenance import Provenance
+from codebutler.config.registry import Provenance
 from codebutler.config.resolve import env_file_values
 from codebutler.intake.repos import RepoTable
 from codebutler.schedule.files import Source

@@ -9,7 +9,7 @@ import os
 from multiprocessing.connection import Connection
 
 from codebutler.platform.descriptors import lower_to
-from codebutler.platform.stopping import pass_over_interrupts
+from codebutler.platform.signals import pass_over_interrupts
 
 
 def run(target: str, connection: Connection, printing: Connection, files: int | None) -> None:

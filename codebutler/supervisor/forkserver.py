@@ -21,9 +21,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
-from codebutler.platform import allocator, descriptors, killpoints
+from codebutler.platform import descriptors, killpoints
 from codebutler.platform.lookup import TERMINAL_PATH
-from codebutler.platform.table import pid_namespace, pids, seen, variable_of
+from codebutler.platform.processes import ALLOCATOR_VARIABLES, pid_namespace, pids, seen, variable_of
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import ToParent
@@ -273,7 +273,7 @@ def scrubbed(environment: dict[str, str]) -> dict[str, str]:
     """What a worker may know of our environment: nothing that could hold a secret."""
     kept = {k: v for k, v in environment.items() if k in KEPT_VARIABLES or k.startswith(KEPT_PREFIXES)}
     # `python -c`, which starts the fork server, would import from the current directory first: a repository.
-    return kept | {"PYTHONSAFEPATH": "1", **dict(allocator.VARIABLES)}
+    return kept | {"PYTHONSAFEPATH": "1", **dict(ALLOCATOR_VARIABLES)}
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError, FrameTooLargeError, ProtocolError
 from codebutler.platform.killpoints import reached
-from codebutler.platform.waiting import first_of
+from codebutler.platform.tasks import first_of
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,

@@ -1,8 +1,9 @@
-"""Values that are shown otherwise than they are. Pure.
+"""Values that are shown otherwise than they are, or only in part. Pure.
 
 With something in between: wrapped over lines, as `base64` and `xxd -p` write them, with spaces between the bytes, or
 with what nobody sees. With every character escaped, as programs write what they will not show. As the bytes of a dump,
-as `hexdump -C` and `xxd` print a file.
+as `hexdump -C` and `xxd` print a file. In part: where a text was cut, where a message ends and the next one continues,
+or where a terminal has not shown the rest yet.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ _HEX = "[0-9A-Fa-f]"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EscapeKind:
     """One way to write a byte, or a character (``wide``): what stands in each (one of ``signs``), the expressions for
     all of it, for its number, and for the last of several, which may be written otherwise."""
 
@@ -135,16 +136,16 @@ class Kind:
         return rf"(?:{self.each}){{{LEAST_ESCAPES},}}{self.last}"
 
 
-KINDS = (
-    Kind(("%",), rf"%{_HEX}{{2}}", "%(..)"),
-    Kind(("\\x",), rf"\\x{_HEX}{{2}}", "x(..)"),
-    Kind(("\\u",), rf"\\u{_HEX}{{4}}", "u(....)", wide=True),
-    Kind(("\\",), r"\\[0-3][0-7]{2}", r"\\(...)", base=8),
-    Kind(("&#x",), rf"&#x{_HEX}{{2,4}};", "x([^;]+)", wide=True),
-    Kind(("&#",), "&#[0-9]{2,5};", "#([^;]+)", base=10, wide=True),
-    Kind(("0x",), rf"0x{_HEX}{{1,2}}[,; ]{{1,3}}", rf"x({_HEX}+)", last=rf"(?:0x{_HEX}{{1,2}})?"),
-    Kind((":", "-"), rf"{_HEX}{{2}}[:-]", rf"({_HEX}{{2}})", last=rf"(?:{_HEX}{{2}})?"),
-    Kind((",",), "[0-9]{2,3}, ?", "([0-9]+)", base=10, last="(?:[0-9]{2,3})?"),
+ESCAPE_KINDS = (
+    EscapeKind(("%",), rf"%{_HEX}{{2}}", "%(..)"),
+    EscapeKind(("\\x",), rf"\\x{_HEX}{{2}}", "x(..)"),
+    EscapeKind(("\\u",), rf"\\u{_HEX}{{4}}", "u(....)", wide=True),
+    EscapeKind(("\\",), r"\\[0-3][0-7]{2}", r"\\(...)", base=8),
+    EscapeKind(("&#x",), rf"&#x{_HEX}{{2,4}};", "x([^;]+)", wide=True),
+    EscapeKind(("&#",), "&#[0-9]{2,5};", "#([^;]+)", base=10, wide=True),
+    EscapeKind(("0x",), rf"0x{_HEX}{{1,2}}[,; ]{{1,3}}", rf"x({_HEX}+)", last=rf"(?:0x{_HEX}{{1,2}})?"),
+    EscapeKind((":", "-"), rf"{_HEX}{{2}}[:-]", rf"({_HEX}{{2}})", last=rf"(?:{_HEX}{{2}})?"),
+    EscapeKind((",",), "[0-9]{2,3}, ?", "([0-9]+)", base=10, last="(?:[0-9]{2,3})?"),
 )
 # An address, up to sixteen bytes singly or in twos, and the same bytes as they look.
 _ADDRESS = rf"^{_HEX}{{6,10}}:?[ \t]{{1,4}}"
@@ -153,7 +154,9 @@ _LINE = rf"{_ADDRESS}{_GROUP}(?: {{1,2}}{_GROUP}){{0,15}}(?: [^\n]{{0,80}})?$"
 _DUMP = re.compile(rf"{_LINE}(?:\n{_LINE})*", re.MULTILINE)
 _BYTES = re.compile(rf"{_ADDRESS}({_GROUP}(?: {{1,2}}{_GROUP}){{0,15}})(?=[ \n]|$)", re.MULTILINE)
 
-ESCAPE_SIGNS = "|".join((*(rf"(?:{kind.each}){{{LEAST_ESCAPES}}}" for kind in KINDS), rf"(?m:{_LINE})"))
+ESCAPE_SIGNS = "|".join(
+    (*(rf"(?:{kind.each}){{{LEAST_ESCAPES}}}" for kind in ESCAPE_KINDS), rf"(?m:{_LINE})")
+)
 """What a text has to contain, as RE2 reads it."""
 
 
@@ -162,7 +165,7 @@ class Escapes:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = tuple(value.encode() for value in values)
-        self._runs = [(re.compile(kind.run), re.compile(kind.number), kind) for kind in KINDS]
+        self._runs = [(re.compile(kind.run), re.compile(kind.number), kind) for kind in ESCAPE_KINDS]
 
     def hide(self, text: str, mark: str) -> str:
         """``text`` with ``mark`` in the place of each run of escapes or dump that holds a value."""
@@ -174,7 +177,7 @@ class Escapes:
             text = run.sub(partial(self._without, mark, number, kind), text)
         return _DUMP.sub(partial(self._undumped, mark), text)
 
-    def _without(self, mark: str, number: re.Pattern[str], kind: Kind, run: re.Match[str]) -> str:
+    def _without(self, mark: str, number: re.Pattern[str], kind: EscapeKind, run: re.Match[str]) -> str:
         return mark if self._holds(_read(number.findall(run[0]), kind)) else run[0]
 
     def _undumped(self, mark: str, dump: re.Match[str]) -> str:
@@ -185,8 +188,68 @@ class Escapes:
         return any(value in data for value in self._values)
 
 
-def _read(numbers: Iterable[str], kind: Kind) -> bytes:
+def _read(numbers: Iterable[str], kind: EscapeKind) -> bytes:
     codes = (int(number, kind.base) for number in numbers)
     if kind.wide:
         return b"".join(chr(code).encode("utf-8", "surrogatepass") for code in codes)
     return bytes(code for code in codes if code < 256)
+
+
+CUT = "…"
+"""What stands where a text was cut short."""
+BEGUN_CHARS = 8
+"""Fewer characters of a secret than this are not looked for."""
+
+# How tokens begin, as far as nothing else does; and where other things do too, with a digit among what follows.
+_CLEAR = (
+    r"xox[a-z](?:\.xox[a-z])?-|xapp-\d|gh[pousr]_|github_pat_|glpat-|sk-(?:ant|proj|or|svcacct)-|AKIA|ASIA|AIza|GOCSPX-"
+    r"|[rs]k_(?:live|test)_|whsec_|dop_v1_|dckr_pat_|shp(?:at|ca|pa|ss)_|eyJ"
+)
+_DOUBTFUL = r"(?:sk-|tvly-|gsk_|xai-|ya29\.|npm_|pypi-|hf_|SG\.)(?=[\w-]{0,80}\d)"
+_TOKEN = re.compile(rf"(?<![A-Za-z0-9])(?:{_CLEAR}|{_DOUBTFUL})[\w.-]{{4,300}}\Z")
+_LONGEST_TOKEN = 320
+
+
+class PartialSecrets:
+    """``spellings`` are exact values. Linear in the length of a text, whatever it holds."""
+
+    def __init__(self, spellings: Iterable[str] = ()) -> None:
+        self._heads: dict[str, list[str]] = {}
+        self._tails: dict[str, list[str]] = {}
+        self._longest = 0
+        for spelling in spellings:
+            if len(spelling) > BEGUN_CHARS:
+                self._heads.setdefault(spelling[:BEGUN_CHARS], []).append(spelling)
+                self._tails.setdefault(spelling[-BEGUN_CHARS:], []).append(spelling)
+                self._longest = max(self._longest, len(spelling))
+
+    def hide(self, text: str, mark: str, *, cut: bool = False) -> str:
+        """``text`` with ``mark`` in the place of the end of a value at its start, of the start of one at its end, and
+        of the start of a value or token before each ``…``. ``cut``: it ends as if there were one."""
+        if CUT not in text:
+            shown = self._without_start(text, mark, cut=cut)
+        else:
+            *cut_off, rest = text.split(CUT)
+            ends = [self._without_start(piece, mark, cut=True) for piece in cut_off]
+            shown = CUT.join([*ends, self._without_start(rest, mark, cut=cut)])
+        return self._without_end(shown, mark)
+
+    def _without_start(self, text: str, mark: str, *, cut: bool) -> str:
+        """Without the start of a value at the end of ``text``, or (``cut``) of what looks like a token."""
+        if len(text) < BEGUN_CHARS:
+            return text
+        first = max(0, len(text) - self._longest)
+        for place in range(first, len(text) - BEGUN_CHARS + 1):
+            for spelling in self._heads.get(text[place : place + BEGUN_CHARS], ()):
+                if spelling.startswith(text[place:]):
+                    return text[:place] + mark
+        token = _TOKEN.search(text, max(0, len(text) - _LONGEST_TOKEN)) if cut else None
+        return text if token is None else text[: token.start()] + mark
+
+    def _without_end(self, text: str, mark: str) -> str:
+        """Without the end of a value at the start of ``text``."""
+        for place in range(min(self._longest, len(text)), BEGUN_CHARS - 1, -1):
+            for spelling in self._tails.get(text[place - BEGUN_CHARS : place], ()):
+                if spelling.endswith(text[:place]):
+                    return mark + text[place:]
+        return text

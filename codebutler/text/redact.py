@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from codebutler.text.begun import Begun
-from codebutler.text.disguised import ESCAPE_SIGNS, Escapes, Gaps, first_match, merged
+from codebutler.text.disguised import ESCAPE_SIGNS, Escapes, Gaps, PartialSecrets, first_match, merged
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
@@ -87,7 +86,7 @@ class Redactor:
         self._exact: re.Pattern[str] | None = None
         self._signs: Any = None
         self._more_lines = 0
-        self._begun = Begun()
+        self._begun = PartialSecrets()
         self._gaps = Gaps()
         self._values: set[str] = set()
         self._escapes = Escapes()
@@ -105,7 +104,7 @@ class Redactor:
         longest_first = sorted(self._spellings, key=lambda spelling: (-len(spelling), spelling))
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         self._signs = None
-        self._begun = Begun(self._spellings)
+        self._begun = PartialSecrets(self._spellings)
         self._gaps = Gaps(self._spellings, self._long_chars)
         self._escapes = Escapes(sorted(self._values))
         self._more_lines = max((spelling.count("\n") for spelling in self._spellings), default=0)

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import CodeButlerError
-from codebutler.platform.http.listening import listen
-from codebutler.platform.http.serving import serving
+from codebutler.platform.http import listen
+from codebutler.platform.http_server import serving
 from codebutler.workspace import render
 from codebutler.workspace.api import WebApi
 from codebutler.workspace.app import create_app

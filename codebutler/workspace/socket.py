@@ -17,7 +17,7 @@ from msgspec import Struct
 from starlette.websockets import WebSocket
 
 from codebutler.domain.clock import Clock
-from codebutler.platform.waiting import settled_within
+from codebutler.platform.tasks import settled_within
 from codebutler.workspace.connections import Connections, Reason
 from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.signal import Signal

@@ -12,7 +12,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from codebutler.domain.actions import REPO_ACTION
+from codebutler.domain.message import REPO_ACTION
 from codebutler.workspace.records import Message
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_matrix import QUICK

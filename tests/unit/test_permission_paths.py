@@ -32,7 +32,7 @@ ASKED = {
 LISTS = {
     "codebutler/cli/": "shows and changes the configuration, invites people to a channel",
     "codebutler/config/": "what the configuration is",
-    "codebutler/operations/doctor/": "says that nobody is allowed yet",
+    "codebutler/operations/chat_checks.py": "says that nobody is allowed yet",
     "codebutler/parent/": "looks up names; whom a message may call by name",
     "codebutler/intake/repos.py": "hands the configuration to a worker",
 }
@@ -72,12 +72,12 @@ def test_nothing_else_reads_who_is_allowed(sources: dict[str, list[ast.AST]]) ->
 def test_nothing_else_reads_the_rules_and_the_patterns(sources: dict[str, list[ast.AST]]) -> None:
     readers = {name for name, nodes in sources.items() if "authorization" in attributes(nodes)}
     # What a pattern may be, and how it is tried.
-    assert readers == {DECIDES, "codebutler/config/load.py", "codebutler/config/shells.py"}
+    assert readers == {DECIDES, "codebutler/config/load.py", "codebutler/config/programs.py"}
     importers = {
         name
         for name, nodes in sources.items()
         for node in nodes
-        if isinstance(node, ast.ImportFrom) and node.module == "codebutler.config.shells"
+        if isinstance(node, ast.ImportFrom) and node.module == "codebutler.config.programs"
         if any(alias.name.startswith("objection") for alias in node.names)
     }
     assert importers == {DECIDES}

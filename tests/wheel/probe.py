@@ -26,7 +26,7 @@ FILES = [
     ("codebutler.web.dashboard", "static/js/main.js"),
     ("codebutler.workspace", "static/index.html"),
     ("codebutler.workspace", "static/js/main.js"),
-    ("codebutler.config.skills", "bundled/review-diff/SKILL.md"),
+    ("codebutler.config", "bundled_skills/review-diff/SKILL.md"),
 ]
 ABSENT = ["workers", "migrations", "tests", "docs", "bench"]
 

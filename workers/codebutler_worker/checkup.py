@@ -19,7 +19,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from codebutler.config.ownership import behind
+from codebutler.config.git_repo import behind
 from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError, SandboxUnavailableError

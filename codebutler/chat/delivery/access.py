@@ -10,7 +10,7 @@ from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.port import ChannelMoved, ChatPort, Identity
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError
-from codebutler.platform.observers import Observers
+from codebutler.platform.tasks import Observers
 
 PROBE_BASE_S = 5.0
 PROBE_CAP_S = 60.0

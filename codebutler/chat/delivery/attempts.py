@@ -24,8 +24,7 @@ from codebutler.domain.errors import (
     ChatUnreachableError,
 )
 from codebutler.domain.model import Post, React, Update
-from codebutler.platform.tasks import Tasks
-from codebutler.platform.waiting import full_jitter_s
+from codebutler.platform.tasks import Tasks, full_jitter_s
 
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 30.0

@@ -12,8 +12,7 @@ import msgspec
 from codebutler.chat.port import Call
 from codebutler.domain.message import ApprovalCard, Message, QuestionCard, every_text, said
 from codebutler.domain.model import Operation, Post, React, Update, Upload
-from codebutler.text.links import ANY_WORKSPACE, at_home
-from codebutler.text.markup import NAMED, PERSON, code, plain, words
+from codebutler.text.markup import ANY_WORKSPACE, NAMED, PERSON, at_home, code, plain, words
 from codebutler.text.redact import redacted_bytes
 
 TOO_MUCH = frozenset(

@@ -19,9 +19,8 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatRateLimitedError, StoreError
 from codebutler.domain.model import Post
 from codebutler.platform.killpoints import reached
-from codebutler.platform.tasks import Tasks
-from codebutler.platform.waiting import wait_for
-from codebutler.text.begun import CUT
+from codebutler.platform.tasks import Tasks, wait_for
+from codebutler.text.disguised import CUT
 
 MOST_CHARS = 10_000
 """Slack: 12,000 characters in one message; whoever has read so much can wait for the rest."""

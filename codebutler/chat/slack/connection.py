@@ -24,8 +24,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ProtocolError
 from codebutler.domain.model import ButtonClicked
 from codebutler.intake.intake import Intake, Outcome
-from codebutler.platform.tasks import cancel
-from codebutler.platform.waiting import full_jitter_s
+from codebutler.platform.tasks import cancel, full_jitter_s
 
 IDENTIFY_BASE_S = 1.0
 IDENTIFY_CAP_S = 60.0

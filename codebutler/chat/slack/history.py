@@ -17,7 +17,6 @@ from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE, unescape
 from codebutler.chat.slack.fields import PayloadError, clean
 from codebutler.chat.slack.missed import Shown
 from codebutler.chat.slack.payloads import shown
-from codebutler.domain.actions import PICK_ACTION
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import (
     ChatAuthError,
@@ -25,9 +24,9 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.domain.message import Button
+from codebutler.domain.message import PICK_ACTION, Button
 from codebutler.domain.model import Quoted
-from codebutler.platform.waiting import full_jitter_s
+from codebutler.platform.tasks import full_jitter_s
 from codebutler.text.markup import plain
 
 MOST_MESSAGES = 10_000

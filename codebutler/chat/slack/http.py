@@ -31,7 +31,7 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.platform.http.proxy import proxy_for
+from codebutler.platform.http import proxy_for
 
 DEFAULT_RETRY_AFTER_S = 30.0
 MAX_RETRY_AFTER_S = 900.0

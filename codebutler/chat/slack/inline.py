@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from markdown_it.token import Token
 
 from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE, escape, neutralise
-from codebutler.text.blocks import plain
+from codebutler.text.markdown import plain
 
 MARKS = {"strong": "*", "em": "_", "s": "~"}
 LINK_SCHEMES = frozenset({"http", "https", "mailto"})

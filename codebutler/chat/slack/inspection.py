@@ -16,7 +16,7 @@ import aiohttp
 from codebutler.chat.slack.http import Call, refusal, unreachable
 from codebutler.chat.slack.tokens import check_bot_token
 from codebutler.domain.clock import Clock
-from codebutler.platform.http.proxy import proxy_for
+from codebutler.platform.http import proxy_for
 
 TIMEOUT_S = 15.0
 CALL = Call("auth.test")

@@ -22,7 +22,7 @@ from codebutler.chat.slack.fields import (
     thread_of,
     ts_of,
 )
-from codebutler.domain.actions import DENY_ACTION, PICK_ACTION, REASON_ACTION
+from codebutler.domain.message import DENY_ACTION, PICK_ACTION, REASON_ACTION
 from codebutler.domain.model import ButtonClicked
 
 

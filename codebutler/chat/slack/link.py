@@ -18,10 +18,8 @@ from codebutler.chat.slack.wire import (
     parse_frame,
 )
 from codebutler.domain.clock import Clock
-from codebutler.platform.aborting import abort
 from codebutler.platform.killpoints import reached
-from codebutler.platform.tasks import cancel
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import abort, cancel, wait_for
 
 Handler = Callable[[Envelope], Awaitable[dict[str, Any] | None]]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE
 from codebutler.chat.slack.inline import inline, safe
-from codebutler.text.blocks import BULLETS, Node, blocks, table_lines
+from codebutler.text.markdown import BULLETS, Node, blocks, table_lines
 
 RULE = "─" * 20
 INDENT = "    "

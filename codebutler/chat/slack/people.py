@@ -17,7 +17,7 @@ from codebutler.chat.slack.answers import Person
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import OPERATOR
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import wait_for
 
 RENEW_S = 86_400.0
 RETRY_S = 30.0

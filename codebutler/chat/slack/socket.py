@@ -18,8 +18,7 @@ from codebutler.chat.slack.link import Handler, Link, Tally
 from codebutler.chat.slack.wire import SocketTiming, open_wire
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError
-from codebutler.platform.tasks import cancel
-from codebutler.platform.waiting import first_of, full_jitter_s, settled_within
+from codebutler.platform.tasks import cancel, first_of, full_jitter_s, settled_within
 
 SocketState = Literal["connecting", "connected", "reconnecting", "disabled", "auth_failed", "stopped"]
 Opener = Callable[[], Awaitable[str]]

@@ -16,7 +16,7 @@ from yarl import URL
 
 from codebutler.chat.telegram.outcomes import check_token, interrupted, refusal, unreachable
 from codebutler.domain.errors import ChatError
-from codebutler.platform.http.proxy import proxy_for
+from codebutler.platform.http import proxy_for
 
 DEFAULT_BASE_URL = "https://api.telegram.org"
 TIMEOUT_S = 25.0

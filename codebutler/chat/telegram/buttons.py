@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from codebutler.chat.telegram.book import Pages
 from codebutler.chat.telegram.render import OPEN, TICKED, Key
-from codebutler.domain.actions import PICK_ACTION
 from codebutler.domain.clock import Clock
+from codebutler.domain.message import PICK_ACTION
 from codebutler.intake.notes import Notes
 
 BYTES = 9

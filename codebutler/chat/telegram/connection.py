@@ -33,8 +33,7 @@ from codebutler.chat.telegram.updates import (
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ProtocolError, StoreError
 from codebutler.intake.intake import Intake
-from codebutler.platform.tasks import Tasks, beside
-from codebutler.platform.waiting import full_jitter_s
+from codebutler.platform.tasks import Tasks, beside, full_jitter_s
 
 IDENTIFY_BASE_S = 1.0
 IDENTIFY_CAP_S = 60.0

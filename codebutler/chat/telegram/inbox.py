@@ -17,7 +17,7 @@ from codebutler.chat.telegram.book import Book, Known
 from codebutler.chat.telegram.buttons import Button
 from codebutler.chat.telegram.ids import is_private
 from codebutler.chat.telegram.updates import Pressed, Said, Spot, Started
-from codebutler.domain.actions import DENY_ACTION, PICK_ACTION
+from codebutler.domain.message import DENY_ACTION, PICK_ACTION
 from codebutler.domain.model import ButtonClicked, File, MessageEdited, MessagePosted
 
 REASON_CHARS = 1000

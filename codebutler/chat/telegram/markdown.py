@@ -11,10 +11,9 @@ from markdown_it.token import Token
 
 from codebutler.chat.telegram.entities import Builder
 from codebutler.chat.telegram.ids import PREFIX
-from codebutler.text.blocks import BULLETS, Node, blocks, table_lines
-from codebutler.text.blocks import plain as bare
-from codebutler.text.links import ANY_WORKSPACE
-from codebutler.text.markup import CHANNEL, PERSON, Span, spans, words
+from codebutler.text.markdown import BULLETS, Node, blocks, table_lines
+from codebutler.text.markdown import plain as bare
+from codebutler.text.markup import ANY_WORKSPACE, CHANNEL, PERSON, Span, spans, words
 
 RULE = "─" * 16
 INDENT = "    "

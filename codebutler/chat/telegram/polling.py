@@ -18,7 +18,7 @@ from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.updates import ALLOWED
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError
-from codebutler.platform.waiting import first_of, full_jitter_s, settled_within
+from codebutler.platform.tasks import first_of, full_jitter_s, settled_within
 
 POLL_S = 50
 """The longest that Telegram waits."""

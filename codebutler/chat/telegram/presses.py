@@ -19,8 +19,8 @@ from codebutler.chat.telegram.ids import is_private
 from codebutler.chat.telegram.inbox import Inbox
 from codebutler.chat.telegram.markdown import People, mention
 from codebutler.chat.telegram.updates import Pressed
-from codebutler.domain.actions import PICK_ACTION, REASON_ACTION
 from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.message import PICK_ACTION, REASON_ACTION
 from codebutler.domain.model import ButtonClicked
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.platform.tasks import Tasks

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
-from codebutler.cli.chatroom import diary, markdown
-from codebutler.cli.chatroom.keyboard import Interrupted, Keyboard, takes_escapes
-from codebutler.cli.chatroom.lines import Lines
-from codebutler.cli.chatroom.link import Link
-from codebutler.cli.chatroom.room import Line, Room
-from codebutler.cli.output import notice, printable
+from codebutler.cli.chatroom import markdown
+from codebutler.cli.chatroom.keyboard import ChatKeyboard, Interrupted, Lines, takes_escapes
+from codebutler.cli.chatroom.link import ChatConnection, read_diary, write_diary
+from codebutler.cli.chatroom.room import ChatRoom, ShownLine
+from codebutler.cli.output import complain, notice, printable
 from codebutler.config.paths import Home
 from codebutler.config.programs import RUN
 from codebutler.control.messages import ChatRequest, ControlReply, Opened, Posted
@@ -32,11 +31,11 @@ HINT = "Ctrl-C stops a run, or leaves; Ctrl-D leaves; !help lists commands."
 
 def converse(home: Home, repo: str, *, fresh: bool, past: int) -> None:
     """Chat until the person leaves. Raises CodeButlerError where the supervisor does not run, refuses or ends."""
-    kept = diary.read(home)
+    kept = read_diary(home)
     thread_ts = None if fresh else kept.threads.get(repo)
     is_smart = takes_escapes(os.environ.get("TERM", ""))
-    with Link(home.socket, ChatRequest(repo=repo, thread_ts=thread_ts, past=past)) as link:
-        keyboard = Keyboard(completable(), kept.typed, is_smart=is_smart)
+    with ChatConnection(home.socket, ChatRequest(repo=repo, thread_ts=thread_ts, past=past)) as link:
+        keyboard = ChatKeyboard(completable(), kept.typed, is_smart=is_smart)
         _Conversation(
             home, repo, link, keyboard, has_colour=is_smart and not os.environ.get("NO_COLOR")
         ).run()
@@ -51,13 +50,15 @@ def completable() -> list[str]:
 class _Conversation:
     """One chat, from the first line to the last."""
 
-    def __init__(self, home: Home, repo: str, link: Link, keyboard: Keyboard, *, has_colour: bool) -> None:
+    def __init__(
+        self, home: Home, repo: str, link: ChatConnection, keyboard: ChatKeyboard, *, has_colour: bool
+    ) -> None:
         self._home = home
         self._repo = repo
         self._link = link
         self._keyboard = keyboard
         self._has_colour = has_colour
-        self._room = Room()
+        self._room = ChatRoom()
         self._lines = Lines()
         self._heard: deque[ControlReply] = deque()
         self._is_open = False
@@ -106,7 +107,7 @@ class _Conversation:
         try:
             wish = self._room.wish(message)
         except CodeButlerError as error:
-            notice(f"codebutler: {error}")
+            complain(str(error))
             return
         self._link.wish(wish)
         self._stopping = False
@@ -142,7 +143,7 @@ class _Conversation:
         if not self._room.is_busy:
             self._stopping = False
 
-    def _show(self, line: Line) -> None:
+    def _show(self, line: ShownLine) -> None:
         text = printable(line.text)
         if self._has_colour:
             if line.style == "fence":
@@ -156,8 +157,8 @@ class _Conversation:
         self._keyboard.remember(text)
         # A full disk is no reason not to talk.
         with suppress(CodeButlerError, OSError):
-            diary.write(self._home, diary.read(self._home).with_typed(text))
+            write_diary(self._home, read_diary(self._home).with_typed(text))
 
     def _keep_thread(self, thread_ts: str) -> None:
         with suppress(CodeButlerError, OSError):
-            diary.write(self._home, diary.read(self._home).with_thread(self._repo, thread_ts))
+            write_diary(self._home, read_diary(self._home).with_thread(self._repo, thread_ts))

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from codebutler.control.messages import Choice, Press
-from codebutler.domain.actions import ALLOW_ACTION
 from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.message import ALLOW_ACTION
 
 _NUMBERS = re.compile(r"\d{1,3}(?:[\s,]+\d{1,3})*")
 _YES = frozenset({"yes", "y", "allow"})

@@ -21,7 +21,7 @@ PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _LFLAG, _CC = 3, 6
 
 
-class Source(Protocol):
+class Readable(Protocol):
     """Something else to wait for."""
 
     def fileno(self) -> int:
@@ -36,7 +36,7 @@ class Interrupted(Exception):  # noqa: N818 - a key, no failure
         self.typed = typed
 
 
-class Keyboard:
+class ChatKeyboard:
     """A person's terminal, on standard input and output. Use it within ``taken``."""
 
     def __init__(self, words: Sequence[str], typed: Sequence[str], *, is_smart: bool) -> None:
@@ -77,7 +77,7 @@ class Keyboard:
         """Arrow-up brings ``text`` back."""
         readline.add_history(text)
 
-    def wait(self, source: Source, prompt: str) -> bool:
+    def wait(self, source: Readable, prompt: str) -> bool:
         """Wait with ``prompt`` ("" = none) until a key is pressed or ``source`` has something; whether it was a key.
 
         What stands on the line is gone afterwards. Raises Interrupted.
@@ -173,3 +173,40 @@ def _on_end(number: int, _frame: FrameType | None) -> None:
 def takes_escapes(env_term: str) -> bool:
     """Whether the terminal is more than a typewriter."""
     return os.isatty(sys.stdout.fileno()) and env_term not in ("", "dumb")
+
+
+_FENCE = "```"
+
+
+class Lines:
+    """Takes lines until a message is whole. A paste comes as one line with line ends in it."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more is to come."""
+        return bool(self._lines)
+
+    def add(self, line: str) -> str | None:
+        """The whole message, None while more is to come."""
+        self._lines.append(line)
+        if self._goes_on():
+            return None
+        return self.end()
+
+    def end(self) -> str:
+        """What there is, as the message; "" if nothing is."""
+        message = "\n".join(line.removesuffix("\\") if _continues(line) else line for line in self._lines)
+        self._lines = []
+        return message
+
+    def _goes_on(self) -> bool:
+        fences = sum(each.lstrip().startswith(_FENCE) for line in self._lines for each in line.split("\n"))
+        return fences % 2 == 1 or _continues(self._lines[-1])
+
+
+def _continues(line: str) -> bool:
+    """A backslash that is not itself escaped."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1

@@ -1,22 +1,31 @@
-"""The chat's side of the control socket, for a program that waits for the keyboard and the socket at once."""
+"""The connections of `codebutler chat` and `send --wait` to the supervisor, and what a chat keeps for the next one.
+
+The chat's own is blocking, for a program that waits for the keyboard and the socket at once.
+"""
 
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import msgspec
+from msgspec import Struct
 
-from codebutler.control.messages import ChatRequest, ControlReply, Failed, Wish
+from codebutler.cli.chatroom.room import apart
+from codebutler.cli.context import talk
+from codebutler.cli.output import complain, notice, printable_lines, say
+from codebutler.config.paths import Home
+from codebutler.control.messages import ChatRequest, ControlReply, Failed, Posted, Said, SendRequest, Wish
 from codebutler.control.wire import LINE_LIMIT_BYTES
 from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
 
 LOST = "the supervisor has ended: see `codebutler status`. What you said is kept and is answered when it runs again"
 
 
-class Link:
+class ChatConnection:
     """One chat's connection, blocking. A context manager."""
 
     def __init__(self, path: Path, request: ChatRequest) -> None:
@@ -78,3 +87,101 @@ class Link:
         if isinstance(reply, Failed):
             raise CodeButlerError(reply.text)
         return reply
+
+
+ASKS = "(waiting for your decision: in its thread in the chat, or in `codebutler chat`)"
+HOW = {
+    "stopped": "the run was stopped",
+    "refused": "nothing was run",
+    "interrupted": "the run was interrupted; its thread asks whether to continue",
+}
+
+
+@dataclass
+class WholeAnswer:
+    """What was answered. ``texts`` by message: an edit replaces what it edits."""
+
+    thread_ts: str = ""
+    outcome: str = "done"
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def show(self) -> None:
+        """The answer, in the order in which its messages began; its figures and how a program ended beside it."""
+        for text in self.texts.values():
+            answer, aside = apart(text)
+            if answer.strip():
+                for line in answer.split("\n"):
+                    say(line)
+            for line in aside.split("\n") if aside.strip() else ():
+                notice(line)
+        if not self.ok:
+            complain(HOW.get(self.outcome, "the run failed"))
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was done; otherwise it failed, was stopped, refused or interrupted."""
+        return self.outcome == "done"
+
+    def take(self, reply: ControlReply) -> None:
+        """Keep what is said; say at once what waits for somebody."""
+        match reply:
+            case Posted(thread_ts=thread_ts):
+                self.thread_ts = thread_ts
+            case Said(kind="card", choices=choices, text=text) if choices:
+                notice(ASKS)
+                for line in printable_lines(text).split("\n"):
+                    notice(line)
+            case Said(kind="text", ts=ts, text=text):
+                self.texts[ts] = text
+
+
+def ask_once(repo: str, text: str, thread_ts: str | None = None) -> WholeAnswer:
+    """Say ``text`` and wait for its outcome. Raises CodeButlerError."""
+    told = WholeAnswer()
+    done = talk(SendRequest(repo=repo, text=text, wait=True, thread_ts=thread_ts), told.take)
+    told.outcome = done.text
+    return told
+
+
+DIARY_NAME = "chat.json"
+MOST_TYPED = 500
+MOST_CHARS = 60_000
+"""Of all that was typed: the file stays far below what is read of one."""
+
+
+class Diary(Struct, frozen=True, kw_only=True):
+    """``typed``: messages, oldest first. ``threads``: repository name to the ts of its last chat's thread."""
+
+    typed: tuple[str, ...] = ()
+    threads: dict[str, str] = {}
+
+    def with_typed(self, text: str) -> Self:
+        """One message more; the oldest go."""
+        kept = [text, *(each for each in reversed(self.typed) if each != text)][:MOST_TYPED]
+        room = MOST_CHARS
+        typed: list[str] = []
+        for each in kept:
+            room -= len(each)
+            if room < 0 and typed:
+                break
+            typed.insert(0, each)
+        return msgspec.structs.replace(self, typed=tuple(typed))
+
+    def with_thread(self, repo: str, thread_ts: str) -> Self:
+        """Where the chat with ``repo`` goes on."""
+        return msgspec.structs.replace(self, threads={**self.threads, repo: thread_ts})
+
+
+def read_diary(home: Home) -> Diary:
+    """What there is; nothing where it cannot be used: it is a convenience."""
+    try:
+        with home.open() as directory:
+            return msgspec.json.decode(directory.read(DIARY_NAME) or b"{}", type=Diary)
+    except (CodeButlerError, OSError, msgspec.DecodeError):
+        return Diary()
+
+
+def write_diary(home: Home, diary: Diary) -> None:
+    """Keep it, for the owner's eyes alone (0600). Raises CodeButlerError."""
+    with home.open() as directory:
+        directory.write(DIARY_NAME, msgspec.json.encode(diary))

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from codebutler.cli.chatroom.answer import FRAMES, footed
 from codebutler.cli.chatroom.card import decided, menu
 from codebutler.control.messages import (
     NO_CARD,
@@ -36,7 +35,7 @@ Style = Literal["plain", "faint", "markdown", "code", "fence"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ShownLine:
     """A line to show: ``plain`` as it is, ``faint`` is what passes (tools, progress, figures), ``code`` is in a code
     block, and ``fence`` opens or closes one."""
 
@@ -44,7 +43,7 @@ class Line:
     style: Style = "plain"
 
 
-class Room:
+class ChatRoom:
     """One chat. Replies go into ``take``, what is typed into ``wish``."""
 
     def __init__(self) -> None:
@@ -54,7 +53,7 @@ class Room:
         self._running: set[str] = set()
         self._cards: dict[str, Said] = {}
         self._seen_ts = NO_CARD
-        self._shown: dict[str, list[Line]] = {}
+        self._shown: dict[str, list[ShownLine]] = {}
         self._live = ""
         self._headline = ""
         self._plan: list[str] = []
@@ -83,7 +82,7 @@ class Room:
         self._unsent += 1
         return Say(text=text, seen_ts=self._seen_ts)
 
-    def take(self, reply: ControlReply) -> list[Line]:
+    def take(self, reply: ControlReply) -> list[ShownLine]:
         """The lines that a reply makes us show."""
         match reply:
             case Opened(thread_ts=thread_ts):
@@ -106,12 +105,12 @@ class Room:
                 return self._said(reply)
         return []
 
-    def _started(self) -> list[Line]:
+    def _started(self) -> list[ShownLine]:
         """Worth a line where a place in line was shown before."""
         waited, self._headline = bool(self._headline), ""
-        return [Line("▶ Started.", "faint")] if waited else []
+        return [ShownLine("▶ Started.", "faint")] if waited else []
 
-    def _heard(self, heard: Heard) -> list[Line]:
+    def _heard(self, heard: Heard) -> list[ShownLine]:
         lines = heard.text.strip("\n").split("\n")
         if heard.kind == "writing":
             # The last line is still being written.
@@ -123,17 +122,17 @@ class Room:
         if heard.kind == "plan":
             new = [line for line in lines if line not in self._plan]
             self._plan = lines
-            return [Line(line, "faint") for line in new]
-        return [Line(line, "faint") for line in lines]
+            return [ShownLine(line, "faint") for line in new]
+        return [ShownLine(line, "faint") for line in lines]
 
-    def _more(self, lines: list[str]) -> list[Line]:
+    def _more(self, lines: list[str]) -> list[ShownLine]:
         """Of a block that is being written, the lines that are new."""
         known = len(self._written)
         begun = lines[:known] == self._written
         self._written = lines
         return blocks(lines)[known if begun else 0 :]
 
-    def _said(self, said: Said) -> list[Line]:
+    def _said(self, said: Said) -> list[ShownLine]:
         if said.kind == "card":
             return self._card(said)
         if said.choices:
@@ -144,15 +143,15 @@ class Room:
             return self._progress(said)
         return self._text(said)
 
-    def _card(self, said: Said) -> list[Line]:
+    def _card(self, said: Said) -> list[ShownLine]:
         was_asked = bool(self._cards) and self._asked().ts == said.ts
         self._cards.pop(said.ts, None)
         self._seen_ts = max(self._seen_ts, said.ts)
         # Not a sign of what is to be decided may be missing.
-        lines = [Line(line.text) for line in self._grown(said)]
+        lines = [ShownLine(line.text) for line in self._grown(said)]
         if said.choices:
             self._cards[said.ts] = said
-            return [*lines, *map(Line, menu(said.choices))]
+            return [*lines, *map(ShownLine, menu(said.choices))]
         if was_asked and self._cards:
             # A number decides what was asked last: it is asked again, so that this is what stands there last.
             return [*lines, *_asked_again(self._asked())]
@@ -162,26 +161,26 @@ class Room:
         """The card that a number decides: the one whose choices were shown last."""
         return self._cards[next(reversed(self._cards))]
 
-    def _progress(self, said: Said) -> list[Line]:
+    def _progress(self, said: Said) -> list[ShownLine]:
         """Only where nothing better tells what goes on: a place in line, the first sign of work."""
         headline = said.text.partition("\n")[0].partition(" · ")[0]
         if self._live or not said.choices or headline == self._headline:
             return []
         self._headline = headline
-        return [Line(headline, "faint")]
+        return [ShownLine(headline, "faint")]
 
-    def _text(self, said: Said) -> list[Line]:
+    def _text(self, said: Said) -> list[ShownLine]:
         body, footer = footed(said.text)
         if footer:
             # The answer: the turn has told it already, unless it told something else.
             told, self._live, self._headline, self._plan = self._live, "", "", []
             lines = [] if body.strip() and _flat(body) in told else blocks(body.split("\n"))
-            return [*lines, Line(footer, "faint")]
+            return [*lines, ShownLine(footer, "faint")]
         if self._live and _flat(body) in self._live:
             return []
         return self._grown(said)
 
-    def _grown(self, said: Said) -> list[Line]:
+    def _grown(self, said: Said) -> list[ShownLine]:
         """The lines that are new since the message was last shown."""
         lines = blocks(said.text.split("\n"))
         before = self._shown.get(said.ts)
@@ -196,39 +195,67 @@ class Room:
         return now[same:] if before is not None else lines
 
 
-def blocks(lines: Sequence[str]) -> list[Line]:
+def blocks(lines: Sequence[str]) -> list[ShownLine]:
     """The lines of one message, with those of its code blocks told apart."""
-    told: list[Line] = []
+    told: list[ShownLine] = []
     fence = ""
     for line in lines:
         mark = line.strip()
         if not fence and (found := _FENCE.match(mark)):
             fence = found[0]
-            told.append(Line(line, "fence"))
+            told.append(ShownLine(line, "fence"))
         elif fence and mark.startswith(fence) and not mark.strip(fence[0]):
             fence = ""
-            told.append(Line(line, "fence"))
+            told.append(ShownLine(line, "fence"))
         else:
-            told.append(Line(line, "code" if fence else "markdown"))
+            told.append(ShownLine(line, "code" if fence else "markdown"))
     return told
 
 
-def _bare(lines: Sequence[Line]) -> list[Line]:
+def _bare(lines: Sequence[ShownLine]) -> list[ShownLine]:
     """Without what only frames a program's output."""
     return [line for line in lines if line.text not in FRAMES]
 
 
-def _past(past: Past) -> list[Line]:
+def _past(past: Past) -> list[ShownLine]:
     who = "you> " if past.who == OPERATOR else f"{past.who}> " if past.who else ""
     lines = past.text.strip("\n").split("\n")
     left_out = len(lines) - PAST_LINES
     cut = [f"… {left_out} more {'line' if left_out == 1 else 'lines'}"] if left_out > 0 else []
-    return [Line(text, "faint") for text in (f"{who}{lines[0]}", *lines[1:PAST_LINES], *cut)]
+    return [ShownLine(text, "faint") for text in (f"{who}{lines[0]}", *lines[1:PAST_LINES], *cut)]
 
 
-def _asked_again(card: Said) -> list[Line]:
-    return [Line(line) for line in ("Still open:", *card.text.split("\n"), *menu(card.choices))]
+def _asked_again(card: Said) -> list[ShownLine]:
+    return [ShownLine(line) for line in ("Still open:", *card.text.split("\n"), *menu(card.choices))]
 
 
 def _flat(text: str) -> str:
     return _SPACE.sub(" ", text).strip()
+
+
+FENCE = "```"
+RUNNING = "⏳ Running…"
+_FOOTER = re.compile(r"(?:_(\S+)_ • )?_((?:tokens: .*|\d+s|\d+m\d\ds|\d+h\d\dm)[^_\n]*)_")
+FRAMES = frozenset({FENCE, RUNNING})
+"""The lines around a program's output."""
+
+
+def footed(text: str) -> tuple[str, str]:
+    """An answer and the figures below it, "" where there are none."""
+    body, _, last = text.rstrip().rpartition("\n")
+    found = _FOOTER.fullmatch(last.strip())
+    if found is None:
+        return text, ""
+    return body.strip("\n"), " • ".join(part for part in found.groups() if part)
+
+
+def apart(text: str) -> tuple[str, str]:
+    """What a script wants of a message, and what it does not: figures, or how a program ended."""
+    body, figures = footed(text)
+    if figures:
+        return body, figures
+    lines = text.split("\n")
+    if lines[0] != FENCE or FENCE not in lines[1:]:
+        return text, ""
+    end = len(lines) - 1 - lines[::-1].index(FENCE)
+    return "\n".join(lines[1:end]), "\n".join(lines[end + 1 :])

@@ -17,7 +17,7 @@ from codebutler.domain.message import every_text
 from codebutler.intake.notes import Notes
 from codebutler.parent.apphome.turns import LatestTurns
 from codebutler.parent.apphome.view import RepoCard, home, not_served, stranger
-from codebutler.text.links import at_home
+from codebutler.text.markup import at_home
 
 PACE_S = 3.0
 """Changes within it are one publication; Slack allows views.publish 100 times a minute and more for an app."""

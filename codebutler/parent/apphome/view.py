@@ -11,20 +11,19 @@ from msgspec.structs import replace
 
 from codebutler.chat.layout import Box, Section, done_button
 from codebutler.chat.slack.forms import Placed, packed
-from codebutler.domain.actions import (
+from codebutler.domain.message import (
     ALLOW_ACTION,
     ANSWER_ACTION,
     DENY_ACTION,
     DROP_ACTION,
     REASON_ACTION,
     RETRY_ACTION,
+    Button,
     box_value,
 )
-from codebutler.domain.message import Button
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.text.amounts import amount
-from codebutler.text.links import message_link
-from codebutler.text.markup import channel, clip, plain
+from codebutler.text.markup import channel, clip, message_link, plain
 
 MAX_NEEDS = 20
 MAX_DECISIONS = 40

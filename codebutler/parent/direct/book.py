@@ -13,7 +13,7 @@ from collections.abc import Collection, Coroutine
 from codebutler.domain.errors import StoreError
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
-from codebutler.text.links import relinked
+from codebutler.text.markup import relinked
 
 log = logging.getLogger("codebutler.parent.direct")
 

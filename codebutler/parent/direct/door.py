@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from codebutler.config.schema import Config
-from codebutler.domain.actions import REPO_ACTION
 from codebutler.domain.commands import DIRECT, WORDS
+from codebutler.domain.message import REPO_ACTION
 from codebutler.domain.model import (
     ButtonClicked,
     Command,

@@ -17,11 +17,10 @@ import msgspec
 
 from codebutler.chat.chats import Chats
 from codebutler.config.permission import decided
-from codebutler.domain.actions import REPO_ACTION
 from codebutler.domain.clock import Clock
 from codebutler.domain.commands import DIRECT, WORDS
 from codebutler.domain.errors import ChatError, RegistryError
-from codebutler.domain.message import said
+from codebutler.domain.message import REPO_ACTION, said
 from codebutler.domain.model import (
     ButtonClicked,
     Command,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from codebutler.domain.actions import REPO_ACTION
 from codebutler.domain.commands import DIRECT, SLASH, nearest
-from codebutler.domain.message import Button, said
+from codebutler.domain.message import REPO_ACTION, Button, said
 from codebutler.domain.model import Post, Update
 from codebutler.intake.intake import Repo
 from codebutler.text.markup import code, plain

@@ -13,9 +13,9 @@ import logging
 import re
 from collections.abc import Callable
 
-from codebutler.config.files import PrivateDir
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.files import PrivateDir
 
 KEY_NAME = "dashboard.key"
 KEY_BYTES = 32

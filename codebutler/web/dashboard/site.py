@@ -20,9 +20,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from codebutler.platform.http.body import read_body
-from codebutler.platform.http.visitors import admits
-from codebutler.web.dashboard.feed import Feed, Wish
+from codebutler.platform.http import admits
+from codebutler.platform.http_server import read_body
+from codebutler.web.dashboard.dashboard import Feed, LogFilter
 from codebutler.web.dashboard.keys import Keys
 
 MAX_BODY_BYTES = 4096
@@ -74,7 +74,7 @@ _FORBIDDEN = PlainTextResponse("forbidden: open the address that `codebutler das
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class _Endpoints:
     """The endpoints."""
 
     feed: Feed
@@ -112,7 +112,7 @@ class Site:
         if self.feed.is_full:
             return _refusal(FULL, 503)
         try:
-            wish = msgspec.convert(dict(request.query_params), Wish)
+            wish = msgspec.convert(dict(request.query_params), LogFilter)
         except msgspec.ValidationError as error:
             return _refusal(f"no such log: {error}", 400)
         return StreamingResponse(self.feed.follow(wish), media_type="text/event-stream")
@@ -121,14 +121,14 @@ class Site:
 def create_site(feed: Feed, keys: Keys, bound_to: str) -> ASGIApp:
     """Routes and guard."""
     static = Path(str(resources.files("codebutler.web.dashboard") / "static"))
-    site = Site(feed, keys, static)
+    endpoints = _Endpoints(feed, keys, static)
     inner = Starlette(
         routes=[
-            Route("/", site.index),
+            Route("/", endpoints.index),
             Mount("/static", StaticFiles(directory=static)),
-            Route("/dashboard/key", site.key, methods=["POST"]),
-            Route("/dashboard/proof", site.proof),
-            Route("/dashboard/stream", site.stream),
+            Route("/dashboard/key", endpoints.key, methods=["POST"]),
+            Route("/dashboard/proof", endpoints.proof),
+            Route("/dashboard/stream", endpoints.stream),
         ]
     )
     return Guard(inner, bound_to)

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from codebutler.domain.model import Asked, TurnNote
-from codebutler.observe.ring import Line
+from codebutler.observe.ring import LogLine
 from codebutler.text.amounts import amount, load, today, used_of
-from codebutler.text.links import ANY_WORKSPACE, message_url
+from codebutler.text.markup import ANY_WORKSPACE, message_url
 from codebutler.text.markup import words as words_of
 
 MAX_NEEDS = 50
@@ -43,7 +43,7 @@ CHATS = (("slack", "Slack"), ("telegram", "Telegram"))
 State = Literal["well", "waits", "trouble"]
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class VerdictView(Struct, frozen=True, kw_only=True):
     """The whole page in a line; ``waiting`` is how many things want a person."""
 
     state: State
@@ -64,7 +64,7 @@ class ChatView(Struct, frozen=True, kw_only=True):
     catching_up: bool
 
 
-class System(Struct, frozen=True, kw_only=True):
+class SystemView(Struct, frozen=True, kw_only=True):
     """The supervisor itself; ``journal`` and ``outbox`` are what is not handed on yet."""
 
     pid: int
@@ -81,7 +81,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class TurnView(Struct, frozen=True, kw_only=True):
+class TurnRow(Struct, frozen=True, kw_only=True):
     """A turn: ``what`` it wants of people or does, ``text`` what was asked, ``url`` its thread ("" if unknown)."""
 
     key: str
@@ -143,23 +143,23 @@ class LineView(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class DashboardPage(Struct, frozen=True, kw_only=True):
     """Everything that is shown, but the log."""
 
-    verdict: Verdict
-    system: System
+    verdict: VerdictView
+    system: SystemView
     chats: tuple[ChatView, ...]
     troubles: tuple[Trouble, ...]
-    needs: tuple[TurnView, ...]
-    work: tuple[TurnView, ...]
-    recent: tuple[TurnView, ...]
+    needs: tuple[TurnRow, ...]
+    work: tuple[TurnRow, ...]
+    recent: tuple[TurnRow, ...]
     repos: tuple[RepoView, ...]
     jobs: tuple[JobView, ...]
     errors: tuple[LineView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class DashboardFacts:
     """What is known: the object of `codebutler status`, the newest turns and the channel's name and agent by
     repository, the rows of `codebutler jobs`, the log's last errors."""
 
@@ -167,11 +167,11 @@ class Facts:
     turns: Mapping[str, tuple[TurnNote, ...]]
     served: Mapping[str, tuple[str, str]]
     jobs: Sequence[Mapping[str, Any]]
-    errors: Sequence[Line]
+    errors: Sequence[LogLine]
     now: datetime
 
 
-def page_of(facts: Facts) -> Page:
+def page_of(facts: DashboardFacts) -> DashboardPage:
     """The page as it is now."""
     repos = facts.status["repos"]
     chats = tuple(_chat(name, facts.status[key], facts.now) for key, name in CHATS if key in facts.status)
@@ -180,7 +180,7 @@ def page_of(facts: Facts) -> Page:
     needs = [_need(row, turn) for row, turn in placed if turn.state in NEEDS]
     ended = [_turn(row, turn, turn.state) for row, turn in placed if turn.state in ENDED]
     work = [_turn(row, turn, turn.state) for row, turn in placed if turn.state in ("running", "queued")]
-    return Page(
+    return DashboardPage(
         verdict=verdict(len(troubles), len(needs)),
         system=_system(facts),
         chats=chats,
@@ -194,19 +194,19 @@ def page_of(facts: Facts) -> Page:
     )
 
 
-def verdict(troubles: int, waiting: int) -> Verdict:
+def verdict(troubles: int, waiting: int) -> VerdictView:
     """What matters most, in a line."""
     if troubles:
         problems = "1 problem" if troubles == 1 else f"{troubles} problems"
         besides = "" if not waiting else ", 1 needs you" if waiting == 1 else f", {waiting} need you"
-        return Verdict(state="trouble", text=f"{problems}{besides}", waiting=waiting)
+        return VerdictView(state="trouble", text=f"{problems}{besides}", waiting=waiting)
     if waiting:
         what = "1 thing needs" if waiting == 1 else f"{waiting} things need"
-        return Verdict(state="waits", text=f"{what} you", waiting=waiting)
-    return Verdict(state="well", text="All is well", waiting=0)
+        return VerdictView(state="waits", text=f"{what} you", waiting=waiting)
+    return VerdictView(state="well", text="All is well", waiting=0)
 
 
-def line_view(line: Line) -> LineView:
+def line_view(line: LogLine) -> LineView:
     """A line of the log as the page gets it."""
     return LineView(
         at=datetime.fromtimestamp(line.at).astimezone().isoformat(),
@@ -216,9 +216,9 @@ def line_view(line: Line) -> LineView:
     )
 
 
-def _system(facts: Facts) -> System:
+def _system(facts: DashboardFacts) -> SystemView:
     supervisor = facts.status["supervisor"]
-    return System(
+    return SystemView(
         pid=supervisor["pid"],
         version=supervisor["version"],
         since=_before(facts.now, supervisor["uptime_s"], 1),
@@ -264,7 +264,7 @@ def _troubles(
             yield Trouble(repo=row["name"], text=problem)
 
 
-def _need(row: Mapping[str, Any], turn: TurnNote) -> TurnView:
+def _need(row: Mapping[str, Any], turn: TurnNote) -> TurnRow:
     match turn.state:
         case "interrupted":
             what = "was interrupted: continue or drop it"
@@ -295,9 +295,9 @@ def _cut(text: str) -> str:
     return line if len(line) <= TEXT_CHARS else f"{line[: TEXT_CHARS - 1]}…"
 
 
-def _turn(row: Mapping[str, Any], turn: TurnNote, what: str) -> TurnView:
+def _turn(row: Mapping[str, Any], turn: TurnNote, what: str) -> TurnRow:
     channel = row["channel_id"]
-    return TurnView(
+    return TurnRow(
         key=f"{row['name']}/{(turn.id or turn.thread_ts)[:WORD_CHARS]}",
         repo=row["name"],
         state=turn.state,

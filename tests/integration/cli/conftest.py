@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.__main__ import main
-from codebutler.config.env import VARIABLES
 from codebutler.config.paths import Home
+from codebutler.config.resolve import VARIABLES
 from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN, SlackServer
 
 

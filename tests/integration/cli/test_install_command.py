@@ -10,9 +10,8 @@ import pytest
 from codebutler.cli.install import check_free, settled
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, LockHeldError
-from codebutler.operations.service.launchd import Launchd
-from codebutler.operations.service.port import Ran, Report
-from codebutler.operations.service.spec import service_for
+from codebutler.operations.launchd import Launchd
+from codebutler.operations.service import ProgramResult, Report, service_for
 from codebutler.supervisor.lock import SupervisorLock
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN
@@ -81,7 +80,7 @@ def test_the_words_it_had_in_the_beginning_work(connected: Cli, programs: Path) 
 
 def test_a_supervisor_that_is_not_the_service_is_in_the_way(cli: Cli) -> None:
     manager = Launchd(
-        service_for(cli.home, {"HOME": "/nowhere"}), {"HOME": "/nowhere"}, lambda _argv: Ran(113)
+        service_for(cli.home, {"HOME": "/nowhere"}), {"HOME": "/nowhere"}, lambda _argv: ProgramResult(113)
     )
     check_free(cli.home.ensure(), manager)
     with SupervisorLock(cli.home.lock), pytest.raises(LockHeldError, match="already runs"):
@@ -91,9 +90,9 @@ def test_a_supervisor_that_is_not_the_service_is_in_the_way(cli: Cli) -> None:
 def test_launchd_is_told_in_its_own_words(tmp_path: Path) -> None:
     calls: list[tuple[str, ...]] = []
 
-    def run(argv: Sequence[str]) -> Ran:
+    def run(argv: Sequence[str]) -> ProgramResult:
         calls.append(tuple(argv[:2]))
-        return Ran(0, "state = running\n\tpid = 77\n") if argv[1] == "print" else Ran(0)
+        return ProgramResult(0, "state = running\n\tpid = 77\n") if argv[1] == "print" else ProgramResult(0)
 
     env = {"HOME": str(tmp_path)}
     manager = Launchd(service_for(Home(tmp_path / ".codebutler"), env), env, run)
@@ -110,7 +109,7 @@ def test_launchd_is_told_in_its_own_words(tmp_path: Path) -> None:
 def test_a_refusal_of_launchd_is_one_line(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path)}
     service = service_for(Home(tmp_path / ".codebutler"), env)
-    manager = Launchd(service, env, lambda _argv: Ran(5, "", "Input/output error"))
+    manager = Launchd(service, env, lambda _argv: ProgramResult(5, "", "Input/output error"))
     with pytest.raises(CodeButlerError, match=r"launchctl enable .* failed: Input/output error"):
         manager.install()
 

@@ -10,7 +10,7 @@ import pytest
 
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_repo
-from codebutler.platform.filelock import FileLock
+from codebutler.platform.files import FileLock
 from tests.integration.cli.conftest import Cli
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store" / "whatsapp.sql"

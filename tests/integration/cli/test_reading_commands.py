@@ -11,7 +11,7 @@ import pytest
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import AuditLog
-from codebutler.observe.chain import Act
+from codebutler.observe.chain import AuditAct
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import BOT_TOKEN
 from tests.programs import require
@@ -170,7 +170,9 @@ def test_audit_shows_the_last_lines_and_finds_a_change(cli: Cli) -> None:
     cli.home.ensure()
     with AuditLog(cli.home.audit, ManualClock(), str) as audit:
         for text in ("make test", "rm -r build"):
-            audit.append(Act(kind="run", user="U1", channel="C1", text=text, decision="done", exit_code=0))
+            audit.append(
+                AuditAct(kind="run", user="U1", channel="C1", text=text, decision="done", exit_code=0)
+            )
     assert "rm -r build" in cli("audit", "-n", "1").out
     assert "make test" not in cli("audit", "-n", "1").out
     assert [row["text"] for row in json.loads(cli("audit", "--json").out)] == ["make test", "rm -r build"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.config.env import VARIABLES
+from codebutler.config.resolve import VARIABLES
 from tests.e2e.house import command
 from tests.ordinary import give_repository_away as give_away
 from tests.screen import ENTER, Screen, screen
@@ -104,7 +104,7 @@ async def test_who_is_not_confirmed_is_not_let_in(desk: Desk) -> None:
         desk.server.say(ANA, f"/start {link[1]}")
         await answers(shown, "Is that you", "no")
         await answers(shown, "People (Enter when done):", "@ana")
-        await shown.until("@ana is no number")
+        await shown.until("@ana is not a Telegram number")
         await answers(shown, "People (Enter when done):", "")
         await shown.until("Nobody is allowed yet")
     assert desk.saved() == {"telegram": {"botToken": TOKEN}}
@@ -129,7 +129,7 @@ async def test_another_programs_webhook_goes_only_when_asked(desk: Desk) -> None
         (("--telegram-token", STRANGE), "Telegram refuses"),
         (("--telegram-token", "hello"), r"telegram.botToken: expected a bot token"),
         (("--telegram-user", "111"), "no Telegram bot token: pass --telegram-token"),
-        (("--telegram-token", TOKEN, "--telegram-user", "-5"), "telegram.allowedUsers"),
+        (("--telegram-token", TOKEN, "--telegram-user", "-5"), "-5 is not a Telegram number"),
     ],
 )
 async def test_a_wrong_option_writes_nothing(desk: Desk, options: tuple[str, ...], told: str) -> None:
@@ -172,7 +172,7 @@ async def test_a_repository_gets_a_group_of_its_own(connected: Desk, git_repo: P
     ("options", "told"),
     [
         (("--telegram", "-1009"), "sees no chat -1009: add it to the group"),
-        (("--telegram", "shop"), "shop is no Telegram chat"),
+        (("--telegram", "shop"), "shop is not a Telegram chat"),
         (("--telegram", str(GROUP), "--channel", "C0123456"), "--telegram excludes"),
         ((), "pass --telegram CHAT"),
     ],

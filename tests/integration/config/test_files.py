@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.files import PrivateDir
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, add
 from codebutler.domain.errors import CodeButlerError, ConfigError, RegistryError
+from codebutler.platform.files import PrivateDir
 
 
 def mode(path: Path) -> int:

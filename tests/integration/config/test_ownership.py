@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.git_repo import is_tracked, repo_root
-from codebutler.config.ownership import Owner, barred, barrier, behind
+from codebutler.config.git_repo import Owner, barred, barrier, behind, is_tracked, repo_root
 from codebutler.domain.errors import CodeButlerError
 from tests.ordinary import give_away
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.config.provenance import REMEMBERED, Provenance
-from codebutler.config.registry import Registry, RepoEntry, add
+from codebutler.config.registry import REMEMBERED, Provenance, Registry, RepoEntry, add
 from codebutler.config.trust import digest
 from codebutler.domain.errors import CodeButlerError
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from codebutler.config.channels import ChatName
-from codebutler.config.mask import masked
 from codebutler.config.paths import Home
 from codebutler.config.permission import Person, Where, may
 from codebutler.config.registry import Registry, RepoEntry, add
 from codebutler.config.resolve import resolve_global, resolve_repo
-from codebutler.config.secrets import secrets_of
+from codebutler.config.secrets import masked, secrets_of
 from codebutler.config.trust import digest
 from codebutler.domain.errors import ConfigError
 from codebutler.intake.repos import Repos, RepoTable, Served

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.chatroom.link import Link
+from codebutler.cli.chatroom.link import ChatConnection
 from codebutler.control.messages import (
     ChatRequest,
     ControlReply,
@@ -40,7 +40,7 @@ class Echo:
             yield Said(text=wish.text if isinstance(wish, Say) else wish.value)
 
 
-def heard(link: Link, count: int) -> list[ControlReply]:
+def heard(link: ChatConnection, count: int) -> list[ControlReply]:
     found: list[ControlReply] = []
     while len(found) < count:
         found += link.replies()
@@ -48,7 +48,7 @@ def heard(link: Link, count: int) -> list[ControlReply]:
 
 
 def converse(path: Path) -> list[ControlReply]:
-    with Link(path, ChatRequest(repo="sample", thread_ts="1.1")) as link:
+    with ChatConnection(path, ChatRequest(repo="sample", thread_ts="1.1")) as link:
         link.wish(Say(text="x" * 300_000))
         link.wish(Press(ts="1.2", action_id="a", value="v"))
         found = heard(link, 3)
@@ -71,7 +71,7 @@ async def test_wishes_go_in_and_replies_come_out_in_order(tmp_path: Path) -> Non
 
 
 def refused(path: Path) -> None:
-    with Link(path, ChatRequest(repo="other")) as link:
+    with ChatConnection(path, ChatRequest(repo="other")) as link:
         heard(link, 1)
 
 
@@ -85,6 +85,6 @@ async def test_a_refusal_is_its_line(tmp_path: Path) -> None:
 
 def test_nobody_listens(tmp_path: Path) -> None:
     with pytest.raises(NotRunningError):
-        Link(tmp_path / ("x" * 120), ChatRequest(repo="sample"))
+        ChatConnection(tmp_path / ("x" * 120), ChatRequest(repo="sample"))
     with pytest.raises(NotRunningError):
-        Link(tmp_path / "s.sock", ChatRequest(repo="sample"))
+        ChatConnection(tmp_path / "s.sock", ChatRequest(repo="sample"))

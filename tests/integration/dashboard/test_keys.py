@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 
-from codebutler.config.files import PrivateDir
 from codebutler.domain.clock import ManualClock
+from codebutler.platform.files import PrivateDir
 from codebutler.web.dashboard.keys import MAX_TICKETS, TICKET_S, Keys
 
 

@@ -22,9 +22,8 @@ import pytest
 
 from codebutler.config.schema import DashboardSection
 from codebutler.domain.errors import CodeButlerError
-from codebutler.web.dashboard.feed import MAX_VIEWERS
-from codebutler.web.front import Front
-from codebutler.web.hooks import Hooks
+from codebutler.web.dashboard.dashboard import MAX_VIEWERS
+from codebutler.web.front import Front, Hooks
 from tests.dashboards import DEADLINE_S, NoHooks, Watched, repo, turn, watched
 
 STRANGERS = (

@@ -16,8 +16,8 @@ from codebutler.chat.memory import MemoryChat
 from codebutler.chat.status import StatusBoard
 from codebutler.config.permission import Decision
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
-from codebutler.domain.actions import REPO_ACTION
 from codebutler.domain.clock import ManualClock, settle
+from codebutler.domain.message import REPO_ACTION
 from codebutler.domain.model import (
     ButtonClicked,
     Command,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.clock import ManualClock
-from codebutler.platform.aborting import abort
+from codebutler.platform.tasks import abort
 from codebutler_worker.egress.hosts import FRESH_S, Dialer, Streams
 from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.egress.relay import both_ways

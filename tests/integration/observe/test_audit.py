@@ -15,12 +15,12 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import FLUSH_S, HELD_CHARS, AuditLog, maintain
-from codebutler.observe.chain import Act, Break, rotated, verify, verify_all
+from codebutler.observe.chain import AuditAct, Break, rotated, verify
 from codebutler.platform.tasks import beside
 
 
-def act(text: str = "ls") -> Act:
-    return Act(
+def act(text: str = "ls") -> AuditAct:
+    return AuditAct(
         kind="run", user="U01", channel="C01", thread="1.0", text=text, decision="allowed", exit_code=0
     )
 
@@ -77,14 +77,14 @@ def test_tampering_is_found_at_its_line(tmp_path: Path, tamper: object, broken: 
     write(path, "ls", "rm -r x", "pwd", "id")
     assert callable(tamper)
     path.write_bytes(b"\n".join(tamper(path.read_bytes().splitlines())) + b"\n")
-    assert verify(path) == broken
+    assert verify(path) == Break(path, broken)
 
 
 def test_a_line_torn_by_a_crash_stays_and_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     write(path, "a", "b")
     path.write_bytes(path.read_bytes()[:-20])
-    assert verify(path) == 2
+    assert verify(path) == Break(path, 2)
     write(path, "c")
     lines = path.read_bytes().splitlines()
     assert len(lines) == 4
@@ -125,12 +125,12 @@ def test_a_full_file_is_put_aside_and_the_chain_goes_on(tmp_path: Path) -> None:
     files = [*rotated(path), path]
     texts = [json.loads(line)["text"] for file in files for line in file.read_text().splitlines()]
     assert texts == [f"{life} {number}" for life in range(3) for number in range(5)]
-    assert verify_all(path) is None
+    assert verify(path) is None
     first = files[0]
     first.write_bytes(first.read_bytes().replace(b"0 1", b"0 9"))
-    assert verify_all(path) == Break(first, 3)
+    assert verify(path) == Break(first, 3)
     first.unlink()
-    assert verify_all(path) == Break(files[1], 1)
+    assert verify(path) == Break(files[1], 1)
 
 
 def test_what_is_kept_together_is_a_chain_too(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_what_is_kept_together_is_a_chain_too(tmp_path: Path) -> None:
         audit.keep([])
         audit.append(act("c"))
     assert len(path.read_bytes().splitlines()) == 3
-    assert verify_all(path) is None
+    assert verify(path) is None
 
 
 def keep(path: Path, *texts: str) -> None:
@@ -163,12 +163,12 @@ def test_an_end_that_was_taken_away_is_found_also_after_a_restart(
 ) -> None:
     path = tmp_path / "audit.jsonl"
     keep(path, "ls", "rm -r x", "pwd", "id")
-    assert verify_all(path) is None
+    assert verify(path) is None
     assert callable(tamper)
     path.write_bytes(b"".join(raw + b"\n" for raw in tamper(path.read_bytes().splitlines())))
-    assert verify_all(path) == Break(path, line, cut=True)
+    assert verify(path) == Break(path, line, cut=True)
     keep(path, "and on")
-    assert verify_all(path) == Break(path, line + 1, cut=True)
+    assert verify(path) == Break(path, line + 1, cut=True)
     notes = [json.loads(raw) for raw in path.read_bytes().splitlines()][line:]
     assert [(note["kind"], note["decision"]) for note in notes] == [("audit", "cut"), ("run", "allowed")]
 
@@ -179,20 +179,20 @@ def test_lines_that_need_not_be_on_the_disk_may_be_lost(tmp_path: Path) -> None:
         audit.keep([act("make")])
         audit.append(act("make, done"))
     path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
-    assert verify_all(path) is None
+    assert verify(path) is None
     keep(path, "and on")
-    assert verify_all(path) is None
+    assert verify(path) is None
 
 
 def test_a_log_from_before_there_was_a_head_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     keep(path, "ls", "pwd")
     (tmp_path / "audit.head").unlink()
-    assert verify_all(path) is None
+    assert verify(path) is None
     keep(path, "id")
     assert stat.S_IMODE((tmp_path / "audit.head").stat().st_mode) == 0o600
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-    assert verify_all(path) == Break(path, 2, cut=True)
+    assert verify(path) == Break(path, 2, cut=True)
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -208,7 +208,7 @@ def test_a_log_that_is_taken_away_under_us_goes_on_and_says_so(tmp_path: Path, *
     lines = [json.loads(raw) for raw in path.read_bytes().splitlines()]
     assert [line["text"] for line in lines[1:]] == ["ls", "pwd"]
     assert lines[0]["decision"] == "cut"
-    assert verify_all(path) == Break(path, 1, cut=True)
+    assert verify(path) == Break(path, 1, cut=True)
 
 
 def test_the_head_is_found_in_a_file_that_was_put_aside(tmp_path: Path) -> None:
@@ -218,9 +218,9 @@ def test_the_head_is_found_in_a_file_that_was_put_aside(tmp_path: Path) -> None:
     with AuditLog(path, ManualClock(), hide, rotate_bytes=1):
         pass
     assert len(rotated(path)) == 1
-    assert verify_all(path) is None
+    assert verify(path) is None
     path.write_bytes(b"")
-    assert verify_all(path) is None
+    assert verify(path) is None
 
 
 @contextmanager
@@ -257,7 +257,7 @@ def test_what_has_happened_is_held_while_nothing_can_be_written(tmp_path: Path) 
         assert texts(path) == ["begun"]
         audit.append(act("after"))
     assert texts(path) == ["begun", "ended", "ended, too", "after"]
-    assert verify_all(path) is None
+    assert verify(path) is None
 
 
 async def test_a_held_line_says_when_it_happened_and_holds_no_secret(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_no_more_is_held_than_memory_has_room_for(tmp_path: Path) -> None:
             with pytest.raises(OSError, match="large"):
                 audit.append(large)
     assert len(texts(path)) == 4
-    assert verify_all(path) is None
+    assert verify(path) is None
 
 
 async def test_what_is_held_is_written_once_there_is_room(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_full_file_that_cannot_be_put_aside_goes_on(tmp_path: Path) -> None:
             audit.append(act("b"))
         assert rotated(path) == []
     assert texts(path) == ["a", "b"]
-    assert verify_all(path) is None
+    assert verify(path) is None
 
 
 async def test_a_strangers_flood_costs_two_lines_an_hour_and_the_chain_is_whole(tmp_path: Path) -> None:
@@ -325,4 +325,4 @@ async def test_a_strangers_flood_costs_two_lines_an_hour_and_the_chain_is_whole(
     assert "499 more within the hour" in lines[1]["decision"]
     assert path.stat().st_size < 8000
     assert "xoxb" not in path.read_text()
-    assert verify_all(path) is None
+    assert verify(path) is None

@@ -10,14 +10,14 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import EXPIRE_S, AuditLog, maintain
-from codebutler.observe.chain import Act, Break, rotated, verify_all
+from codebutler.observe.chain import AuditAct, Break, rotated, verify
 from codebutler.platform.tasks import beside
 
 DAY_S = 86400.0
 
 
-def act(text: str, *, kind: str = "run", decision: str = "allowed") -> Act:
-    return Act(kind=kind, user="U01", channel="C01", text=text, decision=decision)
+def act(text: str, *, kind: str = "run", decision: str = "allowed") -> AuditAct:
+    return AuditAct(kind=kind, user="U01", channel="C01", text=text, decision=decision)
 
 
 def written(path: Path, clock: ManualClock, *texts: str) -> None:
@@ -57,7 +57,7 @@ def test_old_files_go_and_the_chain_is_whole(path: Path, clock: ManualClock) -> 
     assert names(path) == ["audit.000003.jsonl"]
     decisions = [json.loads(line)["decision"] for line in path.read_text().splitlines()]
     assert decisions == ["expired", "expired"]
-    assert verify_all(path) is None
+    assert verify(path) is None
 
 
 async def test_what_is_left_of_a_log_expires_again_and_again(path: Path, clock: ManualClock) -> None:
@@ -65,33 +65,33 @@ async def test_what_is_left_of_a_log_expires_again_and_again(path: Path, clock: 
         expire(path, clock)
         await clock.advance(31 * DAY_S)
         written(path, clock, "d")
-        assert verify_all(path) is None
+        assert verify(path) is None
     expire(path, clock)
     assert names(path) == ["audit.000006.jsonl"]
-    assert verify_all(path) is None
+    assert verify(path) is None
 
 
 def test_a_death_between_two_deletions_is_no_break(path: Path, clock: ManualClock) -> None:
     first, second = (file.read_bytes() for file in rotated(path)[:2])
     expire(path, clock)
     path.with_suffix(".000002.jsonl").write_bytes(second)
-    assert verify_all(path) is None
+    assert verify(path) is None
     path.with_suffix(".000001.jsonl").write_bytes(first)
-    assert verify_all(path) is None
+    assert verify(path) is None
     expire(path, clock)
     assert names(path) == ["audit.000003.jsonl"]
-    assert verify_all(path) is None
+    assert verify(path) is None
 
 
 def test_what_somebody_else_deletes_is_found(path: Path, clock: ManualClock) -> None:
     expire(path, clock)
     rotated(path)[0].unlink()
-    assert verify_all(path) == Break(path, 1)
+    assert verify(path) == Break(path, 1)
 
 
 def test_the_first_file_may_not_just_be_missing(path: Path) -> None:
     rotated(path)[0].unlink()
-    assert verify_all(path) == Break(path.with_suffix(".000002.jsonl"), 1)
+    assert verify(path) == Break(path.with_suffix(".000002.jsonl"), 1)
 
 
 def test_only_the_log_itself_says_that_a_file_expired(path: Path, clock: ManualClock) -> None:
@@ -102,7 +102,7 @@ def test_only_the_log_itself_says_that_a_file_expired(path: Path, clock: ManualC
         audit.append(act(f"audit.000001.jsonl expired; its last line was {digest}", decision="expired"))
         audit.append(act(f"audit.000001.jsonl expired; its last line was {digest}", kind="audit"))
     first.unlink()
-    assert verify_all(path) == Break(second, 1)
+    assert verify(path) == Break(second, 1)
 
 
 def test_a_file_that_cannot_be_read_is_kept_as_evidence(path: Path, clock: ManualClock) -> None:
@@ -120,4 +120,4 @@ async def test_it_happens_at_the_start_and_every_day(path: Path, clock: ManualCl
                 while names(path):
                     await clock.advance(EXPIRE_S)
                     await asyncio.to_thread(path.stat)
-    assert verify_all(path) is None
+    assert verify(path) is None

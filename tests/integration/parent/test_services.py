@@ -39,8 +39,7 @@ from codebutler.platform.backups import Restored
 from codebutler.platform.descriptors import Descriptors
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import Budget, DayUse, Doing, Live, TurnEnded
-from codebutler.text.links import message_link
-from codebutler.text.markup import person
+from codebutler.text.markup import message_link, person
 from codebutler.text.redact import Redactor
 from tests.shown import blocks_of, text_of
 

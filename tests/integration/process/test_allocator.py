@@ -25,7 +25,7 @@ def handle(passed, leave):
     leave.wait()
 
 if sys.argv[1:] == ["told"]:
-    from codebutler.platform.allocator import give_back_what_is_large
+    from codebutler.platform.processes import give_back_what_is_large
     give_back_what_is_large()
 small, passed, leave = [], threading.Barrier(5), threading.Event()
 before = resident()

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.clock import ManualClock
-from codebutler.platform.notify import BEAT_S, address_of, beat_of, notifying
-from codebutler.platform.stopping import Stopping
+from codebutler.platform.signals import BEAT_S, Stopping, address_of, beat_of, notifying
 from codebutler.supervisor.forkserver import scrubbed
 
 HALF_S = 5.0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler.platform.table import pid_namespace
+from codebutler.platform.processes import pid_namespace
 from codebutler_worker.programs.leftovers import (
     MARK,
     descendants,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.config.skills.shelf import BUNDLED, find_skills, skills_digest
+from codebutler.config.skills import BUNDLED, find_skills, skills_digest
 
 BUNDLED_NAMES = {"commit-message", "explain-failing-test", "release-notes", "review-diff", "triage-issue"}
 

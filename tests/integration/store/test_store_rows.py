@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from codebutler.config.schema import BudgetSection, Limit
+from codebutler.config.schema import BudgetSection, DailyLimit
 from codebutler_worker.budget.rules import NOBODY, lines
 from codebutler_worker.store.rows import (
     Account,
@@ -146,7 +146,7 @@ async def test_a_day_of_many_turns_is_a_few_rows_that_tell_an_account_its_own(st
 
     await store.run(work)
     mine, job = Account("U0", "C1:9"), Account("U1", "C1:7", "weekly")
-    limit = Limit(turns_per_day=1)
+    limit = DailyLimit(turns_per_day=1)
     budget = BudgetSection(repo=limit, user=limit, thread=limit, job=limit)
     for account, used in ((mine, [300, 100, 1]), (job, [300, 1, 100])):
         spent = await store.run(partial(spent_in_2026, account))

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.schema import BudgetSection, Limit, RepoSettings
+from codebutler.config.schema import BudgetSection, DailyLimit, RepoSettings
 from codebutler.domain.model import Command, Post, Prompt
 from codebutler.protocol.messages import Budget, Heartbeat, LimitUse, Overview, StopTurns
 from codebutler_worker.agents.backend import Finished, Question, Started, Text, Usage
@@ -25,7 +25,7 @@ TO_MIDNIGHT_S = 3600.0
 """The manual clock begins at midnight UTC, an hour before that of the zone."""
 
 
-def budgeted(path: Path, **scopes: Limit) -> RepoSettings:
+def budgeted(path: Path, **scopes: DailyLimit) -> RepoSettings:
     made = settings(path)
     budget = BudgetSection(timezone=ZONE, **scopes)
     return msgspec.structs.replace(made, config=msgspec.structs.replace(made.config, budget=budget))
@@ -58,7 +58,7 @@ async def held(parent: Parent, ts: str) -> Post:
 
 
 async def test_a_turn_without_room_waits_for_the_next_day_and_then_runs(tmp_path: Path) -> None:
-    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=0.1))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(usd_per_day=0.1))) as parent:
         await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
         parent.says("write the letter", "200.1")
         card = await held(parent, "200.1")
@@ -78,7 +78,7 @@ async def test_a_turn_without_room_waits_for_the_next_day_and_then_runs(tmp_path
 
 
 async def test_what_waits_for_a_budget_is_named_where_people_look(tmp_path: Path) -> None:
-    async with worker(budgeted(tmp_path, repo=Limit(turns_per_day=1))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(turns_per_day=1))) as parent:
         await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
         parent.says("more", "200.1")
         await held(parent, "200.1")
@@ -92,7 +92,7 @@ async def test_what_waits_for_a_budget_is_named_where_people_look(tmp_path: Path
 
 
 async def test_a_restart_forgets_neither_what_was_used_nor_who_waits(tmp_path: Path) -> None:
-    with_limit = budgeted(tmp_path, user=Limit(turns_per_day=1))
+    with_limit = budgeted(tmp_path, user=DailyLimit(turns_per_day=1))
     async with worker(with_limit) as parent:
         await uses(parent, "100.1", Usage())
         parent.says("second", "200.1")
@@ -112,14 +112,14 @@ async def test_a_restart_forgets_neither_what_was_used_nor_who_waits(tmp_path: P
 
 
 async def test_with_a_higher_limit_it_goes_on_at_once(tmp_path: Path) -> None:
-    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=0.1))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(usd_per_day=0.1))) as parent:
         await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
         parent.says("second", "200.1")
         press(parent, buttons(await held(parent, "200.1"))["Try now"])
         # Without one it only has to wait again, and says so.
         await parent.until(lambda: len(told(parent)) == 2, flow=True)
         again = buttons(told(parent)[1])["Try now"]
-    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=1))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(usd_per_day=1))) as parent:
         press(parent, again, at="500.2")
         run = await parent.run(0)
         assert run.request.prompt == "second"
@@ -128,15 +128,15 @@ async def test_with_a_higher_limit_it_goes_on_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "is_held"),
     [
-        ({"user": Limit(usd_per_day=0.1)}, False),
-        ({"thread": Limit(usd_per_day=0.1)}, False),
-        ({"repo": Limit(usd_per_day=0.1)}, True),
-        ({"repo": Limit(tokens_per_day=46)}, True),
-        ({"repo": Limit(tokens_per_day=47)}, False),
+        ({"user": DailyLimit(usd_per_day=0.1)}, False),
+        ({"thread": DailyLimit(usd_per_day=0.1)}, False),
+        ({"repo": DailyLimit(usd_per_day=0.1)}, True),
+        ({"repo": DailyLimit(tokens_per_day=46)}, True),
+        ({"repo": DailyLimit(tokens_per_day=47)}, False),
     ],
 )
 async def test_somebody_else_in_another_thread(
-    tmp_path: Path, limits: dict[str, Limit], is_held: bool
+    tmp_path: Path, limits: dict[str, DailyLimit], is_held: bool
 ) -> None:
     async with worker(budgeted(tmp_path, **limits)) as parent:
         await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
@@ -149,7 +149,7 @@ async def test_somebody_else_in_another_thread(
 
 @pytest.mark.parametrize("scope", ["user", "thread"])
 async def test_the_same_person_in_the_same_thread(tmp_path: Path, scope: str) -> None:
-    async with worker(budgeted(tmp_path, **{scope: Limit(usd_per_day=0.1)})) as parent:
+    async with worker(budgeted(tmp_path, **{scope: DailyLimit(usd_per_day=0.1)})) as parent:
         await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
         says_as(parent, USER, "101.1", thread="100.1")
         await parent.until(lambda: told(parent), flow=True)
@@ -157,7 +157,7 @@ async def test_the_same_person_in_the_same_thread(tmp_path: Path, scope: str) ->
 
 
 async def test_a_job_has_a_budget_of_its_own(tmp_path: Path) -> None:
-    limits = {"job": Limit(usd_per_day=0.1), "user": Limit(turns_per_day=1)}
+    limits = {"job": DailyLimit(usd_per_day=0.1), "user": DailyLimit(turns_per_day=1)}
     async with worker(budgeted(tmp_path, **limits)) as parent:
         says_as(parent, "operator", "100.1", job="nightly")
         (await parent.run(0)).finish()
@@ -171,7 +171,7 @@ async def test_a_job_has_a_budget_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_commands_and_our_own_words_cost_nothing(tmp_path: Path) -> None:
-    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=0))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(usd_per_day=0))) as parent:
         (tmp_path / "Makefile").write_text("test:\n\ttrue\n")
         parent.says("checks", "100.1", prefix="checks")
         (await parent.run(0)).finish()
@@ -179,7 +179,7 @@ async def test_commands_and_our_own_words_cost_nothing(tmp_path: Path) -> None:
 
 
 async def test_what_is_said_meanwhile_waits_with_it(tmp_path: Path) -> None:
-    async with worker(budgeted(tmp_path, repo=Limit(turns_per_day=1))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(turns_per_day=1))) as parent:
         await uses(parent, "100.1", Usage())
         parent.says("first", "200.1")
         await held(parent, "200.1")
@@ -195,7 +195,7 @@ async def test_what_is_said_meanwhile_waits_with_it(tmp_path: Path) -> None:
 
 
 async def test_it_can_be_withdrawn_while_it_waits(tmp_path: Path) -> None:
-    async with worker(budgeted(tmp_path, repo=Limit(turns_per_day=1))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(turns_per_day=1))) as parent:
         await uses(parent, "100.1", Usage())
         parent.says("first", "200.1")
         await held(parent, "200.1")
@@ -205,7 +205,7 @@ async def test_it_can_be_withdrawn_while_it_waits(tmp_path: Path) -> None:
 
 
 async def test_where_people_have_budgets_nobody_rides_on_anothers_turn(tmp_path: Path) -> None:
-    with_limit = budgeted(tmp_path, user=Limit(turns_per_day=1))
+    with_limit = budgeted(tmp_path, user=DailyLimit(turns_per_day=1))
     async with worker(with_limit) as parent:
         parent.says("mine", "100.1")
         first = await parent.run(0)
@@ -223,7 +223,7 @@ async def held_in_thread(parent: Parent, thread_ts: str) -> None:
 
 
 async def test_a_turn_that_meets_a_limit_is_stopped_and_goes_on_the_next_day(tmp_path: Path) -> None:
-    async with worker(budgeted(tmp_path, thread=Limit(usd_per_day=1))) as parent:
+    async with worker(budgeted(tmp_path, thread=DailyLimit(usd_per_day=1))) as parent:
         parent.says("build it", "100.1")
         run = await parent.run(0)
         run.does(Started("session-1"), Usage(100, 10, 0.6, 1))
@@ -242,7 +242,7 @@ async def test_a_turn_that_meets_a_limit_is_stopped_and_goes_on_the_next_day(tmp
 
 
 async def test_an_agent_that_does_not_listen_is_ended_all_the_same(tmp_path: Path) -> None:
-    async with worker(budgeted(tmp_path, repo=Limit(tokens_per_day=100))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(tokens_per_day=100))) as parent:
         parent.backend.obeys_stop = False
         parent.says("build it", "100.1")
         run = await parent.run(0)
@@ -252,7 +252,7 @@ async def test_an_agent_that_does_not_listen_is_ended_all_the_same(tmp_path: Pat
 
 
 async def test_the_time_spent_waiting_for_a_person_is_not_worked(tmp_path: Path) -> None:
-    async with worker(budgeted(tmp_path, user=Limit(minutes_per_day=5))) as parent:
+    async with worker(budgeted(tmp_path, user=DailyLimit(minutes_per_day=5))) as parent:
         parent.says("build it", "100.1")
         run = await parent.run(0)
         run.does(Started("session-1"))
@@ -276,7 +276,7 @@ async def test_the_time_spent_waiting_for_a_person_is_not_worked(tmp_path: Path)
 
 
 async def test_what_a_killed_worker_had_used_is_not_forgotten(tmp_path: Path) -> None:
-    with_limit = budgeted(tmp_path, repo=Limit(usd_per_day=1, turns_per_day=10))
+    with_limit = budgeted(tmp_path, repo=DailyLimit(usd_per_day=1, turns_per_day=10))
     async with worker(with_limit) as parent:
         parent.says("build it", "100.1")
         run = await parent.run(0)
@@ -292,7 +292,7 @@ async def test_what_a_killed_worker_had_used_is_not_forgotten(tmp_path: Path) ->
 
 
 async def test_turns_side_by_side_share_what_is_left(tmp_path: Path) -> None:
-    shared = budgeted(tmp_path, repo=Limit(usd_per_day=1))
+    shared = budgeted(tmp_path, repo=DailyLimit(usd_per_day=1))
     parallel = msgspec.structs.replace(shared.config.agent, parallel_turns=2)
     both = msgspec.structs.replace(shared, config=msgspec.structs.replace(shared.config, agent=parallel))
     async with worker(both) as parent:
@@ -306,7 +306,7 @@ async def test_turns_side_by_side_share_what_is_left(tmp_path: Path) -> None:
 
 
 async def test_the_parent_hears_how_much_of_the_repositorys_limit_is_used(tmp_path: Path) -> None:
-    with_limit = budgeted(tmp_path, repo=Limit(usd_per_day=1), user=Limit(usd_per_day=5))
+    with_limit = budgeted(tmp_path, repo=DailyLimit(usd_per_day=1), user=DailyLimit(usd_per_day=5))
     async with worker(with_limit) as parent:
         await parent.until(lambda: parent.said(Budget), flow=True)
         await uses(parent, "100.1", Usage(1, 1, 0.25, 1))
@@ -323,7 +323,7 @@ async def test_the_parent_hears_how_much_of_the_repositorys_limit_is_used(tmp_pa
 
 
 async def test_a_stop_by_a_person_is_a_stop(tmp_path: Path) -> None:
-    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=1))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(usd_per_day=1))) as parent:
         parent.says("build it", "100.1")
         run = await parent.run(0)
         run.does(Started("session-1"), Usage(1, 1, 0.5, 1))
@@ -334,7 +334,7 @@ async def test_a_stop_by_a_person_is_a_stop(tmp_path: Path) -> None:
 
 async def test_the_final_figures_are_written_last(tmp_path: Path) -> None:
     store = tmp_path / ".codebutler" / "store.db"
-    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=9))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(usd_per_day=9))) as parent:
         parent.says("build it", "100.1")
         run = await parent.run(0)
         run.leave.clear()
@@ -354,7 +354,7 @@ async def test_a_false_claim_of_an_agent_makes_no_room_and_ends_no_turn(
 ) -> None:
     """What runs beside an agent's program can write lines in its name."""
     figure = -(10**30) if cost_usd < 0 else 10**30
-    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=0.3))) as parent:
+    async with worker(budgeted(tmp_path, repo=DailyLimit(usd_per_day=0.3))) as parent:
         await uses(parent, "100.1", Usage(12, 34, 0.29, 3))
         parent.says("work", "150.1")
         run = await parent.run(1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.schema import BudgetSection, Limit, NativeSection, Price, RepoSettings
+from codebutler.config.schema import BudgetSection, DailyLimit, NativeSection, Price, RepoSettings
 from tests.integration.worker.test_worker_budget import TO_MIDNIGHT_S, ZONE, held
 from tests.memory_kit import (
     append,
@@ -23,7 +23,7 @@ from tests.shown import text_of
 from tests.worker_kit import worker
 
 
-def budgeted(path: Path, server: CompletionsServer, **scopes: Limit) -> RepoSettings:
+def budgeted(path: Path, server: CompletionsServer, **scopes: DailyLimit) -> RepoSettings:
     plain = learning(path, server)
     budget = BudgetSection(timezone=ZONE, **scopes)
     priced = NativeSection(prices={"kimi-test": Price(input=1000, output=2000)})
@@ -36,9 +36,9 @@ def wants(line: str, *, tokens: int = 500) -> Reply:
     return Reply(msgspec.json.encode([append(line)]).decode(), input_tokens=tokens, output_tokens=tokens)
 
 
-@pytest.mark.parametrize("limit", [Limit(tokens_per_day=1000), Limit(usd_per_day=1.5)])
+@pytest.mark.parametrize("limit", [DailyLimit(tokens_per_day=1000), DailyLimit(usd_per_day=1.5)])
 async def test_what_was_learned_leaves_less_for_turns(
-    tmp_path: Path, model: CompletionsServer, limit: Limit
+    tmp_path: Path, model: CompletionsServer, limit: DailyLimit
 ) -> None:
     model.play(wants("Deploys go to staging first"))
     async with worker(budgeted(tmp_path, model, repo=limit)) as parent:
@@ -51,7 +51,7 @@ async def test_what_was_learned_leaves_less_for_turns(
 
 async def test_no_person_pays_for_it(tmp_path: Path, model: CompletionsServer) -> None:
     model.play(wants("Deploys go to staging first"))
-    async with worker(budgeted(tmp_path, model, user=Limit(tokens_per_day=1000))) as parent:
+    async with worker(budgeted(tmp_path, model, user=DailyLimit(tokens_per_day=1000))) as parent:
         await talk(parent)
         await learned(parent)
         await talk(parent, "200.1")
@@ -60,7 +60,7 @@ async def test_no_person_pays_for_it(tmp_path: Path, model: CompletionsServer) -
 
 async def test_learning_waits_for_a_day_with_room(tmp_path: Path, model: CompletionsServer) -> None:
     model.play(wants("Deploys go to staging first"))
-    async with worker(budgeted(tmp_path, model, repo=Limit(usd_per_day=0.1))) as parent:
+    async with worker(budgeted(tmp_path, model, repo=DailyLimit(usd_per_day=0.1))) as parent:
         await talk(parent)  # $0.12
         await silence(parent)
         told = await parent.until(lambda: parent.logs("MEM"), flow=True)
@@ -73,7 +73,7 @@ async def test_learning_waits_for_a_day_with_room(tmp_path: Path, model: Complet
 
 async def test_a_days_turns_are_no_reason_to_learn_nothing(tmp_path: Path, model: CompletionsServer) -> None:
     model.play(wants("Deploys go to staging first"))
-    async with worker(budgeted(tmp_path, model, repo=Limit(turns_per_day=1))) as parent:
+    async with worker(budgeted(tmp_path, model, repo=DailyLimit(turns_per_day=1))) as parent:
         await talk(parent)
         await silence(parent)
         await parent.until(lambda: memory(tmp_path) == "- Deploys go to staging first\n", flow=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from codebutler.domain.actions import TICKED
+from codebutler.domain.message import TICKED
 from codebutler.domain.model import Asked, ButtonClicked, Post, TurnNote
 from codebutler.protocol.messages import Overview, Send
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Text

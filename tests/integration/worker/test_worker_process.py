@@ -18,7 +18,7 @@ from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.model import Event, Post, Prompt, Request
-from codebutler.platform.table import pid_namespace
+from codebutler.platform.processes import pid_namespace
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, RepoSettings, SkillsSection
-from codebutler.config.skills.shelf import skills_digest
+from codebutler.config.skills import skills_digest
 from codebutler.domain.model import Command
 from tests.events import posted, slashed
 from tests.shown import text_of

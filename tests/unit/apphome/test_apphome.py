@@ -24,8 +24,7 @@ from codebutler.parent.apphome import view
 from codebutler.parent.apphome.publisher import PACE_S, AppHome, HomeSources
 from codebutler.parent.apphome.turns import LatestTurns
 from codebutler.parent.apphome.view import RepoCard, stranger
-from codebutler.platform.observers import Observers
-from codebutler.platform.tasks import beside
+from codebutler.platform.tasks import Observers, beside
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.config.merge import BUILTIN_COMMANDS
-from codebutler.config.schema import BudgetSection, Config, Limit
+from codebutler.config.schema import BudgetSection, Config, DailyLimit
 from codebutler_worker.budget.rules import (
     SCOPES,
     counts,
@@ -54,7 +54,7 @@ ACCOUNTS = st.builds(
 )
 SPENT = st.lists(st.builds(Spent, st.just("claude"), ACCOUNTS, USED), max_size=8)
 LIMITS = st.builds(
-    Limit,
+    DailyLimit,
     usd_per_day=st.none() | st.floats(0, 1000),
     tokens_per_day=st.none() | st.integers(1, 10**9),
     turns_per_day=st.none() | st.integers(1, 1000),
@@ -105,7 +105,9 @@ def test_whoever_uses_more_never_gets_more_room(
 
 @given(SPENT, USED)
 def test_what_others_use_is_not_on_ones_own_account(spents: list[Spent], used: Used) -> None:
-    budget = BudgetSection(user=Limit(usd_per_day=1), thread=Limit(usd_per_day=1), job=Limit(usd_per_day=1))
+    budget = BudgetSection(
+        user=DailyLimit(usd_per_day=1), thread=DailyLimit(usd_per_day=1), job=DailyLimit(usd_per_day=1)
+    )
     others = [
         Spent("claude", Account("U0BEN", "C1:other"), used),
         Spent("claude", Account("U0ANA", "C1:other", "weekly"), used),
@@ -118,30 +120,35 @@ def test_what_others_use_is_not_on_ones_own_account(spents: list[Spent], used: U
     ("budget", "spents", "account", "key"),
     [
         (BudgetSection(), [spent(ANA, 1e6)], ANA, None),
-        (BudgetSection(repo=Limit(usd_per_day=5)), [spent(ANA, 3), spent(BEN, 1.99)], ANA, None),
+        (BudgetSection(repo=DailyLimit(usd_per_day=5)), [spent(ANA, 3), spent(BEN, 1.99)], ANA, None),
         (
-            BudgetSection(repo=Limit(usd_per_day=5)),
+            BudgetSection(repo=DailyLimit(usd_per_day=5)),
             [spent(ANA, 3), spent(BEN, 2)],
             ANA,
             "budget.repo.usdPerDay",
         ),
-        (BudgetSection(user=Limit(turns_per_day=2)), [spent(BEN, turns=9)], ANA, None),
-        (BudgetSection(user=Limit(turns_per_day=2)), [spent(ANA, turns=2)], ANA, "budget.user.turnsPerDay"),
-        (BudgetSection(user=Limit(turns_per_day=2)), [spent(NIGHTLY, turns=9)], NIGHTLY, None),
+        (BudgetSection(user=DailyLimit(turns_per_day=2)), [spent(BEN, turns=9)], ANA, None),
         (
-            BudgetSection(thread=Limit(tokens_per_day=10)),
+            BudgetSection(user=DailyLimit(turns_per_day=2)),
+            [spent(ANA, turns=2)],
+            ANA,
+            "budget.user.turnsPerDay",
+        ),
+        (BudgetSection(user=DailyLimit(turns_per_day=2)), [spent(NIGHTLY, turns=9)], NIGHTLY, None),
+        (
+            BudgetSection(thread=DailyLimit(tokens_per_day=10)),
             [spent(BEN, tokens=10)],
             ANA,
             "budget.thread.tokensPerDay",
         ),
         (
-            BudgetSection(job=Limit(minutes_per_day=5)),
+            BudgetSection(job=DailyLimit(minutes_per_day=5)),
             [spent(NIGHTLY, minutes=5)],
             NIGHTLY,
             "budget.job.minutesPerDay",
         ),
-        (BudgetSection(job=Limit(minutes_per_day=5)), [spent(NIGHTLY, minutes=5)], ANA, None),
-        (BudgetSection(repo=Limit(usd_per_day=0)), [], ANA, "budget.repo.usdPerDay"),
+        (BudgetSection(job=DailyLimit(minutes_per_day=5)), [spent(NIGHTLY, minutes=5)], ANA, None),
+        (BudgetSection(repo=DailyLimit(usd_per_day=0)), [], ANA, "budget.repo.usdPerDay"),
     ],
 )
 def test_which_limit_leaves_no_room(
@@ -164,7 +171,8 @@ def test_only_turns_that_ask_a_model_are_on_a_budget() -> None:
 
 def test_the_words_name_what_is_used_up_and_the_key() -> None:
     budget = BudgetSection(
-        user=Limit(usd_per_day=5, turns_per_day=10), repo=Limit(tokens_per_day=2_000_000, minutes_per_day=90)
+        user=DailyLimit(usd_per_day=5, turns_per_day=10),
+        repo=DailyLimit(tokens_per_day=2_000_000, minutes_per_day=90),
     )
     found = lines(budget, [spent(ANA, 5.02, tokens=1_234_000, turns=3, minutes=61)], ANA)
     line = used_up(found)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.chat.slack.answers import ChannelInfo
-from codebutler.cli.channels import by_name, channel_name
+from codebutler.cli.slack import by_name, channel_name
 from codebutler.domain.errors import CodeButlerError
 
 GENERAL = ChannelInfo(id="C0GENERAL", name="general")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.cli.chatroom.answer import apart
+from codebutler.cli.chatroom.room import apart
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.chatroom import diary
-from codebutler.cli.chatroom.diary import MOST_CHARS, MOST_TYPED, Diary
-from codebutler.cli.chatroom.lines import Lines
+from codebutler.cli.chatroom.keyboard import Lines
+from codebutler.cli.chatroom.link import DIARY_NAME, MOST_CHARS, MOST_TYPED, Diary, read_diary, write_diary
 from codebutler.config.paths import Home
 
 
@@ -53,11 +52,11 @@ def test_the_newest_messages_are_kept_once_each() -> None:
 
 def test_the_diary_is_for_its_owner_and_no_reason_to_fail(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
-    assert diary.read(home) == Diary()
-    diary.write(home, Diary().with_typed("héllo\nthere").with_thread("sample", "1.1"))
-    assert diary.read(home) == Diary(typed=("héllo\nthere",), threads={"sample": "1.1"})
-    file = home.root / diary.NAME
+    assert read_diary(home) == Diary()
+    write_diary(home, Diary().with_typed("héllo\nthere").with_thread("sample", "1.1"))
+    assert read_diary(home) == Diary(typed=("héllo\nthere",), threads={"sample": "1.1"})
+    file = home.root / DIARY_NAME
     assert file.stat().st_mode & 0o777 == 0o600
     for broken in (b"{", b'{"typed": 7}', b"x" * 2**20):
         file.write_bytes(broken)
-        assert diary.read(home) == Diary()
+        assert read_diary(home) == Diary()

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from codebutler.cli.chatroom.markdown import LONGEST, code, rendered
-from codebutler.cli.chatroom.room import Line, Room, blocks
+from codebutler.cli.chatroom.room import ChatRoom, ShownLine, blocks
 from codebutler.cli.output import printable
 from codebutler.control.messages import Choice, Heard, Said
 
@@ -67,7 +67,7 @@ def test_code_blocks_are_told_apart_while_they_are_written() -> None:
     lines = ["Look:", "```py", "# a comment, no heading", "``` not the end", "```", "**Done.**"]
     styles = ["markdown", "fence", "code", "code", "fence", "markdown"]
     assert [line.style for line in blocks(lines)] == styles
-    room = Room()
+    room = ChatRoom()
     told = [
         line
         for size in range(2, len(lines) + 1)
@@ -79,11 +79,11 @@ def test_code_blocks_are_told_apart_while_they_are_written() -> None:
 
 
 def test_a_programs_output_is_no_markdown() -> None:
-    room = Room()
+    room = ChatRoom()
     room.take(Said(text="⏳ Running…", ts="1.2"))
     assert room.take(Said(text="```\n* *a* `b`\n```\n✅ exit code 0", ts="1.2")) == [
-        Line("* *a* `b`", "code"),
-        Line("✅ exit code 0", "markdown"),
+        ShownLine("* *a* `b`", "code"),
+        ShownLine("✅ exit code 0", "markdown"),
     ]
 
 
@@ -94,6 +94,6 @@ def test_what_is_to_be_decided_is_shown_as_it_is() -> None:
         ts="1.2",
         choices=(Choice(label="Allow", action_id="codebutler.allow", value="a1"),),
     )
-    lines = Room().take(card)
+    lines = ChatRoom().take(card)
     assert {line.style for line in lines} == {"plain"}
     assert "**`rm`**" in [line.text for line in lines]

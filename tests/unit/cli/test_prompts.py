@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.cli.prompts import Line
+from codebutler.cli.prompts import TypedLine
 
 
-def typed(keys: str, *, hidden: bool = False) -> tuple[Line, str]:
-    line = Line(hidden=hidden)
+def typed(keys: str, *, hidden: bool = False) -> tuple[TypedLine, str]:
+    line = TypedLine(hidden=hidden)
     return line, "".join(line.take(key) for key in keys)
 
 

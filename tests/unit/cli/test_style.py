@@ -6,8 +6,7 @@ import io
 
 import pytest
 
-from codebutler.cli.output import fitting, print_table
-from codebutler.cli.style import definitions, painted
+from codebutler.cli.output import definitions, fitting, painted, print_table
 
 ROWS = [("shop", "C0SHOP000", "a long description that has many words in it and goes on for a while")]
 

@@ -54,7 +54,7 @@ def test_a_byte_order_mark_is_no_fault() -> None:
         ('{"slak": {}}', "config.json: slak: unknown key (did you mean slack?)"),
         (
             '{"budget": {"timezone": "Mars/Olympus"}}',
-            "config.json: budget.timezone: 'Mars/Olympus' is no time zone: write one like Europe/Berlin",
+            "config.json: budget.timezone: unknown time zone 'Mars/Olympus': write one like Europe/Berlin",
         ),
         (
             '{"budget": {"user": {"usdPerDay": -1}}}',

@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.mask import MASK, is_secret, mask_text, masked
 from codebutler.config.merge import leaves
 from codebutler.config.schema import Config
+from codebutler.config.secrets import MASK, is_secret, mask_text, masked
 
 
 def test_every_key_that_holds_a_secret_is_known() -> None:

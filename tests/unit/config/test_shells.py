@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
+from codebutler.config.programs import MAX_SHELL_CHARS, objection
 from codebutler.config.schema import AuthorizationSection, Config
-from codebutler.config.shells import MAX_SHELL_CHARS, objection
 
 # The built-in list as a backtracking engine takes it.
 BACKTRACKING = (

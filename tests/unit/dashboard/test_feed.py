@@ -14,8 +14,8 @@ import pytest
 
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.observe.ring import FOLLOWER_LINES, LineFormatter, Ring
-from codebutler.web.dashboard.feed import KEEP_ALIVE_S, LONGEST_REST_S, PACE_S, REST, Feed, Wish
-from codebutler.web.dashboard.view import Page, page_of
+from codebutler.web.dashboard.dashboard import KEEP_ALIVE_S, LONGEST_REST_S, PACE_S, REST, Feed, LogFilter
+from codebutler.web.dashboard.view import DashboardPage, page_of
 from tests.unit.dashboard.test_view import facts, repo
 
 
@@ -34,7 +34,7 @@ class Scene:
         self.look_s = 0.0
         self.feed = Feed(self._look, self._clean, self.ring, self.clock)
 
-    async def _look(self) -> Page:
+    async def _look(self) -> DashboardPage:
         self.looks += 1
         await self.clock.sleep(self.look_s)
         given = facts()
@@ -52,8 +52,8 @@ class Scene:
         return coming.result()
 
 
-def follow(scene: Scene, wish: Wish | None = None) -> AsyncGenerator[str, None]:
-    stream = scene.feed.follow(wish or Wish())
+def follow(scene: Scene, wish: LogFilter | None = None) -> AsyncGenerator[str, None]:
+    stream = scene.feed.follow(wish or LogFilter())
     assert isinstance(stream, AsyncGenerator)
     return stream
 
@@ -135,7 +135,7 @@ async def test_lines_are_told_once_and_those_that_are_lost_are_counted() -> None
 
 async def test_lines_that_nobody_wished_for_are_not_told() -> None:
     scene = Scene()
-    async with aclosing(follow(scene, Wish(level="error"))) as stream:
+    async with aclosing(follow(scene, LogFilter(level="error"))) as stream:
         await scene.next(stream)
         await scene.next(stream)
         scene.logger.info("no")

@@ -9,9 +9,16 @@ from typing import Any
 import msgspec
 
 from codebutler.domain.model import Asked, TurnNote
-from codebutler.observe.ring import Line
-from codebutler.web.dashboard.feed import Wish, changes
-from codebutler.web.dashboard.view import MAX_ERRORS, MAX_RECENT, MAX_WORK, TEXT_CHARS, Facts, page_of
+from codebutler.observe.ring import LogLine
+from codebutler.web.dashboard.dashboard import LogFilter, changes
+from codebutler.web.dashboard.view import (
+    MAX_ERRORS,
+    MAX_RECENT,
+    MAX_WORK,
+    TEXT_CHARS,
+    DashboardFacts,
+    page_of,
+)
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 WELL = {"state": "connected", "connections": 1, "reconnects": 2, "last_event_age_s": 33.0, "trouble": ""}
@@ -33,7 +40,7 @@ def turn(state: str, text: str = "fix it", minutes: int = 5, **more: Any) -> Tur
     )
 
 
-def facts(*repos: dict[str, Any], **more: Any) -> Facts:
+def facts(*repos: dict[str, Any], **more: Any) -> DashboardFacts:
     status = {
         "supervisor": {"pid": 1, "version": "9", "uptime_s": 60.4},
         "slack": WELL,
@@ -41,7 +48,9 @@ def facts(*repos: dict[str, Any], **more: Any) -> Facts:
         "journal": {"pending": 4},
         "outbox": {"pending": 5},
     }
-    built = Facts(status=status, turns={}, served={"shop": ("claude", "shop")}, jobs=[], errors=[], now=NOW)
+    built = DashboardFacts(
+        status=status, turns={}, served={"shop": ("claude", "shop")}, jobs=[], errors=[], now=NOW
+    )
     return replace(built, **more)
 
 
@@ -179,7 +188,7 @@ def test_jobs_come_by_their_next_run_those_that_rest_last() -> None:
 
 
 def test_of_the_errors_the_last_are_shown() -> None:
-    errors = [Line(at=number, tag="ERR", repo="", text=str(number)) for number in range(9)]
+    errors = [LogLine(at=number, tag="ERR", repo="", text=str(number)) for number in range(9)]
     assert [line.text for line in page_of(facts(errors=errors)).errors] == ["4", "5", "6", "7", "8"][
         -MAX_ERRORS:
     ]
@@ -206,15 +215,15 @@ def test_only_what_has_changed_is_told() -> None:
 
 
 def test_a_wish_is_for_lines_of_a_repository_from_a_level() -> None:
-    def line(tag: str, repo: str = "") -> Line:
-        return Line(at=0, tag=tag, repo=repo, text="")
+    def line(tag: str, repo: str = "") -> LogLine:
+        return LogLine(at=0, tag=tag, repo=repo, text="")
 
-    assert Wish().wants(line("MSG", "shop"))
-    assert not Wish().wants(line("DBG"))
-    assert Wish(level="debug").wants(line("DBG"))
-    assert not Wish(level="warn").wants(line("INF"))
-    assert Wish(level="error", repo="shop").wants(line("ERR", "shop"))
-    assert not Wish(level="error", repo="shop").wants(line("ERR"))
+    assert LogFilter().wants(line("MSG", "shop"))
+    assert not LogFilter().wants(line("DBG"))
+    assert LogFilter(level="debug").wants(line("DBG"))
+    assert not LogFilter(level="warn").wants(line("INF"))
+    assert LogFilter(level="error", repo="shop").wants(line("ERR", "shop"))
+    assert not LogFilter(level="error", repo="shop").wants(line("ERR"))
 
 
 def test_what_the_supervisor_and_its_journal_say_of_themselves_is_out_of_order() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.platform.http.visitors import admits, is_loopback
+from codebutler.platform.http import admits, is_loopback
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.model import Command, NoRequest, Prompt, Request
 from codebutler.intake.audit import RETRY_S, AuditFirst
 from codebutler.intake.entry import Entry
-from codebutler.observe.chain import Act
+from codebutler.observe.chain import AuditAct
 from codebutler.platform.tasks import beside
 from tests.events import deleted, posted
 
@@ -36,7 +36,7 @@ class Disk:
         self.told: list[str] = []
         self.full = False
 
-    def keep(self, acts: Sequence[Act]) -> None:
+    def keep(self, acts: Sequence[AuditAct]) -> None:
         if self.full:
             raise OSError(28, "No space left on device")
         self.happened += [f"kept {act.text} {act.decision}" for act in acts]

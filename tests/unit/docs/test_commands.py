@@ -14,7 +14,7 @@ from codebutler.cli.logs import parsed
 from codebutler.config.load import check_layer
 from codebutler.config.merge import leaves
 from codebutler.config.schema import Config
-from codebutler.config.skills.skill import parse_skill
+from codebutler.config.skills import parse_skill
 from codebutler.domain.commands import word_of
 from codebutler.schedule.jobs import Contents, Place, parse_file
 from codebutler.workspace.manifest import offers_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.memory.lines import MAX_LINE_CHARS, clean, holds_secret, suspicion
+from codebutler.config.memory import MAX_LINE_CHARS, clean, holds_secret, suspicion
 from codebutler.text.redact import Redactor
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.memory.lines import MAX_LINE_CHARS, clean
-from codebutler.config.memory.operations import (
+from codebutler.config.memory import (
     MAX_FACTS,
+    MAX_LINE_CHARS,
     MAX_TEXT_CHARS,
     Applied,
-    Change,
+    FactChange,
     apply,
+    clean,
     facts_of,
     is_full,
 )
@@ -20,29 +21,29 @@ OWN = "# Our notes\n\nWritten by hand.\n\n- Login uses bcrypt\n* Deploy on Tuesd
 
 
 def test_a_new_fact_comes_at_the_end_and_the_rest_stays() -> None:
-    applied = apply([Change(new="- Time is UTC")], OWN)
-    assert applied == Applied(OWN + "- Time is UTC\n", (Change(new="Time is UTC"),))
+    applied = apply([FactChange(new="- Time is UTC")], OWN)
+    assert applied == Applied(OWN + "- Time is UTC\n", (FactChange(new="Time is UTC"),))
 
 
 def test_a_fact_is_rewritten_in_its_place() -> None:
-    applied = apply([Change("Login uses bcrypt", "Login and reset use bcrypt")], OWN)
+    applied = apply([FactChange("Login uses bcrypt", "Login and reset use bcrypt")], OWN)
     assert applied.text == OWN.replace("Login uses bcrypt", "Login and reset use bcrypt")
-    assert applied.made == (Change("Login uses bcrypt", "Login and reset use bcrypt"),)
+    assert applied.made == (FactChange("Login uses bcrypt", "Login and reset use bcrypt"),)
 
 
 def test_a_fact_is_taken_away() -> None:
-    assert facts_of(apply([Change("Deploy on Tuesdays")], OWN).text) == ("Login uses bcrypt",)
+    assert facts_of(apply([FactChange("Deploy on Tuesdays")], OWN).text) == ("Login uses bcrypt",)
 
 
 def test_what_does_not_fit_is_refused_and_the_text_untouched() -> None:
     applied = apply(
         [
-            Change("no such fact", "x"),
-            Change("Written by hand.", "x"),  # not a fact: the people's own words
-            Change(new="Login uses bcrypt"),
-            Change(new=" \n"),
-            Change(),
-            Change("Login uses bcrypt", "Login uses bcrypt"),
+            FactChange("no such fact", "x"),
+            FactChange("Written by hand.", "x"),  # not a fact: the people's own words
+            FactChange(new="Login uses bcrypt"),
+            FactChange(new=" \n"),
+            FactChange(),
+            FactChange("Login uses bcrypt", "Login uses bcrypt"),
         ],
         OWN,
     )
@@ -52,38 +53,38 @@ def test_what_does_not_fit_is_refused_and_the_text_untouched() -> None:
 
 
 def test_the_first_memory_needs_no_file() -> None:
-    assert apply([Change(new="a"), Change(new="b")], "").text == "- a\n- b\n"
+    assert apply([FactChange(new="a"), FactChange(new="b")], "").text == "- a\n- b\n"
 
 
 def test_a_full_memory_takes_nothing_more_but_may_shrink() -> None:
     full = "".join(f"- fact {at}\n" for at in range(MAX_FACTS))
     assert is_full(full)
-    assert apply([Change(new="one more")], full).refused == ((Change(new="one more"), "full"),)
-    assert apply([Change("fact 1"), Change(new="one more")], full).made == (
-        Change("fact 1"),
-        Change(new="one more"),
+    assert apply([FactChange(new="one more")], full).refused == ((FactChange(new="one more"), "full"),)
+    assert apply([FactChange("fact 1"), FactChange(new="one more")], full).made == (
+        FactChange("fact 1"),
+        FactChange(new="one more"),
     )
 
 
 def test_a_line_of_the_people_that_is_too_long_does_not_grow() -> None:
     text = "x" * (MAX_TEXT_CHARS - 10) + "\n- a\n"
-    assert apply([Change("a", "a" * 100)], text).refused[0][1] == "full"
+    assert apply([FactChange("a", "a" * 100)], text).refused[0][1] == "full"
 
 
 def test_what_was_done_can_be_undone() -> None:
-    changes = (Change(new="Time is UTC"), Change("Login uses bcrypt", "Login uses argon2"))
+    changes = (FactChange(new="Time is UTC"), FactChange("Login uses bcrypt", "Login uses argon2"))
     after = apply(changes, OWN)
     back = apply([change.undone for change in reversed(after.made)], after.text)
     assert back.text == OWN
 
 
 words = st.text(min_size=0, max_size=40)
-changes = st.lists(st.builds(Change, words, words), max_size=20)
+changes = st.lists(st.builds(FactChange, words, words), max_size=20)
 
 
 @given(changes, st.lists(words, max_size=10))
 def test_whatever_is_asked_the_text_stays_bounded_lines_of_facts(
-    asked: list[Change], there: list[str]
+    asked: list[FactChange], there: list[str]
 ) -> None:
     text = "".join(f"- {fact}\n" for word in there if (fact := clean(word)))
     applied = apply(asked, text)
@@ -94,13 +95,13 @@ def test_whatever_is_asked_the_text_stays_bounded_lines_of_facts(
     assert len(applied.text) <= max(MAX_TEXT_CHARS, len(text))
 
 
-@given(st.lists(st.builds(Change, st.just(""), words), max_size=20))
-def test_what_is_there_is_not_added_again(asked: list[Change]) -> None:
+@given(st.lists(st.builds(FactChange, st.just(""), words), max_size=20))
+def test_what_is_there_is_not_added_again(asked: list[FactChange]) -> None:
     once = apply(asked, "")
     assert apply(asked, once.text).made == ()
 
 
 def test_what_people_wrote_comes_back_as_it_was() -> None:
-    assert apply([Change(new="`make` <all>")], "", verbatim=True).text == "- `make` <all>\n"
-    assert apply([Change(new="`make` <all>")], "").text == "- 'make' ‹all›\n"
-    assert apply([Change(new="two\nlines")], "", verbatim=True).text == "- two lines\n"
+    assert apply([FactChange(new="`make` <all>")], "", verbatim=True).text == "- `make` <all>\n"
+    assert apply([FactChange(new="`make` <all>")], "").text == "- 'make' ‹all›\n"
+    assert apply([FactChange(new="two\nlines")], "", verbatim=True).text == "- two lines\n"

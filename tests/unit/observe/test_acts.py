@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from codebutler.observe.chain import TEXT_CHARS, Act, act_of, shortened
+from codebutler.observe.chain import TEXT_CHARS, AuditAct, act_of, shortened
 from tests.events import clicked, posted
 
 PRESS = clicked(
@@ -31,8 +31,12 @@ def test_a_message_is_kept_with_its_thread_or_itself() -> None:
 
 def test_of_what_was_refused_the_beginning_its_length_and_its_digest_are_kept() -> None:
     text = "open sesame " * 4000
-    act = shortened(Act(kind="command " + "x" * 9000, user="U1", channel="C1", text=text, decision="refused"))
+    act = shortened(
+        AuditAct(kind="command " + "x" * 9000, user="U1", channel="C1", text=text, decision="refused")
+    )
     assert act.text.startswith(text[:TEXT_CHARS])
     assert f"{len(text)} characters, SHA-256 {hashlib.sha256(text.encode()).hexdigest()}" in act.text
     assert len(act.text) + len(act.kind) < 800
-    assert shortened(Act(kind="run", user="U1", channel="C1", text="ls", decision="refused")).text == "ls"
+    assert (
+        shortened(AuditAct(kind="run", user="U1", channel="C1", text="ls", decision="refused")).text == "ls"
+    )

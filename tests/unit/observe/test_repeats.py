@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from codebutler.observe.audit import COUNTED_S, MOST, Repeats
-from codebutler.observe.chain import Act
+from codebutler.observe.chain import AuditAct
 
 
-def act(text: str = "hm", **changes: str) -> Act:
+def act(text: str = "hm", **changes: str) -> AuditAct:
     fields = {"kind": "prompt", "user": "U1", "channel": "C1", "decision": "refused: no"} | changes
-    return Act(text=text, **fields)  # type: ignore[arg-type]  # texts only
+    return AuditAct(text=text, **fields)  # type: ignore[arg-type]  # texts only
 
 
 def test_the_first_is_told_and_the_rest_of_its_hour_is_a_number() -> None:

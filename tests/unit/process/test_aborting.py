@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from codebutler.platform.aborting import abort
+from codebutler.platform.tasks import abort
 
 
 class Gone(asyncio.WriteTransport):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.platform.observers import Observers
+from codebutler.platform.tasks import Observers
 
 
 def test_everybody_who_was_added_is_told_in_order() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from codebutler.domain.clock import ManualClock, settle
-from codebutler.platform.waiting import first_of, settled_within, wait_for
+from codebutler.platform.tasks import first_of, settled_within, wait_for
 
 
 async def for_ever() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.ownership import Owner
+from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import bwrap_argv
 from codebutler_worker.sandbox.checkout import Checkout

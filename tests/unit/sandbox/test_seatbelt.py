@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.ownership import Owner
+from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.checkup import walls_finding
 from codebutler_worker.sandbox.checkout import Checkout

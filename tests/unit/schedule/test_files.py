@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.config.files import PrivateDir
+from codebutler.platform.files import PrivateDir
 from codebutler.schedule.files import JobFiles, News, Source
 from codebutler.schedule.jobs import Place, place_at
 

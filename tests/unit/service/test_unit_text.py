@@ -9,20 +9,19 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.operations.service.launchd import agent_plist, label
-from codebutler.operations.service.port import Report
-from codebutler.operations.service.spec import Service, service_for
-from codebutler.operations.service.systemd import quoted, read_report, unit_text
+from codebutler.operations.launchd import agent_plist, label
+from codebutler.operations.service import Report, ServiceSpec, service_for
+from codebutler.operations.systemd import quoted, read_report, unit_text
 
 
-def service(**changes: object) -> Service:
+def service(**changes: object) -> ServiceSpec:
     given: dict[str, object] = {
         "name": "codebutler",
         "argv": ("/opt/my tools/python", "-m", "codebutler", "supervise"),
         "home": Path("/home/ann/100% mine"),
         "environment": {"PATH": "/usr/bin:/home/ann/$HOME/bin"},
     }
-    return Service(**{**given, **changes})  # type: ignore[arg-type]
+    return ServiceSpec(**{**given, **changes})  # type: ignore[arg-type]
 
 
 def section(text: str, name: str) -> configparser.SectionProxy:

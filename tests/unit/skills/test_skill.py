@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.skills.skill import Skill, SkillError, is_name, parse_skill, template
+from codebutler.config.skills import Skill, SkillError, is_name, parse_skill, template
 
 GOOD = b"---\nname: deploy\ndescription: How we deploy.\nallowed-tools: [Bash]\n---\n\n# Deploy\n\n---\nSlowly.\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import StoreError, StoreTooNewError
-from codebutler.platform.sqlitefile import Contents
+from codebutler.platform.sqlitefile import StoredContents
 from codebutler_worker.store.migrate import BASE, LEGACY, recognise
 
 PATH = Path("store.db")
@@ -26,18 +26,18 @@ NEW = {
 @pytest.mark.parametrize(
     ("contents", "expected"),
     [
-        (Contents({}, None), BASE),
-        (Contents({}, ""), BASE),
-        (Contents(OLD, None), LEGACY),
-        (Contents({"messages": OLD["messages"]}, None), LEGACY),
-        (Contents({"sessions": OLD["sessions"]}, None), LEGACY),
-        (Contents({**OLD, "other": frozenset({"x"})}, None), LEGACY),
-        (Contents(NEW, None), "0002"),
-        (Contents(OLD, "0001"), "0001"),
-        (Contents(NEW, "0003"), "0003"),
+        (StoredContents({}, None), BASE),
+        (StoredContents({}, ""), BASE),
+        (StoredContents(OLD, None), LEGACY),
+        (StoredContents({"messages": OLD["messages"]}, None), LEGACY),
+        (StoredContents({"sessions": OLD["sessions"]}, None), LEGACY),
+        (StoredContents({**OLD, "other": frozenset({"x"})}, None), LEGACY),
+        (StoredContents(NEW, None), "0002"),
+        (StoredContents(OLD, "0001"), "0001"),
+        (StoredContents(NEW, "0003"), "0003"),
     ],
 )
-def test_a_known_file_is_recognised(contents: Contents, expected: str) -> None:
+def test_a_known_file_is_recognised(contents: StoredContents, expected: str) -> None:
     assert recognise(PATH, contents) == expected
 
 
@@ -51,9 +51,9 @@ def test_a_known_file_is_recognised(contents: Contents, expected: str) -> None:
 )
 def test_a_foreign_file_is_refused(tables: dict[str, frozenset[str]]) -> None:
     with pytest.raises(StoreError, match="not a store of CodeButler: move it away"):
-        recognise(PATH, Contents(tables, None))
+        recognise(PATH, StoredContents(tables, None))
 
 
 def test_a_newer_revision_is_refused() -> None:
     with pytest.raises(StoreTooNewError, match=r"revision 0044\): update this one"):
-        recognise(PATH, Contents(NEW, "0044"))
+        recognise(PATH, StoredContents(NEW, "0044"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.domain.message import ApprovalCard, Message, Request
 from codebutler.domain.model import Post, React, Upload
-from codebutler.text.links import at_home, message_link
+from codebutler.text.markup import at_home, message_link
 
 
 def test_a_link_leads_to_the_message_in_its_own_workspace() -> None:

@@ -18,7 +18,7 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.slack.render import rendered
 from codebutler.domain.message import ApprovalCard, Button, Message, Request
 from codebutler.domain.model import Post, Upload
-from codebutler.text.begun import CUT
+from codebutler.text.disguised import CUT
 from codebutler.text.markup import plain
 from codebutler.text.redact import REDACTED, Redactor
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from codebutler.text.begun import CUT
+from codebutler.text.disguised import CUT
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,

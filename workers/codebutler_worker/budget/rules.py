@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from codebutler.config.programs import program_of
-from codebutler.config.schema import BudgetSection, Config, Limit
-from codebutler.config.zones import zone_of
+from codebutler.config.schema import BudgetSection, Config, DailyLimit
+from codebutler.domain.clock import zone_of
 from codebutler.protocol.messages import DayUse
 from codebutler.text.amounts import Unit, used_of
 from codebutler_worker.desk.draft import Draft, iso
@@ -84,7 +84,7 @@ def used_up(lines: Sequence[BudgetLine]) -> BudgetLine | None:
     return next((line for line in lines if line.is_used_up), None)
 
 
-def _limits(limit: Limit) -> list[tuple[Unit, float]]:
+def _limits(limit: DailyLimit) -> list[tuple[Unit, float]]:
     values = ((unit, getattr(limit, f"{unit}_per_day")) for unit in UNITS)
     return [(unit, value) for unit, value in values if value is not None]
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from functools import partial
 
 from codebutler.config.schema import BudgetSection
-from codebutler.config.zones import zone_of
+from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import StoreError
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import Budget, LimitUse, ToParent
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.budget.rules import (

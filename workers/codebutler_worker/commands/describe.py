@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from codebutler.text.links import message_link
-from codebutler.text.markup import plain
+from codebutler.text.markup import message_link, plain
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.present.lines import one_line, span
 from codebutler_worker.present.progress import SIGNS

@@ -5,11 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.operations import Change, facts_of
+from codebutler.config.memory import FactChange, MemoryFile, facts_of
 from codebutler.domain.errors import CodeButlerError
-from codebutler.text.links import message_link
-from codebutler.text.markup import plain
+from codebutler.text.markup import message_link, plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.todo import Todo
@@ -63,7 +61,7 @@ def _forget(asked: Asked, text: str, number: int) -> Todo:
         gone = kept[number - len(facts) - 1]
         asked.draft.uow.facts.forget(gone.scope, gone.key)
         return asked.reply(f"🧠 Forgotten: {code(f'{gone.key}: {gone.value}')}")
-    return _want(asked, (Change(facts[number - 1]),))
+    return _want(asked, (FactChange(facts[number - 1]),))
 
 
 def _undo(asked: Asked) -> Todo:
@@ -75,7 +73,7 @@ def _undo(asked: Asked) -> Todo:
     return _want(asked, tuple(change.undone for change in reversed(keeping.changes_of(row))))
 
 
-def _want(asked: Asked, changes: tuple[Change, ...]) -> Todo:
+def _want(asked: Asked, changes: tuple[FactChange, ...]) -> Todo:
     command = keeping.want(asked.draft, asked.place, asked.settings.channel_id, asked.user, changes)
     return Todo(deferred=(command,))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from codebutler.config.permission import admitted, may
-from codebutler.domain.actions import RETRY_ACTION
-from codebutler.domain.message import Button, said
+from codebutler.domain.message import RETRY_ACTION, Button, said
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
 from codebutler_worker.conversation.clicks import can_go_on, go_on

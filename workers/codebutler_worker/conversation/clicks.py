@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from codebutler.config.permission import Action, admitted, may
 from codebutler.config.schema import Config
-from codebutler.domain.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP_ACTION
+from codebutler.domain.message import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP_ACTION
 from codebutler.domain.model import ButtonClicked
 from codebutler.text.markup import plain
 from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_click

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from codebutler.config.programs import program_of
-from codebutler.config.schema import Config, Limit
+from codebutler.config.schema import Config, DailyLimit
 from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
 from codebutler_worker.conversation.marks import QUEUED, WORKING, end_message, is_shown, set_mark
@@ -126,7 +126,7 @@ def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
 
 def _same_account(config: Config, turn: TurnRow, said: Incoming) -> bool:
     """Whether what is said may go on the account of a turn: where people have budgets, each has turns of their own."""
-    return config.budget.user == Limit() or turn.user_id == said.user
+    return config.budget.user == DailyLimit() or turn.user_id == said.user
 
 
 def _joinable(draft: Draft, config: Config, turn: TurnRow, said: Incoming) -> TurnRow | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from codebutler.domain.actions import RETRY_ACTION
+from codebutler.domain.message import RETRY_ACTION
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.protocol.messages import Overview, ToParent
 from codebutler_worker.conversation.asking.calls import POLL_TOOL

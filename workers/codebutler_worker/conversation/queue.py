@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from codebutler.config.schema import Config
-from codebutler.config.zones import zone_of
+from codebutler.domain.clock import zone_of
 from codebutler.domain.message import said
 from codebutler_worker.budget.rules import account_of, counts, day_of, used_today, used_up, used_up_text
 from codebutler_worker.conversation.marks import end_turn, show_queued

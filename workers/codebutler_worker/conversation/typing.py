@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codebutler.config.permission import Decision, admitted, may
-from codebutler.config.programs import is_session
+from codebutler.config.programs import is_session, is_shell
 from codebutler.config.schema import Config
-from codebutler.config.shells import is_shell
 from codebutler.protocol.messages import Audit
 from codebutler_worker.conversation.marks import WORKING, clear_mark, end_message
 from codebutler_worker.conversation.messages import Incoming, keep_message

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from codebutler.domain.clock import Clock
-from codebutler.platform.waiting import settled_within
+from codebutler.platform.tasks import settled_within
 from codebutler.protocol.messages import FetchThread, ThreadFetched
 
 THREAD_S = 20.0

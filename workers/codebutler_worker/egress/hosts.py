@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from codebutler.domain.clock import Clock
-from codebutler.platform.aborting import abort
+from codebutler.platform.tasks import abort
 from codebutler_worker.egress.heads import MAX_HEAD_BYTES
 from codebutler_worker.internet.addresses import is_public
 from codebutler_worker.internet.proxy import proxy_of

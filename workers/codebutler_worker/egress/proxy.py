@@ -10,7 +10,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from codebutler.domain.clock import Clock, SystemClock
-from codebutler.platform.aborting import abort
+from codebutler.platform.tasks import abort
 from codebutler_worker.egress import relay
 from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
 from codebutler_worker.egress.hosts import Ahead, Dialer, Hosts, Place, Streams, UnreachableError, place

@@ -7,7 +7,7 @@ import contextlib
 import re
 from collections.abc import Callable
 
-from codebutler.platform.aborting import abort
+from codebutler.platform.tasks import abort
 from codebutler_worker.egress.heads import MalformedError
 from codebutler_worker.egress.hosts import Streams
 

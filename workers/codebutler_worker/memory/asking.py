@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from codebutler.config.memory.lines import clean
-from codebutler.config.memory.operations import Change, facts_of
+from codebutler.config.memory import FactChange, clean, facts_of
 from codebutler.domain.errors import CodeButlerError
 
 MAX_OPERATIONS = 12
@@ -99,7 +98,7 @@ def consolidation(memory: str) -> str:
     )
 
 
-def operations(answer: str, *, may_remove: bool = False) -> tuple[Change, ...]:
+def operations(answer: str, *, may_remove: bool = False) -> tuple[FactChange, ...]:
     """The changes that the answer asks for. Raises UselessAnswerError if it is none.
 
     Operations of other kinds are left out, and so are those beyond the limit. ``may_remove``: facts may go, which no
@@ -115,17 +114,17 @@ def operations(answer: str, *, may_remove: bool = False) -> tuple[Change, ...]:
     return tuple(change for change in changes if change is not None)[:limit]
 
 
-def _change(asked: _Operation, *, may_remove: bool) -> Change | None:
+def _change(asked: _Operation, *, may_remove: bool) -> FactChange | None:
     match asked.op:
         case "append" if not may_remove:
             new = clean(asked.line)
-            return Change(new=new) if new else None
+            return FactChange(new=new) if new else None
         case "replace":
             old, new = _existing(asked.old), clean(asked.new)
-            return Change(old, new) if old and new else None
+            return FactChange(old, new) if old and new else None
         case "remove" if may_remove:
             old = _existing(asked.line)
-            return Change(old) if old else None
+            return FactChange(old) if old else None
         case _:
             return None
 

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from codebutler.config.memory.lines import clean, visible
+from codebutler.config.memory import clean, visible
 from codebutler_worker.store.rows import REPO_SCOPE, FactRow
 
 MAX_BYTES = 32 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from codebutler.config.memory.lines import clean, holds_secret, suspicion
+from codebutler.config.memory import clean, holds_secret, suspicion
 from codebutler.config.secrets import secrets_in
 from codebutler.text.redact import Redactor
 from codebutler_worker.desk.desk import Desk

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.lines import suspicion
-from codebutler.config.memory.operations import Change, apply, facts_of
+from codebutler.config.memory import FactChange, MemoryFile, apply, facts_of, suspicion
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
@@ -49,19 +47,21 @@ FULL = "the memory is full, or has changed meanwhile. `!memory forget N` makes r
 DECISIONS = frozenset({KEEP_ACTION, DROP_MEMORY_ACTION})
 
 
-def encoded(changes: Sequence[Change]) -> str:
+def encoded(changes: Sequence[FactChange]) -> str:
     """Changes as a row keeps them."""
     return msgspec.json.encode([(change.old, change.new) for change in changes]).decode()
 
 
-def changes_of(row: MemoryChangeRow) -> tuple[Change, ...]:
+def changes_of(row: MemoryChangeRow) -> tuple[FactChange, ...]:
     """The changes that a row keeps."""
     return tuple(
-        Change(old, new) for old, new in msgspec.json.decode(row.changes, type=list[tuple[str, str]])
+        FactChange(old, new) for old, new in msgspec.json.decode(row.changes, type=list[tuple[str, str]])
     )
 
 
-def learn(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], *, ask: bool) -> list[DeferredRow]:
+def learn(
+    draft: Draft, row: MemoryChangeRow, changes: Sequence[FactChange], *, ask: bool
+) -> list[DeferredRow]:
     """Take what a model has learned of ``row``'s conversation; returns what is to be carried out.
 
     With ``ask`` a card in the thread asks first. Whatever reads like an order always has one, and one of its own.
@@ -83,7 +83,9 @@ def learn(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], *, ask:
     return [_deferred(draft, place, row, LEARNED)]
 
 
-def want(draft: Draft, place: Place, channel_id: str, user: str, changes: Sequence[Change]) -> DeferredRow:
+def want(
+    draft: Draft, place: Place, channel_id: str, user: str, changes: Sequence[FactChange]
+) -> DeferredRow:
     """A person wants these changes; returns what is to be carried out, which tells them."""
     row = MemoryChangeRow(
         id=uuid.uuid4().hex,
@@ -148,7 +150,7 @@ async def answer(desk: Desk, command: DeferredRow) -> Reply:
     return Reply((said(made_text(changes)),) if how == ASKED else ())
 
 
-async def _write(desk: Desk, changes: Sequence[Change]) -> tuple[Change, ...]:
+async def _write(desk: Desk, changes: Sequence[FactChange]) -> tuple[FactChange, ...]:
     """Those of the changes that hold afterwards; what an earlier life of this worker has written counts, too."""
     file = MemoryFile(Path(desk.settings.path))
     # What a person takes back are lines of the file; a model's were cleaned when they were learned.
@@ -159,7 +161,7 @@ async def _write(desk: Desk, changes: Sequence[Change]) -> tuple[Change, ...]:
     return tuple(change for change in changes if _holds(change, facts))
 
 
-def _made(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], card_ts: str, by: str) -> None:
+def _made(draft: Draft, row: MemoryChangeRow, changes: Sequence[FactChange], card_ts: str, by: str) -> None:
     draft.uow.memories.set_state(row.id, "made", encoded(changes))
     if card_ts:
         fits = len(changes) == len(changes_of(row))
@@ -170,7 +172,7 @@ def _made(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], card_ts
     draft.uow.memories.forget_lines(gone)
 
 
-def _credit(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change]) -> None:
+def _credit(draft: Draft, row: MemoryChangeRow, changes: Sequence[FactChange]) -> None:
     """Tell where the new facts come from, before they are written: whoever sees one in the file may ask."""
     known = draft.uow.memories.lines()
     for change in changes:
@@ -181,7 +183,7 @@ def _credit(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change]) -> No
             draft.uow.memories.put_line(line)
 
 
-def _holds(change: Change, facts: set[str]) -> bool:
+def _holds(change: FactChange, facts: set[str]) -> bool:
     return (
         bool(change.old or change.new) and change.old not in facts and (not change.new or change.new in facts)
     )

@@ -13,14 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.lines import holds_secret, suspicion
-from codebutler.config.memory.operations import FULL_SHARE, Change, apply, is_full
+from codebutler.config.memory import (
+    FULL_SHARE,
+    FactChange,
+    MemoryFile,
+    apply,
+    holds_secret,
+    is_full,
+    suspicion,
+)
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreError
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import wait_for
 from codebutler.text.redact import Redactor
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, iso
@@ -132,7 +138,7 @@ class Reviews:
     async def _go_over(self, model: Model, conversation: str, ended: str) -> None:
         memory = await asyncio.to_thread(self._file.read)
         said = await self._desk.commit(partial(_said, self._desk.settings, conversation))
-        changes: list[Change] = []
+        changes: list[FactChange] = []
         if any(each.is_person for each in said):
             ask = partial(self._complete, model, conversation)
             if is_full(memory, FULL_SHARE):
@@ -156,7 +162,7 @@ class Reviews:
         self._desk.report.log("MEM", f"nothing is learned of a conversation today: {key} is used up")
         return (until - self._desk.clock.now()).total_seconds()
 
-    async def _ask(self, ask: Asks, memory: str, said: tuple[Spoken, ...]) -> list[Change]:
+    async def _ask(self, ask: Asks, memory: str, said: tuple[Spoken, ...]) -> list[FactChange]:
         from codebutler_worker.memory import asking
 
         # The service is a stranger, too: what people pasted and agents repeated stays here.
@@ -189,7 +195,7 @@ class Reviews:
         await self._purse.paid(model.name, conversation, reply.tokens)
         return reply.said.content
 
-    def _safe(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+    def _safe(self, changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
         redactor = self._redactor()
         return tuple(change for change in changes if not holds_secret(change.new, redactor))
 
@@ -225,7 +231,7 @@ def _said(settings: RepoSettings, conversation: str, draft: Draft) -> tuple[Spok
 
 
 def _learned(
-    draft: Draft, conversation: str, ended: str, changes: list[Change], *, ask: bool
+    draft: Draft, conversation: str, ended: str, changes: list[FactChange], *, ask: bool
 ) -> list[DeferredRow]:
     draft.uow.memories.review(conversation, ended)
     newest = draft.uow.turns.newest(1, conversation)
@@ -235,7 +241,7 @@ def _learned(
     return learn(draft, row, changes, ask=ask)
 
 
-def _consolidated(draft: Draft, settings: RepoSettings, changes: tuple[Change, ...]) -> None:
+def _consolidated(draft: Draft, settings: RepoSettings, changes: tuple[FactChange, ...]) -> None:
     """Written already; the row lets people undo it."""
     channel = settings.channel_id
     row = _row(draft, f"{channel}:", channel, "")

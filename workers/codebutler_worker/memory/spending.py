@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from codebutler.config.zones import zone_of
+from codebutler.domain.clock import zone_of
 from codebutler_worker.budget.rules import BudgetLine, day_of, used_today, used_up
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codebutler.config.memory.lines import suspicion
-from codebutler.config.memory.operations import Change
+from codebutler.config.memory import FactChange, suspicion
 from codebutler.domain.message import Button, Message, said
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import count, one_line
@@ -45,7 +44,7 @@ def listed(entries: Sequence[Remembered], others: int, limit: int = LIST_CHARS) 
     return "\n".join([*lines, HINT] if entries else lines)
 
 
-def told(change: Change) -> str:
+def told(change: FactChange) -> str:
     """A change in one line of Markdown."""
     match change.kind:
         case "append":
@@ -56,12 +55,12 @@ def told(change: Change) -> str:
             return f"• no longer: {_shown(change.old)}"
 
 
-def logged(who: str, change: Change) -> str:
+def logged(who: str, change: FactChange) -> str:
     """A change in the log's words."""
     return f'{one_line(who, 60)}: {change.kind} "{one_line(change.new or change.old, 200)}"'
 
 
-def card_text(changes: Sequence[Change]) -> str:
+def card_text(changes: Sequence[FactChange]) -> str:
     """What is to be decided, with what is odd about it."""
     lines = ["🧠 Shall every new session be told this?", *map(told, changes)]
     odd = [words for change in changes if (words := suspicion(change.new))]
@@ -73,7 +72,7 @@ def card_text(changes: Sequence[Change]) -> str:
     return "\n".join(lines)
 
 
-def card(change_id: str, changes: Sequence[Change]) -> Message:
+def card(change_id: str, changes: Sequence[FactChange]) -> Message:
     """The question, with both answers."""
     return said(
         card_text(changes),
@@ -82,12 +81,12 @@ def card(change_id: str, changes: Sequence[Change]) -> Message:
     )
 
 
-def decided_card(changes: Sequence[Change], verdict: str) -> Message:
+def decided_card(changes: Sequence[FactChange], verdict: str) -> Message:
     """The card without its buttons."""
     return said("\n".join([*map(told, changes), verdict]))
 
 
-def made_text(changes: Sequence[Change]) -> str:
+def made_text(changes: Sequence[FactChange]) -> str:
     """What a person has brought about."""
     if not changes:
         return "🧠 Nothing had to be changed: the memory is as you want it."

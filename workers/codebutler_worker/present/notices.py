@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from codebutler.domain.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION
-from codebutler.domain.message import Button, Message, said
+from codebutler.domain.message import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, Button, Message, said
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import code, count, one_line, person, span
 from codebutler_worker.present.progress import TurnView

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from codebutler.domain.actions import STOP_ACTION
-from codebutler.domain.message import Button, Message, said
+from codebutler.domain.message import STOP_ACTION, Button, Message, said
 from codebutler.protocol.messages import Live
 from codebutler.text.amounts import amount
-from codebutler.text.begun import CUT
+from codebutler.text.disguised import CUT
 from codebutler.text.markup import fence, plain
 from codebutler_worker.agents.backend import (
     AgentEvent,

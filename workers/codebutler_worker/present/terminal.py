@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from codebutler.domain.actions import STOP_ACTION
-from codebutler.domain.message import Button, Message, said
+from codebutler.domain.message import STOP_ACTION, Button, Message, said
 from codebutler.text.markup import fence, plain
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished, Output

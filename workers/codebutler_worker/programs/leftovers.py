@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 
-from codebutler.platform.table import pid_namespace, pids, seen, variable_of
+from codebutler.platform.processes import pid_namespace, pids, seen, variable_of
 
 MARK = "CODEBUTLER_AGENT_ID"
 """Set to a different value for each program, so that whatever it leaves behind can be told."""

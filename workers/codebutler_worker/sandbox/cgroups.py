@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from codebutler.platform.table import pid_namespace, seen
+from codebutler.platform.processes import pid_namespace, seen
 
 # Whose a group is: its name tells which worker made it, and so whether that is no more.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from codebutler.config.ownership import Owner
+from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.destinations import (
     O_PATH,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.ownership import ROOTS_OWN
-from codebutler.config.runner import IDLER
+from codebutler.config.git_repo import ROOTS_OWN
+from codebutler.config.programs import IDLER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.handover import INSIDE

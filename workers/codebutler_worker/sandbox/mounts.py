@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.runner import RUNNER
+from codebutler.config.programs import RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
 from codebutler_worker.sandbox.docker_argv import Bind

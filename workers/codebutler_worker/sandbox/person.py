@@ -8,7 +8,7 @@ import pwd
 from pathlib import Path
 from typing import Literal
 
-from codebutler.config.ownership import ROOTS_OWN, RUN_AS_USER, Owner, barred, behind
+from codebutler.config.git_repo import ROOTS_OWN, RUN_AS_USER, Owner, barred, behind
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.system import find_setpriv
 

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from codebutler.config.committer import committer_env
-from codebutler.config.ownership import Owner, barred
+from codebutler.config.git_repo import Owner, barred, committer_env
 from codebutler.config.schema import RepoSettings
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler_worker.sandbox.committing import NAMING

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.ownership import ORDINARY_ID, RUN_AS_USER
+from codebutler.config.git_repo import ORDINARY_ID, RUN_AS_USER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.port import Launch
 

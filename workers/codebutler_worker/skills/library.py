@@ -11,8 +11,7 @@ from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
 
 if TYPE_CHECKING:
-    from codebutler.config.skills.shelf import Found
-    from codebutler.config.skills.skill import Skill
+    from codebutler.config.skills import FoundSkills, Skill
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +21,9 @@ class Library:
     settings: RepoSettings
     home: Home
 
-    def found(self) -> Found:
+    def found(self) -> FoundSkills:
         """Everything there is, also what is switched off or not vouched for."""
-        from codebutler.config.skills.shelf import find_skills  # YAML is not for every worker's memory
+        from codebutler.config.skills import find_skills  # YAML is not for every worker's memory
 
         return find_skills(self.home, Path(self.settings.path), self.settings.skills_digest)
 

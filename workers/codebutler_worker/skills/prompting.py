@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.config.skills.skill import Skill
+from codebutler.config.skills import Skill
 
 
 def prompt_of(skill: Skill, words: str) -> str:

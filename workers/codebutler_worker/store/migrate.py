@@ -13,7 +13,7 @@ from pathlib import Path
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import StoreError, StoreTooNewError
 from codebutler.platform import sqlitefile
-from codebutler.platform.filelock import FileLock
+from codebutler.platform.files import FileLock
 from codebutler_worker.store import tables
 
 LEGACY = "legacy"
@@ -91,7 +91,7 @@ def downgrade(path: Path, revision: str) -> None:
         runner.downgrade("store", path, revision)
 
 
-def recognise(path: Path, found: sqlitefile.Contents) -> str:
+def recognise(path: Path, found: sqlitefile.StoredContents) -> str:
     """The revision the file is at, LEGACY or BASE. Raises StoreTooNewError, or StoreError if foreign."""
     if found.revision is not None:
         if found.revision and found.revision not in tables.REVISIONS:
@@ -108,7 +108,7 @@ def recognise(path: Path, found: sqlitefile.Contents) -> str:
     raise StoreError(f"{path} is not a store of CodeButler: move it away")
 
 
-def _survey(path: Path) -> tuple[sqlitefile.Contents, dict[str, int]]:
+def _survey(path: Path) -> tuple[sqlitefile.StoredContents, dict[str, int]]:
     with closing(sqlitefile.attach(path, writable=not sqlitefile.is_open(path))) as connection:
         found = sqlitefile.examine(connection, path)
         return found, {
@@ -118,7 +118,7 @@ def _survey(path: Path) -> tuple[sqlitefile.Contents, dict[str, int]]:
         }
 
 
-def _upgrade(path: Path, found: sqlitefile.Contents, start: str) -> None:
+def _upgrade(path: Path, found: sqlitefile.StoredContents, start: str) -> None:
     # Imported here, as Alembic is heavy and nearly never needed.
     from codebutler_migrations import runner
 

@@ -14,7 +14,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from codebutler.domain.clock import Clock
 from codebutler.platform import sqlitefile
 from codebutler.platform.backups import Backups, open_or_restore
-from codebutler.platform.opening import Shape, open_at_head
+from codebutler.platform.sqlitefile import Shape, open_at_head
 from codebutler_worker.store import tables
 from codebutler_worker.store.migrate import upgrade_store, writer_lock
 from codebutler_worker.store.state_dir import STATE_DIR, check_state_dir, prepare_state_dir
@@ -67,7 +67,7 @@ def _open_file(path: Path, clock: Clock) -> sqlite3.Connection:
     return open_at_head(path, Shape(tables.HEAD, _columns(), schema), partial(_upgrade, path, clock))
 
 
-def _upgrade(path: Path, clock: Clock, _found: sqlitefile.Contents) -> None:
+def _upgrade(path: Path, clock: Clock, _found: sqlitefile.StoredContents) -> None:
     upgrade_store(path, clock)
 
 

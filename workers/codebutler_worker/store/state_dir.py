@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from codebutler.config.ownership import Owner
+from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import StoreError
 
 STATE_DIR = ".codebutler"

@@ -21,7 +21,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.platform import sqlitefile
 from codebutler.platform.backups import Restored
-from codebutler.platform.filelock import FileLock
+from codebutler.platform.files import FileLock
 from codebutler_worker.store.conversations import Attachments, InboxTable, Messages, Turns
 from codebutler_worker.store.deferred import Deferred
 from codebutler_worker.store.memory import Facts, Memories

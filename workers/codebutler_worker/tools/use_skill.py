@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codebutler.config.skills.skill import Skill
+from codebutler.config.skills import Skill
 from codebutler_worker.skills.library import Library
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Ran, Result, ToolError
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from codebutler.text.letters import unaccented
+from codebutler.config.registry import unaccented
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.destinations import open_beneath, status_beneath
 from codebutler_worker.sandbox.port import Sandbox

@@ -30,8 +30,8 @@ from codebutler.domain.errors import (
 )
 from codebutler.platform import killpoints
 from codebutler.platform.backups import Backups, Keeper, directory_name
-from codebutler.platform.stopping import pass_over_interrupts
-from codebutler.platform.threads import hand_over_soon
+from codebutler.platform.processes import hand_over_soon
+from codebutler.platform.signals import pass_over_interrupts
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker

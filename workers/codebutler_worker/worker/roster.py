@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from codebutler.config.committer import committer_env
+from codebutler.config.git_repo import committer_env
 from codebutler.config.programs import is_headless, program_of
 from codebutler.config.schema import CommandRule, Config, RepoSettings
 from codebutler.domain.clock import Clock

@@ -7,10 +7,19 @@ from pathlib import Path
 import pytest
 
 from codebutler.chat.telegram.presses import AGAIN, REFUSED, UNKNOWN
-from codebutler.domain.actions import ALLOW_ACTION, ANSWER_ACTION, DENY_ACTION
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatOutcomeUnknownError, StoreError
-from codebutler.domain.message import ApprovalCard, Message, Option, Question, QuestionCard, Request
+from codebutler.domain.message import (
+    ALLOW_ACTION,
+    ANSWER_ACTION,
+    DENY_ACTION,
+    ApprovalCard,
+    Message,
+    Option,
+    Question,
+    QuestionCard,
+    Request,
+)
 from codebutler.domain.model import Post, Update
 from tests.telegram.room import Room
 from tests.telegram.server import ANA, BEN, FORUM, GROUP, BotServer, Fault

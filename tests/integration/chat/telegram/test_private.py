@@ -7,8 +7,7 @@ from pathlib import Path
 from codebutler.chat.layout import Box, Section
 from codebutler.chat.slack.forms import Placed, packed
 from codebutler.chat.telegram.updates import InboxOpened
-from codebutler.domain.actions import ALLOW_ACTION, ANSWER_ACTION, DENY_ACTION, REASON_ACTION
-from codebutler.domain.message import Button, said
+from codebutler.domain.message import ALLOW_ACTION, ANSWER_ACTION, DENY_ACTION, REASON_ACTION, Button, said
 from codebutler.domain.model import Post
 from tests.telegram.room import Room
 from tests.telegram.server import ANA, BEN, GROUP, BotServer

@@ -9,7 +9,6 @@ import pytest
 
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.domain.actions import ALLOW_ACTION
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
@@ -17,7 +16,7 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.domain.message import Button, Message, said
+from codebutler.domain.message import ALLOW_ACTION, Button, Message, said
 from codebutler.domain.model import Post, React, Update, Upload
 from tests.notes import Notes
 from tests.telegram.server import ANA, FORUM, GROUP, TOKEN, BotServer, Fault

@@ -17,8 +17,8 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.platform.http.proxy import is_loopback, proxy_for
-from codebutler.platform.waiting import full_jitter_s
+from codebutler.platform.http import is_local_url, proxy_for
+from codebutler.platform.tasks import full_jitter_s
 
 WRITE = Call("chat.postMessage", write=True)
 READ = Call("conversations.history")
@@ -132,13 +132,13 @@ def test_tokens_are_stripped_and_foreign_ones_pass() -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/api/", "ws://localhost:2/x", "http://[::1]:3/"])
 def test_this_machine_needs_no_proxy(url: str) -> None:
-    assert is_loopback(url)
+    assert is_local_url(url)
     assert proxy_for(url) is None
 
 
 def test_other_hosts_are_not_this_machine() -> None:
-    assert not is_loopback("wss://wss.slack.com/link")
-    assert not is_loopback("http://127.0.0.1.example.com/")
+    assert not is_local_url("wss://wss.slack.com/link")
+    assert not is_local_url("http://127.0.0.1.example.com/")
 
 
 def test_waits_grow_to_the_cap_and_are_spread() -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from codebutler.chat.telegram.entities import Builder, Text
 from codebutler.chat.telegram.markdown import People, foreign, own
-from codebutler.text.links import message_link
-from codebutler.text.markup import fence
+from codebutler.text.markup import fence, message_link
 
 
 def shown(markdown: str) -> Text:

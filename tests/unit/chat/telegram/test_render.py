@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from codebutler.chat.telegram.markdown import People
 from codebutler.chat.telegram.render import rendered
-from codebutler.domain.actions import ALLOW_ACTION, ANSWER_ACTION, PICK_ACTION
 from codebutler.domain.message import (
+    ALLOW_ACTION,
+    ANSWER_ACTION,
+    PICK_ACTION,
     ApprovalCard,
     Button,
     Message,

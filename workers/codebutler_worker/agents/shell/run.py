@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from codebutler.domain.clock import Clock
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import wait_for
 from codebutler_worker.agents.backend import Finished, Output, Text
 from codebutler_worker.agents.shell.backlog import Backlog
 from codebutler_worker.agents.shell.command import is_key, keys

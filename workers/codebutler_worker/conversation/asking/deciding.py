@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
-from codebutler.domain.actions import (
+from codebutler.domain.message import (
     ALLOW_ACTION,
     ALLOW_SESSION_ACTION,
     ANSWER_ACTION,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from codebutler.domain.actions import RETRY_ACTION
 from codebutler.domain.errors import StoreError
-from codebutler.platform.waiting import wait_for
-from codebutler.text.links import message_link
+from codebutler.domain.message import RETRY_ACTION
+from codebutler.platform.tasks import wait_for
+from codebutler.text.markup import message_link
 from codebutler_worker.conversation.asking.approvals import waited_for
 from codebutler_worker.conversation.asking.calls import QUESTIONS
 from codebutler_worker.conversation.parked import CONTINUED_REASON

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from codebutler.domain.errors import StoreError
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import Doing
 from codebutler_worker.agents.backend import AgentEvent, Output, ToolResult, ToolUse
 from codebutler_worker.conversation.marks import show_working

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from codebutler.config.memory.file import MEMORY_NAME
+from codebutler.config.memory import MEMORY_NAME
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.errors import CodeButlerError

@@ -13,7 +13,7 @@ from functools import partial
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.killpoints import reached
-from codebutler.platform.waiting import settled_within
+from codebutler.platform.tasks import settled_within
 from codebutler.protocol.messages import TurnStarted
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import (

@@ -1,0 +1,91 @@
+"""Where a command runs: this process's home and environment, the repository it is about, the supervisor that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from codebutler.cli.output import notice, warn
+from codebutler.config.paths import Home
+from codebutler.config.registry import Registry, RepoEntry, find
+from codebutler.domain.commands import completions
+from codebutler.domain.errors import CodeButlerError, NotRunningError, RegistryError
+
+if TYPE_CHECKING:
+    from codebutler.control.messages import ControlReply, ControlRequest, Done
+
+
+def environment() -> Mapping[str, str]:
+    """The variables of this process."""
+    return os.environ
+
+
+def home() -> Home:
+    """The home this process's environment names; nothing is created."""
+    return Home.from_env(os.environ)
+
+
+def repository(name: str = "") -> RepoEntry:
+    """The registered one of that name; without a name the only one there is. Raises RegistryError."""
+    entries = Registry(home()).load()
+    if not name and len(entries) != 1:
+        names = ", ".join(entry.name for entry in entries) or "none; add one with `codebutler add-repo`"
+        raise RegistryError(f"which repository? Registered: {names}")
+    return find(entries, name or entries[0].name)
+
+
+def known_repositories(incomplete: str) -> list[str]:
+    """The names that begin so, for the shell's completion; none where the registry cannot be read."""
+    try:
+        return [entry.name for entry in Registry(home()).load() if entry.name.startswith(incomplete)]
+    except CodeButlerError:
+        return []
+
+
+def known_commands(incomplete: str) -> list[tuple[str, str]]:
+    """The chat's commands that begin so, after either mark, and what each does."""
+    mark = "/" if incomplete.startswith("/") else "!"
+    return [(mark + name, gist) for name, gist in completions() if (mark + name).startswith(incomplete)]
+
+
+def talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None = None) -> Done:
+    """Send ``request`` and hand every reply on; returns the last one.
+
+    Raises NotRunningError where no supervisor runs, CodeButlerError with its line where it refuses.
+    """
+    return asyncio.run(_talk(request, on_reply))
+
+
+async def _talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None) -> Done:
+    from codebutler.control.messages import Done, Failed
+    from codebutler.control.wire import ask
+
+    async with aclosing(ask(home().socket, request)) as replies:
+        async for reply in replies:
+            if isinstance(reply, Failed):
+                raise CodeButlerError(reply.text)
+            if isinstance(reply, Done):
+                return reply
+            if on_reply is not None:
+                on_reply(reply)
+    raise CodeButlerError("the supervisor ended while it was working on this: see `codebutler status`")
+
+
+def reload_supervisor() -> bool:
+    """Say on stderr what the supervisor made of the change; False without one, there is nothing to do then."""
+    if not home().socket.exists():
+        return False
+    from codebutler.control.messages import ReloadRequest
+
+    try:
+        done = talk(ReloadRequest())
+    except NotRunningError:
+        return False
+    except CodeButlerError as error:
+        warn(f"the change is saved, but the running supervisor did not reload: {error}")
+    else:
+        notice(f"Supervisor reloaded: {done.text}")
+    return True

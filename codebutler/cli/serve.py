@@ -1,0 +1,133 @@
+"""The commands that run until they are stopped: `codebutler supervise`, `demo` and `workspace`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+import tempfile
+import webbrowser
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from codebutler.cli.context import environment, home
+from codebutler.cli.output import notice, say
+from codebutler.config.schema import AgentName
+from codebutler.domain.errors import CodeButlerError
+
+if TYPE_CHECKING:
+    from codebutler.operations.demo import Demo
+    from codebutler.workspace.server import Options
+
+
+def serve_repositories() -> None:
+    """Serve all registered repositories until SIGTERM or SIGINT; a second signal ends it at once."""
+    from codebutler.parent.bootstrap import supervise
+
+    asyncio.run(supervise(home(), dict(environment())))
+
+
+def demo(
+    path: Annotated[
+        Path | None, typer.Argument(help="Work on a copy of this repository; a sample if left out.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Listen here; 0 takes a free port.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    agent: Annotated[AgentName, typer.Option(help="Who answers.")] = "rehearsal",
+    as_json: Annotated[bool, typer.Option("--json", help="Print where it runs as one JSON line.")] = False,
+) -> None:
+    """Try it: an embedded workspace, a supervisor and a sample repository, until Ctrl-C. Needs no account."""
+    from codebutler.operations.demo import DemoOptions, remove_scratch, run_demo, scratch_place
+
+    scratch = Path(tempfile.mkdtemp(prefix="codebutler-", dir=scratch_place()))
+    if path is not None and path.is_dir():
+        notice(f"Copying {path}: the demo works on the copy alone.")
+    told = partial(_tell, as_json=as_json, browser=browser)
+    try:
+        asyncio.run(run_demo(DemoOptions(path, port, agent), scratch, os.environ, told))
+    finally:
+        remove_scratch(scratch)
+
+
+def _tell(demo: Demo, *, as_json: bool, browser: bool) -> None:
+    """Tell the person where to go."""
+    if as_json:
+        say(msgspec.json.encode(demo).decode())
+        sys.stdout.flush()
+        return
+    say(f"Open {demo.url}")
+    say(f"You are talking to the agent of {demo.path}, a temporary copy. Ctrl-C ends the demo.")
+    if demo.dashboard:
+        say(f"Watch it work: {demo.dashboard} (one-time link)")
+    say(
+        f"Or talk at another terminal: CODEBUTLER_HOME={shlex.quote(demo.home)} {shlex.quote(sys.argv[0])} chat"
+    )
+    if not demo.sandboxed:
+        notice(
+            "bubblewrap does not work here, so the rehearsal agent runs without a sandbox (sandbox.mode none)"
+        )
+    sys.stdout.flush()
+    if browser:
+        webbrowser.open(demo.url)
+
+
+def workspace(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Listen here; 0 takes a free port.")] = 0,
+    channel: Annotated[list[str] | None, typer.Option(help="A channel to have; may be repeated.")] = None,
+    user: Annotated[list[str] | None, typer.Option(help="A person besides you; may be repeated.")] = None,
+    bot: Annotated[list[str] | None, typer.Option(help="A bot of another app; may be repeated.")] = None,
+    manifest: Annotated[
+        Path | None, typer.Option(help="Your app's manifest: its slash commands and shortcuts.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print addresses and tokens as one JSON line.")
+    ] = False,
+) -> None:
+    """Run the embedded Slack-compatible workspace until SIGTERM or SIGINT; it keeps everything in memory."""
+    from codebutler.workspace.offers import offers_of
+    from codebutler.workspace.server import Options
+    from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of
+
+    options = Options(
+        channels=tuple(channel or ["general"]),
+        port=port,
+        guests=tuple(user or []),
+        guest_bots=tuple(bot or []),
+        subscriptions=Subscriptions(further=True),
+    )
+    if manifest is not None:
+        text = _text(manifest)
+        options = msgspec.structs.replace(
+            options, offers=offers_of(text), subscriptions=subscriptions_of(text)
+        )
+    asyncio.run(_serve(options, as_json=as_json))
+
+
+async def _serve(options: Options, *, as_json: bool) -> None:
+    from codebutler.platform.signals import Stopping
+    from codebutler.workspace.server import WorkspaceServer
+
+    stopping = Stopping()
+    async with WorkspaceServer(options) as workspace:
+        told = workspace.announcement()
+        users = {} if as_json else told.pop("users", {})
+        lines = [json.dumps(told)] if as_json else [f"{name:<11} {value}" for name, value in told.items()]
+        lines += [f"{name:<11} {user['id']} {user['token']}" for name, user in users.items()]
+        typer.echo("\n".join(lines))
+        sys.stdout.flush()
+        with stopping.on_signals():
+            await stopping.asked.wait()
+
+
+def _text(manifest: Path) -> str:
+    try:
+        return manifest.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not text"
+        raise CodeButlerError(f"cannot read {manifest}: {why}") from None

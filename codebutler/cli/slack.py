@@ -1,0 +1,259 @@
+"""Slack from the command line: finding, creating and joining a repository's channel, and finding people.
+
+People are found by a name, an e-mail address or a user ID.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from codebutler.chat.slack.answers import Person
+from codebutler.cli.output import is_interactive, notice, warn
+from codebutler.cli.prompts import ask, ask_async
+from codebutler.config.registry import unaccented
+from codebutler.config.schema import USER_ID, SlackSection
+from codebutler.domain.errors import ChatError, CodeButlerError
+
+if TYPE_CHECKING:
+    from codebutler.chat.slack.answers import ChannelInfo, Person
+    from codebutler.chat.slack.api import SlackApi
+
+
+_ID = re.compile(r"[CG][A-Z0-9]{6,}")
+_NEW, _ALL, _NOBODY = "new", "all", "none"
+_TOPIC = "Coding agents for {repo}: write what to do, or !help"
+_PURPOSE = (
+    "CodeButler works in the repository {repo}. Every message starts a task; the answer comes in its thread."
+)
+# Slack: conversations.invite
+_MAX_INVITED = 100
+# Slack: conversations.create
+_MAX_NAME_CHARS = 80
+_CREATE_FAULTS = {
+    "name_taken": "a channel of that name exists already: pass it with --channel, or choose another name",
+    "restricted_action": "this workspace lets no app create channels: create it by hand and pass --channel",
+    "missing_scope": "the app may not create channels: install it again from `codebutler manifest`",
+}
+
+
+@dataclass(frozen=True)
+class ChannelOptions:
+    """A channel to be made: its name ("" = none), the repository it is for, and whom to invite (None = the allowed)."""
+
+    name: str
+    repo: str
+    invite: Sequence[str] | None = None
+
+
+async def all_channels(slack: SlackSection) -> list[ChannelInfo]:
+    """Every channel the bot can see. Raises ChatError."""
+    from codebutler.chat.slack.api import SlackApi
+
+    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+        return await api.list_channels()
+
+
+async def look_up_channel(slack: SlackSection, wanted: str) -> ChannelInfo:
+    """The channel of that ID or name, which can be joined; nothing is changed. Raises CodeButlerError saying what to
+    do."""
+    from codebutler.chat.slack.api import SlackApi
+
+    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+        channel_id = wanted if _ID.fullmatch(wanted) else by_name(await api.list_channels(), wanted).id
+        try:
+            channel = await api.channel_info(channel_id)
+        except ChatError as error:
+            if error.code == "channel_not_found":
+                raise _unknown(wanted) from None
+            raise
+        if channel.is_archived:
+            raise CodeButlerError(f"channel {channel.name} is archived: unarchive it or choose another")
+        if channel.is_private and not channel.is_member:
+            raise CodeButlerError(f"channel {channel.name} is private: invite the app there, then try again")
+        return channel
+
+
+async def enter_channel(slack: SlackSection, channel: ChannelInfo) -> ChannelInfo:
+    """Join it, unless the app is there. Raises ChatError."""
+    from codebutler.chat.slack.api import SlackApi
+
+    if not channel.is_member:
+        async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+            await api.join_channel(channel.id)
+    return channel
+
+
+async def make_channel(slack: SlackSection, wish: ChannelOptions) -> ChannelInfo:
+    """Make a public channel, the bot and the people in it. Raises CodeButlerError saying what to do."""
+    from codebutler.chat.slack.api import SlackApi
+
+    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+        who = await _invited(api, slack.allowed_users, wish)
+        try:
+            channel = await api.create_channel(channel_name(wish.name))
+        except ChatError as error:
+            if fault := _CREATE_FAULTS.get(error.code):
+                raise CodeButlerError(f"cannot create the channel {wish.name}: {fault}") from None
+            raise
+        await _furnish(api, channel, wish.repo, who)
+        return channel
+
+
+async def _invited(api: SlackApi, allowed: Sequence[str], wish: ChannelOptions) -> list[Person]:
+    """Who was named; else who is allowed, of whom somebody at a terminal chooses. Raises CodeButlerError."""
+    if wish.invite is not None:
+        return [await find_person(api, name) for name in wish.invite if name != _NOBODY]
+    # One who is gone would have Slack refuse all of them.
+    known = [person for person in await described(api, allowed) if not person.is_deleted]
+    if len(known) < 2 or not is_interactive():
+        return known
+    notice(f"Who may use the agents: {', '.join(map(str, known))}")
+    while True:
+        answer = await ask_async("Invite whom to the channel? Names, `all` or `none`", _ALL)
+        if answer == _ALL:
+            return known
+        try:
+            return [await find_person(api, name) for name in wanted_in(answer) if name != _NOBODY]
+        except CodeButlerError as error:
+            notice(str(error))
+
+
+async def _furnish(api: SlackApi, channel: ChannelInfo, repo: str, who: Sequence[Person]) -> None:
+    """Say what the channel is for, and bring people in. What Slack refuses is told: the channel is there."""
+    try:
+        await api.describe_channel(channel.id, _TOPIC.format(repo=repo), _PURPOSE.format(repo=repo))
+    except ChatError as error:
+        warn(f"the channel has no topic and purpose: {error}")
+    for start in range(0, len(who), _MAX_INVITED):
+        some = who[start : start + _MAX_INVITED]
+        try:
+            await api.invite(channel.id, [person.id for person in some])
+        except ChatError as error:
+            warn(f"nobody was invited: {error}; join #{channel.name} in Slack")
+        else:
+            notice(f"Invited to #{channel.name}: {named(some)}")
+
+
+def channel_name(text: str) -> str:
+    """The nearest name Slack allows: lower case, digits, ``-`` and ``_``, at most 80 characters."""
+    plain = unaccented(text).lower().removeprefix("#")
+    return re.sub(r"[^a-z0-9_-]+", "-", plain).strip("-")[:_MAX_NAME_CHARS] or "repo"
+
+
+def by_name(channels: Sequence[ChannelInfo], wanted: str) -> ChannelInfo:
+    """The channel called ``wanted``, with or without ``#``. Raises CodeButlerError if the bot sees none."""
+    name = wanted.removeprefix("#")
+    for channel in channels:
+        if name in (channel.name, channel.id):
+            return channel
+    raise _unknown(wanted)
+
+
+def choose_channel(channels: Sequence[ChannelInfo], proposal: str) -> tuple[str, bool]:
+    """Ask for a channel: (its ID, False) or (the name of a new one, True)."""
+    ordered = sorted(channels, key=lambda channel: channel.name)
+    for number, channel in enumerate(ordered, 1):
+        notice(f"{number:4}  #{channel.name}{'  (private)' if channel.is_private else ''}")
+    while True:
+        answer = ask(f"Number or name of the channel, or `{_NEW} NAME` for a new one", f"{_NEW} {proposal}")
+        if answer == _NEW or answer.startswith(f"{_NEW} "):
+            return answer.removeprefix(_NEW).strip() or proposal, True
+        if answer.isdigit() and 1 <= int(answer) <= len(ordered):
+            return ordered[int(answer) - 1].id, False
+        try:
+            return by_name(ordered, answer).id, False
+        except CodeButlerError as error:
+            notice(str(error))
+
+
+def _unknown(wanted: str) -> CodeButlerError:
+    return CodeButlerError(
+        f"the app sees no channel {wanted}: check the name, or invite the app if it is private"
+    )
+
+
+MAX_NAMED = 5
+NOBODY = {"user_not_found", "users_not_found", "user_not_visible"}
+NOBODY_ALLOWED = (
+    "Nobody is allowed yet: run `codebutler allow USER` with a Slack name, e-mail address or user ID."
+)
+INSTALL_AGAIN = "update the app from `codebutler manifest` and install it again"
+
+
+def wanted_in(text: str) -> list[str]:
+    """The people named in a line: separated by commas or semicolons, or only by blanks where no name has two words."""
+    separator = r"[,;]" if re.search(r"[,;]", text) else r"\s+(?=[@<]|[UW][A-Z0-9]{6,}|\S+@\S)"
+    return [word for part in re.split(separator, text) if (word := part.strip())]
+
+
+async def find_person(api: SlackApi, wanted: str) -> Person:
+    """The one person who is meant. Raises CodeButlerError saying why there is none, ChatError."""
+    name = wanted.strip().removeprefix("<@").removesuffix(">").removeprefix("@")
+    try:
+        person = await _find(api, name)
+    except ChatError as error:
+        if error.code in NOBODY:
+            raise CodeButlerError(
+                f"Slack knows no user {wanted}: check it, or try a name or an e-mail address"
+            ) from None
+        if error.code == "missing_scope":
+            return _unchecked(name)
+        raise
+    if person.is_bot:
+        raise CodeButlerError(f"{person} is a bot: bots cannot use the agents")
+    if person.is_deleted:
+        raise CodeButlerError(f"{person} is deactivated in Slack")
+    return person
+
+
+async def _find(api: SlackApi, name: str) -> Person:
+    if re.fullmatch(USER_ID, name):
+        return await api.person(name)
+    if re.fullmatch(r"\S+@\S+\.\S+", name):
+        return await api.person_by_email(name)
+    return one_called(name, await api.list_people())
+
+
+def one_called(name: str, people: Iterable[Person]) -> Person:
+    """The one of that name or first name, else the only one whose name begins so.
+
+    Anybody may call themselves as they like: a name that fits somebody else, too, is nobody's. Raises CodeButlerError
+    if nobody or several are meant.
+    """
+    here = [person for person in people if not person.is_bot and not person.is_deleted]
+    key = name.casefold()
+    found = [p for p in here if any(f"{known.casefold()} ".startswith(f"{key} ") for known in p.names)]
+    found = found or [p for p in here if any(known.casefold().startswith(key) for known in p.names)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise CodeButlerError(f"nobody in Slack is called {name}: try an e-mail address or a user ID")
+    raise CodeButlerError(f"several people are called {name}: choose one by ID: {named(found)}")
+
+
+def named(people: Sequence[Person]) -> str:
+    """Some people in one line."""
+    more = len(people) - MAX_NAMED
+    return ", ".join(map(str, people[:MAX_NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+async def described(api: SlackApi, users: Iterable[str]) -> list[Person]:
+    """What Slack knows of these IDs; where it says nothing, the ID alone."""
+    found = []
+    for user in users:
+        try:
+            found.append(await api.person(user))
+        except ChatError:
+            found.append(Person(id=user, names=()))
+    return found
+
+
+def _unchecked(name: str) -> Person:
+    """An app that was installed before it asked to read names can still be given an ID."""
+    if not re.fullmatch(USER_ID, name):
+        raise CodeButlerError(f"the app may not look up people: pass a user ID, or {INSTALL_AGAIN}")
+    warn(f"{name} was not checked, the app may not look up people: {INSTALL_AGAIN}")
+    return Person(id=name, names=())

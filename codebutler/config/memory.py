@@ -1,0 +1,225 @@
+"""``memory.md``: what is remembered about a repository, one fact a line.
+
+The worker, `codebutler memory` and people's editors share the file. Ours hold a lock while they read, change and write
+it as a whole, never through a link. A fact is a line that begins with a bullet; everything else in the file is people's
+own and stays as it is. A model may add facts and rewrite them; only consolidation and people remove them.
+
+Lines are proposed by a model that has read what an agent said, and an agent reads files and pages of strangers. So a
+line is a short plain sentence: what could end its frame, draw nothing or pose as somebody else is taken out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from codebutler.config.paths import RepoPaths
+from codebutler.domain.errors import CodeButlerError, ConfigError
+from codebutler.platform.files import PrivateDir
+from codebutler.text.redact import Redactor
+
+MEMORY_NAME = "memory.md"
+MAX_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFile:
+    """The memory of the repository at ``repo``. Blocking: for a thread."""
+
+    repo: Path
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return RepoPaths(self.repo).root / MEMORY_NAME
+
+    def read(self) -> str:
+        """Its text, "" if there is none. Raises CodeButlerError for what is no plain file of a sane size."""
+        try:
+            with RepoPaths(self.repo).open() as directory:
+                return _text(directory)
+        except FileNotFoundError:
+            return ""
+        except PermissionError as error:
+            raise ConfigError(
+                f"cannot read {self.path}: permission denied: check its owner and mode"
+            ) from error
+
+    def change(self, work: Callable[[str], Applied]) -> Applied:
+        """Put what ``work`` makes of the text in its place. Raises CodeButlerError; the file is then as it was."""
+        try:
+            with RepoPaths(self.repo).open() as directory:
+                lock = os.open(directory.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    applied = work(_text(directory))
+                    if applied.made:
+                        directory.write(MEMORY_NAME, applied.text.encode())
+                    return applied
+                finally:
+                    os.close(lock)
+        except FileNotFoundError as error:
+            raise CodeButlerError(
+                f"{RepoPaths(self.repo).root} does not exist: register the repository with `codebutler add-repo`"
+            ) from error
+        except PermissionError as error:
+            raise CodeButlerError(f"cannot open {self.path}: permission denied: check its owner") from error
+
+
+def _text(directory: PrivateDir) -> str:
+    data = directory.read(MEMORY_NAME, MAX_BYTES)
+    return "" if data is None else data.decode("utf-8", "replace")
+
+
+MAX_LINE_CHARS = 300
+BULLET = "- "
+_BULLETS = re.compile(r"^(?:[-*+•·‣](?:\s+|$)|#+\s*|\d{1,3}[.)](?:\s+|$))+")
+_LOOKALIKES = str.maketrans({"<": "‹", ">": "›", "`": "'", "\N{FULLWIDTH LESS-THAN SIGN}": "‹"})
+_ORDERS = (
+    r"\b(ignore|disregard|forget|override|bypass|overrule)\b.{0,60}\b(instruction|rule|restriction|prompt|order|above"
+    r"|previous|earlier|safety|approval|permission|polic)",
+    r"\b(system|developer)\s+(prompt|message|note|instruction)",
+    r"^\s*(system|assistant|human|user|developer|tool)\s*:",
+    r"\[/?(inst|system|sys)\b|\|im_(start|end)\||‹/?\s*(memory|system|instruction|prompt)",
+    r"\b(curl|wget|iwr|invoke-webrequest)\b.{0,200}(\||;|&&|\$\(|\b(ba|z)?sh\b|-d\b|--data|--upload|-T\b|-F\b)",
+    r"\b(curl|wget|nc|ncat|scp)\b.{0,80}(https?://|@)",
+    r"\b(upload|send|post|exfiltrat\w*|leak|copy|e-?mail|paste)\b.{0,80}(\.env\b|\b(secret|token|key|password|credential|ssh))",
+    r"\b(without|never|no need to|don'?t|do not|skip|stop)\b.{0,30}\b(ask|approv|confirm|permission|review|sandbox)",
+    r"\brm\s+-\w*[rf]|--no-verify|--force\b|--dangerously|\bforce[- ]push|chmod\s+(-R\s+)?777",
+    r"\bsudo\b|bypasspermissions",
+    r"\b(you|agents?|claude|assistant|the model)\s+(must|should|shall|have to|are (now|allowed|permitted))\b",
+    r"\b(reveal|print|show|repeat)\b.{0,40}\b(system prompt|instructions|secrets?|tokens?|credentials?)\b",
+    r"[A-Za-z0-9+/=]{80,}",
+)
+"""What reads like an order to an agent, or a way to do harm, rather than a fact. A tripwire, not a wall: it decides
+only whether a person has to look."""
+_ORDER = re.compile("|".join(_ORDERS), re.IGNORECASE)
+
+
+def clean(text: str) -> str:
+    """The fact as one line without its bullet: no control, format or private characters, no tags, no code marks, at
+    most 300 characters; "" if nothing is left."""
+    shown = "".join(" " if each.isspace() else each for each in text if not _is_hidden(each))
+    plain = " ".join(unicodedata.normalize("NFC", shown).translate(_LOOKALIKES).split())
+    line = _BULLETS.sub("", plain)
+    return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1].rstrip() + "…"
+
+
+def visible(text: str) -> str:
+    """A text of several lines as people see it: without what draws nothing or turns the reading direction."""
+    return "\n".join("".join(char for char in line if not _is_hidden(char)) for line in text.splitlines())
+
+
+def suspicion(line: str) -> str:
+    """Why a person should look at the line before it is kept: the words that trip; "" if nothing does."""
+    found = _ORDER.search(unicodedata.normalize("NFKC", line))
+    return found[0].strip()[:60] if found else ""
+
+
+def holds_secret(line: str, redactor: Redactor) -> bool:
+    """Whether there is something in it that must not be written down."""
+    return redactor.redact(line) != line
+
+
+def _is_hidden(char: str) -> bool:
+    """Whether it draws nothing, turns the reading direction or means something only somewhere else."""
+    if char.isspace():
+        return False  # becomes a space
+    return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn") or 0xFE00 <= ord(char) <= 0xFE0F
+
+
+MAX_FACTS = 200
+MAX_TEXT_CHARS = 24_000
+FULL_SHARE = 0.8
+"""Above this share of the limits it is time to consolidate."""
+
+Refusal = Literal["empty", "known", "unknown", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class FactChange:
+    """One fact that becomes another: without ``old`` it is new, without ``new`` it is gone. No bullets."""
+
+    old: str = ""
+    new: str = ""
+
+    @property
+    def kind(self) -> Literal["append", "replace", "remove"]:
+        """In the words of the log."""
+        return "append" if not self.old else "replace" if self.new else "remove"
+
+    @property
+    def undone(self) -> FactChange:
+        """The change that takes it back."""
+        return FactChange(self.new, self.old)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The text after all of it: what was ``made``, and what was not, with why."""
+
+    text: str
+    made: tuple[FactChange, ...] = ()
+    refused: tuple[tuple[FactChange, Refusal], ...] = ()
+
+
+def facts_of(text: str) -> tuple[str, ...]:
+    """The facts in the text, in its order, without their bullets."""
+    return tuple(fact for line in text.splitlines() if (fact := _fact(line)))
+
+
+def apply(changes: Sequence[FactChange], text: str, *, verbatim: bool = False) -> Applied:
+    """``text`` with the changes made, one after the other. Doing the same changes again refuses them all.
+
+    What is changed has to be there word for word; what is added must not be; and nothing is added to a memory that
+    is full. ``verbatim``: what people once wrote comes back as it was; a model's words are cleaned.
+    """
+    lines = text.splitlines()
+    made: list[FactChange] = []
+    refused: list[tuple[FactChange, Refusal]] = []
+    for change in changes:
+        new = " ".join(change.new.split()) if verbatim else clean(change.new)
+        why = _refusal(change, new, lines)
+        if why:
+            refused.append((change, why))
+            continue
+        found = _place(change.old, lines) if change.old else None
+        at = len(lines) if found is None else found
+        lines[at : at + 1] = [BULLET + new] if new else []
+        made.append(FactChange(change.old, new))
+    ending = "\n" if lines else ""
+    return Applied("\n".join(lines) + ending if made else text, tuple(made), tuple(refused))
+
+
+def is_full(text: str, share: float = 1.0) -> bool:
+    """Whether the text has reached its limits, or ``share`` of them."""
+    return len(facts_of(text)) >= MAX_FACTS * share or len(text) >= MAX_TEXT_CHARS * share
+
+
+def _refusal(change: FactChange, new: str, lines: list[str]) -> Refusal | None:
+    if not new and (change.new or not change.old):
+        return "empty"
+    if change.old and _place(change.old, lines) is None:
+        return "unknown"
+    if new and new != change.old and _place(new, lines) is not None:
+        return "known"
+    text = "\n".join(lines)
+    grows = len(text) + len(BULLET + new) + 1 - len(change.old) > MAX_TEXT_CHARS
+    if new and ((not change.old and is_full(text)) or (grows and len(new) > len(change.old))):
+        return "full"
+    return "known" if new and new == change.old else None
+
+
+def _place(fact: str, lines: list[str]) -> int | None:
+    return next((at for at, line in enumerate(lines) if _fact(line) == fact), None)
+
+
+def _fact(line: str) -> str:
+    stripped = line.strip()
+    return stripped[len(BULLET) :].strip() if stripped.startswith((BULLET, "* ")) else ""

@@ -1,1 +1,0 @@
-"""``memory.md``: what is remembered about a repository, one fact a line."""

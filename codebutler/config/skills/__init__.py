@@ -1,1 +1,0 @@
-"""Skills: how to do something well, written down once and used by name."""

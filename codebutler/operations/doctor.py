@@ -1,0 +1,265 @@
+"""`codebutler doctor`: all checks in order, first what everything else needs: this machine, the chats, the workers.
+
+What a worker would find is asked of the worker's own code, in a process with a worker's environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from pathlib import Path
+
+import msgspec
+
+from codebutler.config.channels import served_chats
+from codebutler.config.paths import Home
+from codebutler.config.resolve import resolve_global
+from codebutler.config.schema import Config, RepoSettings, SlackSection
+from codebutler.config.search_path import login_shell, noted, search_path
+from codebutler.control.messages import StatusReply, StatusRequest
+from codebutler.control.wire import ask
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError, ConfigError, LockHeldError, NotRunningError
+from codebutler.intake import journal_file
+from codebutler.intake.repos import AGENT_VARIABLES, RepoTable, with_env_file, without_tokens
+from codebutler.operations.chat_checks import check_slack, check_telegram
+from codebutler.platform import sqlitefile
+from codebutler.platform.lookup import TERMINAL_PATH
+from codebutler.protocol.findings import Finding, fail, ok, warn
+from codebutler.supervisor.forkserver import scrubbed
+from codebutler.supervisor.lock import SupervisorLock, is_held
+
+# What of a repository is its own; the rest is the same for all with the same configuration.
+OWN = frozenset({"store"})
+
+
+async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: bool) -> AsyncIterator[Finding]:
+    """Every finding as it is found. ``live``: have each installed agent answer once."""
+    if not home.root.is_dir():
+        yield fail("home", str(home.root), "there is none yet: run `codebutler setup`")
+        return
+    for finding in check_home(home):
+        yield finding
+    async for finding in check_running(home):
+        yield finding
+    try:
+        config = resolve_global(home, env).config
+        table = RepoTable.read(home, env)
+    except ConfigError as error:
+        yield fail("home", "configuration", str(error))
+        return
+    told = "{} can be used" if home.config.exists() else "there is no {} yet: every key has its default"
+    yield ok("home", "configuration", told.format(home.config))
+    async for finding in _chats(config, table, clock):
+        yield finding
+    for finding in check_repos(home, table):
+        yield finding
+    env = await _programs(home, env)
+    everything = with_env_file(home, env)
+    settings = [each.settings(everything) for each in table.served]
+    if not settings:
+        # Walls and agents are the machine's; they can be looked at before there is a repository.
+        agents = {name: everything[name] for name in AGENT_VARIABLES if name in everything}
+        settings = [
+            RepoSettings(name="", path="", channel_id="", config=without_tokens(config), agent_env=agents)
+        ]
+    async for finding in _workers(settings, home, env, live=live):
+        yield finding
+
+
+async def _chats(config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:
+    served = served_chats(config)
+    if "Slack" in served:
+        async for finding in check_slack(config.slack, table, clock):
+            yield finding
+    if "Telegram" in served:
+        async for finding in check_telegram(config.telegram, table):
+            yield finding
+
+
+async def _programs(home: Home, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the PATH of the supervisor: of the one that runs, or that would run."""
+    return {**env, "PATH": await programs_path(home, env), TERMINAL_PATH: env.get("PATH", "")}
+
+
+async def _workers(
+    settings: list[RepoSettings], home: Home, env: Mapping[str, str], *, live: bool
+) -> AsyncIterator[Finding]:
+    alike = groups(settings)
+    for group in alike:
+        async for finding in check_worker(group, home, env, live=live):
+            yield finding if finding.area in OWN or len(alike) == 1 else _named(finding, group)
+
+
+def _named(finding: Finding, group: tuple[RepoSettings, ...]) -> Finding:
+    names = ", ".join(each.name for each in group[:3]) + (", …" if len(group) > 3 else "")
+    return msgspec.structs.replace(finding, subject=f"{finding.subject} [{names}]")
+
+
+# Below the first there is hardly room for a day's work, below the second nothing can be accepted soon.
+SCARCE_BYTES = 2**30
+FULL_BYTES = 100 * 2**20
+# The parts of the status that say what is wrong with them.
+RUNNING = ("supervisor", "journal", "slack", "telegram")
+
+
+async def programs_path(home: Home, env: Mapping[str, str]) -> str:
+    """What the supervisor looks for programs in: the one that runs, or the one that would run."""
+    running = is_held(home.lock) and noted(home)
+    return running or await search_path(env, login_shell())
+
+
+def check_home(home: Home) -> Iterator[Finding]:
+    """Whose it is, who may read it, whether its journal is whole, and whether anybody serves it."""
+    mode = stat.S_IMODE(home.root.stat().st_mode)
+    if mode & 0o077:
+        yield warn(
+            "home", str(home.root), f"others may enter it (mode {mode:o}): run `chmod 700 {home.root}`"
+        )
+    else:
+        yield ok("home", str(home.root), "yours alone")
+    yield disk_finding(home.root, shutil.disk_usage(home.root).free)
+    yield _journal(home)
+    yield _supervisor(home)
+
+
+async def check_running(home: Home) -> AsyncIterator[Finding]:
+    """What the supervisor that runs says is wrong with itself, with its journal and with its connection."""
+    try:
+        async with aclosing(ask(home.socket, StatusRequest())) as replies:
+            async for reply in replies:
+                if isinstance(reply, StatusReply):
+                    for part in RUNNING:
+                        if trouble := reply.status.get(part, {}).get("trouble"):
+                            yield warn("supervisor", part, trouble)
+    except NotRunningError:
+        return
+    except CodeButlerError as error:
+        yield warn("supervisor", "status", str(error))
+
+
+def check_repos(home: Home, table: RepoTable) -> Iterator[Finding]:
+    """Each registered repository: its configuration and whether that is the trusted one; its disk."""
+    if not table.served and not table.unserved:
+        yield warn("repos", "none", "no repository is registered: run `codebutler add-repo PATH`")
+    for unserved in table.unserved:
+        yield fail("repos", unserved.entry.name, unserved.problem)
+    seen = {home.root.stat().st_dev}
+    for served in table.served:
+        name, path = served.entry.name, Path(served.entry.path)
+        if served.trusted:
+            yield ok("repos", name, f"{path}, configuration trusted")
+        else:
+            yield warn("repos", name, served.notes[0] if served.notes else f"see `codebutler trust {name}`")
+        device = path.stat().st_dev
+        if device not in seen:
+            seen.add(device)
+            yield disk_finding(path, shutil.disk_usage(path).free)
+
+
+def disk_finding(path: Path, free_bytes: int) -> Finding:
+    """Is there room where ``path`` is?"""
+    told = f"{free_bytes / 2**30:.1f} GB free"
+    if free_bytes < FULL_BYTES:
+        return fail("disk", str(path), f"{told}: messages are refused when it is full, free some space")
+    if free_bytes < SCARCE_BYTES:
+        return warn("disk", str(path), f"{told}: free some space")
+    return ok("disk", str(path), told)
+
+
+def _journal(home: Home) -> Finding:
+    path = home.journal
+    try:
+        if not sqlitefile.exists(path):
+            return ok("store", "journal", "none yet: it is made at the first start")
+        with closing(sqlitefile.attach(path, writable=not sqlitefile.is_open(path))) as connection:
+            found = sqlitefile.examine(connection, path)
+    except sqlite3.Error as error:
+        return fail("store", "journal", str(sqlitefile.store_error(path, error)))
+    except CodeButlerError as error:
+        return fail("store", "journal", str(error))
+    if found.revision == journal_file.HEAD:
+        return ok("store", "journal", f"revision {found.revision}")
+    if found.revision in journal_file.REVISIONS:
+        return ok("store", "journal", f"revision {found.revision}, migrated at the next start")
+    return fail("store", "journal", f"{path} is not a journal that this version knows: update CodeButler")
+
+
+def _supervisor(home: Home) -> Finding:
+    try:
+        with SupervisorLock(home.lock):
+            pass
+    except LockHeldError as error:
+        return ok("supervisor", "process", f"runs (pid {error.holder_pid}): see `codebutler status`")
+    except OSError as error:
+        return fail("supervisor", "process", f"{home.lock} cannot be opened: {error.strerror}")
+    return warn(
+        "supervisor", "process", "none runs: `codebutler supervise`, or `codebutler install` once for all"
+    )
+
+
+# The parent never imports the worker.
+CHECKUP = "codebutler_worker.checkup"
+# Its longest part, a live turn, has a limit of its own.
+SILENCE_S = 180.0
+MAX_LINE_BYTES = 2**20
+
+
+def groups(settings: Sequence[RepoSettings]) -> list[tuple[RepoSettings, ...]]:
+    """Repositories whose agents would find the same, together: only the first of each need be asked about
+    walls and agents."""
+    found: dict[bytes, list[RepoSettings]] = {}
+    for each in settings:
+        config = msgspec.structs.replace(each.config, slack=SlackSection())
+        key = msgspec.json.encode((config, each.agent_env))
+        found.setdefault(key, []).append(each)
+    return [tuple(group) for group in found.values()]
+
+
+async def check_worker(
+    group: Sequence[RepoSettings], home: Home, env: Mapping[str, str], *, live: bool
+) -> AsyncIterator[Finding]:
+    """The findings of one group of repositories, as they come."""
+    names = ", ".join(each.name for each in group)
+    checkup = {"group": msgspec.to_builtins(tuple(group)), "state": str(home.root), "live": live}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-X", "utf8", "-m", CHECKUP),
+        env=scrubbed(dict(env)),
+        cwd=home.root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        limit=MAX_LINE_BYTES,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    errors = asyncio.create_task(process.stderr.read(), name="checkup-stderr")
+    try:
+        process.stdin.write(json.dumps(checkup).encode())
+        with contextlib.suppress(ConnectionError):
+            await process.stdin.drain()
+        process.stdin.close()
+        async with asyncio.timeout(SILENCE_S):
+            async for line in process.stdout:
+                yield msgspec.json.decode(line, type=Finding)
+        if await process.wait():
+            last = (await errors).decode(errors="replace").strip().splitlines()[-1:]
+            yield fail("worker", names, f"the check failed: {' '.join(last)[:300]}")
+    except TimeoutError:
+        yield fail("worker", names, f"the check did not end within {SILENCE_S:g} s")
+    except msgspec.DecodeError as error:
+        yield fail("worker", names, f"the check printed something unexpected: {error}")
+    finally:
+        errors.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

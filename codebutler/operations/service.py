@@ -1,0 +1,112 @@
+"""CodeButler as a user service: what a service manager is told of us, and the port to one (systemd, launchd)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from codebutler.config.paths import Home
+from codebutler.domain.errors import CodeButlerError
+
+NO_SESSION = (
+    "your service manager cannot be reached: log in as this user (not through su or sudo), "
+    "or run `loginctl enable-linger` once and log in again"
+)
+RUN_S = 60.0
+State = Literal["absent", "starting", "running", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """``pid`` is 0 while there is no process; ``text``: what it says of itself, or why it failed."""
+
+    state: State
+    pid: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramResult:
+    """What became of a program."""
+
+    code: int
+    out: str = ""
+    err: str = ""
+
+
+Run = Callable[[Sequence[str]], ProgramResult]
+
+
+class Manager(Protocol):
+    """``file`` is what describes the service. All raise CodeButlerError with a line that says what to do."""
+
+    file: Path
+
+    def install(self) -> None:
+        """Write ``file``, switch the service on and begin to start it; what was installed is replaced."""
+
+    def uninstall(self) -> bool:
+        """Stop the service and take it away; False if there was none."""
+
+    def report(self) -> Report:
+        """How the service is now."""
+
+    def advice(self) -> str:
+        """What is left to do so that it runs without anybody being logged in; "" if nothing."""
+
+
+def run(argv: Sequence[str]) -> ProgramResult:
+    """Run a program to its end. Raises CodeButlerError if it is absent or takes too long."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_S, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        raise CodeButlerError(
+            f"{argv[0]} is not installed: keep `codebutler supervise` running by other means"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CodeButlerError(f"`{' '.join(argv)}` took longer than {RUN_S:g} s") from None
+    return ProgramResult(done.returncode, done.stdout.strip(), done.stderr.strip())
+
+
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+# The locale and the certificates; no token, no key: a unit file is no place for secrets.
+CARRIED = ("LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSpec:
+    """``name`` is the same for the same home. ``argv`` starts the supervisor; ``environment`` is all it gets
+    of the shell that installs it. ``stop_s``: how long an ordered end may take."""
+
+    name: str
+    argv: tuple[str, ...]
+    home: Path
+    environment: Mapping[str, str]
+    locked_privileges: bool = True
+    stop_s: int = 45
+
+
+def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = False) -> ServiceSpec:
+    """The service of ``home`` as the user with ``env`` would run it by hand. ``setuid_sandbox``: bubblewrap
+    needs its setuid bit here, which a service that may gain no privileges would take from it."""
+    usual = Home.from_env({"HOME": env.get("HOME", "")})
+    name = "codebutler"
+    environment = {"PATH": env.get("PATH") or DEFAULT_PATH}
+    environment |= {key: env[key] for key in CARRIED if env.get(key)}
+    if home.root != usual.root:
+        name += f"-{hashlib.sha256(os.fsencode(home.root)).hexdigest()[:8]}"
+        environment["CODEBUTLER_HOME"] = str(home.root)
+    return ServiceSpec(
+        name=name,
+        # -I: neither the working directory nor PYTHON* variables decide what code runs.
+        argv=(sys.executable, "-I", "-X", "utf8", "-m", "codebutler", "supervise"),
+        home=home.root,
+        environment=environment,
+        locked_privileges=not setuid_sandbox,
+    )
