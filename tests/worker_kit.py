@@ -33,8 +33,7 @@ from codebutler.domain.model import (
     Request,
     Update,
 )
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
+from codebutler.protocol.channel import Channel, to_parent_codec
 from codebutler.protocol.messages import (
     Configure,
     Deliver,

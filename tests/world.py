@@ -25,8 +25,7 @@ from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import Event, Operation, Quoted
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
+from codebutler.protocol.channel import Channel, to_parent_codec
 from codebutler.protocol.messages import Audit, LogTag, ToParent, TurnEnded
 from codebutler.supervisor.lifecycle import Policy
 from codebutler.supervisor.port import News, Shared

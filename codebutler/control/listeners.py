@@ -11,7 +11,7 @@ from codebutler.control.ear import Ear, Spoken
 from codebutler.control.messages import ControlReply, Done, Ended, Heard, Past, Said, Started
 from codebutler.domain.model import MessagePosted, Operation, TurnOutcome
 from codebutler.intake.dispatcher import GoOn
-from codebutler.intake.entry import Entry
+from codebutler.intake.records import Entry
 from codebutler.protocol.messages import Live
 
 

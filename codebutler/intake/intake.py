@@ -26,8 +26,8 @@ from codebutler.domain.model import (
     Prompt,
     Request,
 )
-from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
 from codebutler.observe.chain import kind_of
 from codebutler.platform.killpoints import reached
 from codebutler.text.requests import request_of

@@ -24,7 +24,6 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, MessagePosted, Request
 from codebutler.intake import journal_file
 from codebutler.intake.absence import Arrival
-from codebutler.intake.entry import Entry, Gap, Seen
 from codebutler.intake.journal_writer import (
     LOOK_EVERY_S,
     Append,
@@ -36,6 +35,7 @@ from codebutler.intake.journal_writer import (
     Watch,
     Writer,
 )
+from codebutler.intake.records import Entry, Gap, SeenMessage
 
 T = TypeVar("T")
 
@@ -143,7 +143,7 @@ class Journal:
         """Everything of the channel's gap has been appended. Raises StoreError."""
         await self._change(partial(journal_file.close_gap, channel=channel))
 
-    async def seen(self, channel: str, after_s: float = 0.0) -> tuple[Seen, ...]:
+    async def seen(self, channel: str, after_s: float = 0.0) -> tuple[SeenMessage, ...]:
         """The channel's messages of the last days that were written after ``after_s``, oldest first. Raises
         StoreError."""
         return await self._read(partial(journal_file.seen_after, channel=channel, after_s=after_s))
@@ -230,10 +230,10 @@ class Journal:
             raise StoreError(f"{self._path}: entry {seq} cannot be read: {error}") from error
 
 
-def _seen(event: Event, *, taken: bool) -> Seen | None:
+def _seen(event: Event, *, taken: bool) -> SeenMessage | None:
     if not isinstance(event, MessagePosted) or event.origin != "chat":
         return None
-    return Seen(event.ts, event.root_ts, event.user, taken, event.sent_at)
+    return SeenMessage(event.ts, event.root_ts, event.user, taken, event.sent_at)
 
 
 def _open_gaps(connection: sqlite3.Connection, channels: tuple[str, ...], now_s: float) -> None:

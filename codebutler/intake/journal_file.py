@@ -17,7 +17,7 @@ from pathlib import Path
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError, StoreTooNewError
 from codebutler.intake.absence import Arrival
-from codebutler.intake.entry import LOOK_BACK_S, Gap, Seen
+from codebutler.intake.records import LOOK_BACK_S, Gap, SeenMessage
 from codebutler.platform import sqlitefile
 from codebutler.platform.opening import Shape, open_at_head
 
@@ -127,7 +127,7 @@ def insert(
     return cursor.lastrowid if cursor.rowcount == 1 else None
 
 
-def remember(connection: sqlite3.Connection, channel: str, seen: Seen) -> bool:
+def remember(connection: sqlite3.Connection, channel: str, seen: SeenMessage) -> bool:
     """Keep what a message was, for as long as catching up may ask; what was taken stays so. True the first
     time."""
     query = "SELECT 1 FROM recent WHERE channel = ? AND ts = ?"
@@ -201,7 +201,7 @@ def gap(connection: sqlite3.Connection, channel: str, old_root: str) -> Gap | No
     return Gap(channel, since_s, floor_s, known, first_root or "", tuple(map(_seen, beyond)))
 
 
-def seen_after(connection: sqlite3.Connection, channel: str, after_s: float) -> tuple[Seen, ...]:
+def seen_after(connection: sqlite3.Connection, channel: str, after_s: float) -> tuple[SeenMessage, ...]:
     """Every remembered message of a channel that was written after ``after_s``, oldest first."""
     rows = connection.execute(
         "SELECT ts, root_ts, user, taken, sent_at FROM recent WHERE channel = ? AND sent_at > ? ORDER BY sent_at",
@@ -311,9 +311,9 @@ def _forget_recent(connection: sqlite3.Connection, channel: str) -> None:
     )
 
 
-def _seen(row: tuple[str, str, str, int, float]) -> Seen:
+def _seen(row: tuple[str, str, str, int, float]) -> SeenMessage:
     ts, root_ts, user, taken, sent_at = row
-    return Seen(ts, root_ts, user, bool(taken), sent_at)
+    return SeenMessage(ts, root_ts, user, bool(taken), sent_at)
 
 
 def _statements() -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.intake import journal_file
-from codebutler.intake.entry import Seen
+from codebutler.intake.records import SeenMessage
 from codebutler.platform import sqlitefile
 from codebutler.platform.backups import put_back
 from codebutler.platform.killpoints import reached
@@ -40,7 +40,7 @@ class Append:
     key: str
     channel: str
     payload: tuple[str, str, str]
-    seen: Seen | None
+    seen: SeenMessage | None
     done: asyncio.Future[int | None]
 
 

@@ -29,9 +29,7 @@ from codebutler.config.search_path import login_shell, supervisors_path
 from codebutler.config.zones import zone_of
 from codebutler.control.chat import Mouth
 from codebutler.domain.clock import SystemClock
-from codebutler.intake.audit import AuditFirst
-from codebutler.intake.dispatcher import Dispatcher
-from codebutler.intake.held import HeldBack
+from codebutler.intake.dispatcher import AuditFirst, Dispatcher, HeldBack
 from codebutler.intake.intake import Intake, Threads
 from codebutler.intake.repos import with_env_file
 from codebutler.observe.audit import maintain
@@ -67,9 +65,8 @@ from codebutler.schedule.sources import job_sources
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.forkserver import ForkServer, kill_orphans
-from codebutler.supervisor.lock import SupervisorLock
 from codebutler.supervisor.port import Places, Shared
-from codebutler.supervisor.supervisor import Supervisor
+from codebutler.supervisor.supervisor import Supervisor, SupervisorLock
 from codebutler.web.dashboard.dashboard import Dashboard, Sources
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.front import Front

@@ -12,10 +12,9 @@ from codebutler.chat.port import ChatPort
 from codebutler.chat.slack.answers import Person
 from codebutler.config.channels import ChatName, chat_of
 from codebutler.config.schema import Config
-from codebutler.intake.audit import AuditFirst
-from codebutler.intake.held import HeldBack
+from codebutler.intake.dispatcher import AuditFirst, HeldBack
 from codebutler.intake.intake import Intake
-from codebutler.intake.notes import Notes, OwnNotes
+from codebutler.intake.records import Notes, OwnNotes
 from codebutler.parent.apphome.publisher import AppHome, HomeSources
 from codebutler.parent.cards import Cards
 from codebutler.parent.parts import Parts

@@ -16,7 +16,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.message import said
 from codebutler.domain.model import OPERATOR, MessagePosted, Post
 from codebutler.intake.intake import Outcome
-from codebutler.intake.notes import Kept, Notes
+from codebutler.intake.records import Kept, Notes
 from codebutler.schedule.hooks import Hook
 from codebutler.schedule.port import Door, Mouth
 from codebutler.text.markup import plain

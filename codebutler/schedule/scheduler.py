@@ -11,7 +11,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import said
 from codebutler.domain.model import OPERATOR, MessagePosted, Post, TurnOutcome
-from codebutler.intake.notes import Kept, Notes
+from codebutler.intake.records import Kept, Notes
 from codebutler.platform.tasks import Tasks
 from codebutler.platform.waiting import wait_for
 from codebutler.schedule import book as books

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
+import importlib
 import multiprocessing
 import os
 import signal
@@ -18,16 +20,17 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
 from codebutler.platform import allocator, descriptors, killpoints
+from codebutler.platform.descriptors import lower_to
 from codebutler.platform.lookup import TERMINAL_PATH
+from codebutler.platform.stopping import pass_over_interrupts
 from codebutler.platform.table import pid_namespace, pids, seen, variable_of
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
+from codebutler.protocol.channel import Channel, to_parent_codec
 from codebutler.protocol.messages import ToParent
-from codebutler.supervisor import entry
 
 # What a worker prints, line by line and bounded.
 
@@ -237,7 +240,7 @@ class ForkServer:
         self._given = given
         self._files = files
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([entry.__name__, *preload])
+        self._context.set_forkserver_preload([__name__, *preload])
 
     def start(self) -> None:
         """Start the template process now, so that the first worker need not wait for its imports."""
@@ -259,7 +262,7 @@ class ForkServer:
             output = await Output.over(os.dup(printed.fileno()))
             failing.callback(output.close)
             process = self._context.Process(
-                target=entry.run, args=(self._target, theirs, printing, self._files), name=name, daemon=True
+                target=run_worker, args=(self._target, theirs, printing, self._files), name=name, daemon=True
             )
             # Once it is asked, the fork server ends when we run out of files half-way, and with it every worker.
             descriptors.check_free()
@@ -315,3 +318,23 @@ def _pidfd_open(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except OSError:
         return None
+
+
+def run_worker(target: str, connection: Connection, printing: Connection, files: int | None) -> None:
+    """Call ``target`` ("package.module:function") with the worker's end of the pipe.
+
+    ``files`` is its soft limit of open files, None = as it is. ``printing`` becomes stdout and stderr: what is printed
+    belongs in the parent's log, not on its terminal.
+    """
+    os.dup2(printing.fileno(), 1)
+    os.dup2(printing.fileno(), 2)
+    printing.close()
+    # A session of its own: Ctrl-C in the terminal is for the parent, which then asks the workers to stop.
+    with contextlib.suppress(OSError):
+        os.setsid()
+    pass_over_interrupts()
+    if files is not None:
+        lower_to(files)
+    faulthandler.enable(all_threads=True)
+    module, _, function = target.partition(":")
+    getattr(importlib.import_module(module), function)(connection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from codebutler.config.schema import RepoSettings
-from codebutler.intake.entry import Entry
+from codebutler.intake.records import Entry
 from codebutler.platform.descriptors import is_shortage
 from codebutler.platform.waiting import first_of
 from codebutler.protocol.messages import Heartbeat, LogTag

@@ -15,7 +15,7 @@ from msgspec import json, structs
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError, ChatUnreachableError, ProtocolError
 from codebutler.domain.model import Operation, Post, Update, Upload
-from codebutler.intake.entry import Entry
+from codebutler.intake.records import Entry
 from codebutler.platform.killpoints import reached
 from codebutler.protocol.messages import (
     MAX_UPLOAD_BYTES,

@@ -19,8 +19,7 @@ from codebutler.config.schema import AgentSection, Config, RepoSettings
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.domain.model import Command, MessagePosted, Prompt, Request
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
+from codebutler.protocol.channel import Channel, to_parent_codec
 from codebutler.protocol.messages import (
     Configure,
     Deliver,

@@ -17,8 +17,8 @@ from codebutler.domain.errors import CodeButlerError, LockHeldError, NotRunningE
 from codebutler.intake import journal_file
 from codebutler.intake.repos import RepoTable
 from codebutler.platform import sqlitefile
-from codebutler.protocol.findings import Finding, fail, ok, warn
-from codebutler.supervisor.lock import SupervisorLock, is_held
+from codebutler.protocol.messages import Finding, fail, ok, warn
+from codebutler.supervisor.supervisor import SupervisorLock, is_held
 
 # Below the first there is hardly room for a day's work, below the second nothing can be accepted soon.
 SCARCE_BYTES = 2**30

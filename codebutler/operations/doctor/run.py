@@ -18,7 +18,7 @@ from codebutler.operations.doctor.slack import check_slack
 from codebutler.operations.doctor.telegram import check_telegram
 from codebutler.operations.doctor.worker import check_worker, groups
 from codebutler.platform.lookup import TERMINAL_PATH
-from codebutler.protocol.findings import Finding, fail, ok
+from codebutler.protocol.messages import Finding, fail, ok
 
 # What of a repository is its own; the rest is the same for all with the same configuration.
 OWN = frozenset({"store"})

@@ -10,7 +10,7 @@ from codebutler.config.channels import chat_of
 from codebutler.config.schema import TelegramSection
 from codebutler.domain.errors import ChatError
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.protocol.findings import Finding, fail, ok, warn
+from codebutler.protocol.messages import Finding, fail, ok, warn
 
 
 async def check_telegram(telegram: TelegramSection, table: RepoTable) -> AsyncIterator[Finding]:

@@ -13,7 +13,7 @@ import msgspec
 
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings, SlackSection
-from codebutler.protocol.findings import Finding, fail
+from codebutler.protocol.messages import Finding, fail
 from codebutler.supervisor.forkserver import scrubbed
 
 # The parent never imports the worker.

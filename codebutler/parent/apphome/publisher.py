@@ -14,7 +14,7 @@ from codebutler.chat.port import HomePage
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.domain.message import every_text
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 from codebutler.parent.apphome.turns import LatestTurns
 from codebutler.parent.apphome.view import RepoCard, home, not_served, stranger
 from codebutler.text.links import at_home

@@ -9,7 +9,7 @@ import msgspec
 from codebutler.config.programs import is_session
 from codebutler.domain.model import TurnNote
 from codebutler.intake.intake import Repo
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 
 NOTE = "home.turns"
 

@@ -10,8 +10,8 @@ from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Command, MessagePosted, Post, SlashCommand, TurnOutcome
 from codebutler.intake.dispatcher import GoOn
-from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
 from codebutler.parent.commands.asked import Resources
 from codebutler.parent.commands.table import answer
 from codebutler.platform.tasks import Tasks

@@ -33,9 +33,9 @@ from codebutler.domain.model import (
     SlashCommand,
 )
 from codebutler.intake.dispatcher import GoOn
-from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Refusals, Repo
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
 from codebutler.observe.chain import kind_of
 from codebutler.parent.apphome.view import RepoCard
 from codebutler.parent.commands.asked import AskedDirectly

@@ -28,9 +28,9 @@ from codebutler.domain.model import (
     React,
     TurnNote,
 )
-from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo, Threads
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
 from codebutler.parent.apphome.view import RepoCard
 from codebutler.parent.direct.book import Book
 from codebutler.parent.direct.door import DirectDoor

@@ -12,10 +12,10 @@ from codebutler.config.schema import Config
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import Event, MessagePosted, NoRequest
 from codebutler.intake.absence import Arrival
-from codebutler.intake.entry import Entry, Seen
-from codebutler.intake.held import HeldBack
+from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.intake import Intake, Outcome, Repo, Threads, dated
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry, SeenMessage
 from tests.events import numbered
 from tests.integration.intake.test_intake import Books
 
@@ -55,8 +55,8 @@ async def test_the_journal_remembers_it_by_its_time(journal: Journal) -> None:
         assert await journal.append(event, NoRequest())
     assert [entry.event for entry in await journal.pending()] == [TEN, NINE]
     assert await journal.seen(NINE.channel) == (
-        Seen("9", "9", "111", taken=True, sent_at=NOON_S + 1),
-        Seen("10", "10", "111", taken=True, sent_at=NOON_S + 2),
+        SeenMessage("9", "9", "111", taken=True, sent_at=NOON_S + 1),
+        SeenMessage("10", "10", "111", taken=True, sent_at=NOON_S + 2),
     )
     assert await journal.high_water(NINE.channel) == NOON_S + 2
     assert await journal.newest_before(NINE.channel, NOON + timedelta(seconds=2)) == NOON_S + 1

@@ -27,7 +27,7 @@ from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, Update
 from codebutler.intake.journal import Journal
-from codebutler.intake.notes import OwnNotes
+from codebutler.intake.records import OwnNotes
 from codebutler.intake.repos import Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs

@@ -19,8 +19,7 @@ from codebutler.config.schema import AgentSection, Config, RepoSettings, Sandbox
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.model import Event, Post, Prompt, Request
 from codebutler.platform.table import pid_namespace
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
+from codebutler.protocol.channel import Channel, to_parent_codec
 from codebutler.protocol.messages import (
     Configure,
     Deliver,

@@ -13,8 +13,7 @@ import pytest
 from codebutler.config.paths import Home
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import ButtonClicked, Post
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
+from codebutler.protocol.channel import Channel, to_parent_codec
 from codebutler.protocol.messages import Audit, Configure, Goodbye, Heartbeat, Hello, Log, Send, TurnEnded
 from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage
 from codebutler_worker.worker.bootstrap import serve

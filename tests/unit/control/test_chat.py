@@ -45,8 +45,8 @@ from codebutler.domain.model import (
     Post,
     Update,
 )
-from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Outcome
+from codebutler.intake.records import Entry
 from codebutler.intake.repos import Served
 from codebutler.protocol.messages import Live
 from tests.events import posted

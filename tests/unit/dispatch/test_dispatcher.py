@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from codebutler.domain.model import NoRequest
 from codebutler.intake.dispatcher import Dispatcher, GoOn, let_pass
-from codebutler.intake.entry import Entry
+from codebutler.intake.records import Entry
 from tests.events import posted
 
 

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from codebutler.domain.errors import FrameTooLargeError, ProtocolError
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import HEADER, Codec, to_parent_codec
+from codebutler.protocol.channel import HEADER, Channel, Codec, to_parent_codec
 from codebutler.protocol.messages import Heartbeat, Log, Ready, Stored, ToParent
 
 

@@ -33,7 +33,7 @@ from codebutler.domain.model import (
     Update,
     Upload,
 )
-from codebutler.protocol.codec import HEADER, to_parent_codec, to_worker_codec
+from codebutler.protocol.channel import HEADER, to_parent_codec, to_worker_codec
 from codebutler.protocol.messages import (
     Audit,
     Budget,

@@ -32,8 +32,7 @@ from codebutler.platform import killpoints
 from codebutler.platform.backups import Backups, Keeper, directory_name
 from codebutler.platform.stopping import pass_over_interrupts
 from codebutler.platform.threads import hand_over_soon
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_worker_codec
+from codebutler.protocol.channel import Channel, to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler_worker.conversation.recovery import after_restore
 from codebutler_worker.desk.desk import Agents, Desk

@@ -17,7 +17,7 @@ from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import MessageEdited, MessagePosted
-from codebutler.intake.held import HeldBack
+from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from tests.events import posted
