@@ -23,8 +23,9 @@ from codebutler.config.permission import Decision
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings, SlackSection
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import Event, Operation, Quoted
-from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
+from codebutler.intake.repos import Repo
 from codebutler.protocol.channel import Channel, to_parent_codec
 from codebutler.protocol.messages import Audit, LogTag, ToParent, TurnEnded
 from codebutler.supervisor.lifecycle import Policy
@@ -188,7 +189,7 @@ class World:
         self._sender = await self._stack.enter_async_context(sender)
         books = Books(sender, self.journal)
         self.books.append(books)
-        shared = Shared(self, books, self.clock, lambda: 0.0, policy=RESILIENT)
+        shared = Shared(self.spawn, books, self.clock, lambda: 0.0, policy=RESILIENT)
         supervisor = await self._stack.enter_async_context(Supervisor(shared))
         supervisor.add(self._settings)
         supervisor.start()

@@ -11,7 +11,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Command, Event, MessageDeleted, MessageEdited, MessagePosted, Prompt
@@ -24,15 +23,8 @@ Step = Callable[[Entry, GoOn], None]
 """Returns at once and raises nothing; it may go on later, in the order in which it was given a channel's entries."""
 
 
-class EventRouter(Protocol):
-    """Reaches every worker: over pipes where all are children of this process."""
-
-    def deliver(self, entry: Entry) -> None:
-        """Queue an event for its channel's worker, waking it; where there is none, the journal keeps it."""
-
-
 class Dispatcher:
-    """``dispatch`` returns at once and raises nothing."""
+    """``deliver`` queues an entry for its channel's worker. ``dispatch`` returns at once and raises nothing."""
 
     def __init__(
         self,
@@ -42,7 +34,7 @@ class Dispatcher:
         parent_command: Step,
         audit: Step,
         overheard: Step,
-        router: EventRouter,
+        deliver: Callable[[Entry], None],
     ) -> None:
         self._steps = (
             held_back,  # until what was written before it has been fetched
@@ -51,7 +43,7 @@ class Dispatcher:
             audit,  # what will start something is in the audit log first
             overheard,  # who listens at this machine hears it
         )
-        self._router = router
+        self._deliver = deliver
 
     def dispatch(self, entry: Entry) -> None:
         """Hand on an entry, in order per channel."""
@@ -61,7 +53,7 @@ class Dispatcher:
         if done < len(self._steps):
             self._steps[done](entry, partial(self._go_on, done + 1))
         else:
-            self._router.deliver(entry)
+            self._deliver(entry)
 
 
 def let_pass(entry: Entry, go_on: GoOn) -> None:

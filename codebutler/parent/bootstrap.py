@@ -27,25 +27,21 @@ from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.search_path import login_shell, supervisors_path
 from codebutler.config.zones import zone_of
-from codebutler.control.chat import Mouth
 from codebutler.domain.clock import SystemClock
+from codebutler.intake.direct import DirectReader
 from codebutler.intake.dispatcher import AuditFirst, Dispatcher, HeldBack
 from codebutler.intake.intake import Intake, Threads
 from codebutler.intake.repos import with_env_file
 from codebutler.observe.audit import maintain
-from codebutler.parent.cards import Cards
-from codebutler.parent.commands.asked import Resources
-from codebutler.parent.commands.step import ParentCommands
+from codebutler.parent.apphome import Cards
+from codebutler.parent.commands.asked import ParentCommands, Resources
 from codebutler.parent.configuration import Configuration
-from codebutler.parent.connections import Connections
-from codebutler.parent.direct.door import DirectDoor
-from codebutler.parent.direct.step import DirectMessages, Known
-from codebutler.parent.integration import Directories, In, Integration, Out, own_notes
-from codebutler.parent.life import Life
-from codebutler.parent.notes import ConfigNotes
-from codebutler.parent.operator import Operator, Parent
+from codebutler.parent.direct import DirectMessages, DirectSources
+from codebutler.parent.integration import Connections, Directories, In, Out, own_notes
+from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
+from codebutler.parent.serving import Serving
 from codebutler.parent.slack import SlackIntegration
 from codebutler.parent.status import Status
 from codebutler.parent.telegram import TelegramIntegration
@@ -57,12 +53,10 @@ from codebutler.platform.notify import notifying
 from codebutler.platform.stopping import Stopping
 from codebutler.platform.tasks import beside
 from codebutler.platform.threads import hand_over_soon
-from codebutler.schedule.calls import HookDesk
-from codebutler.schedule.desk import ScheduleDesk
-from codebutler.schedule.files import Found, JobFiles
-from codebutler.schedule.scheduler import Scheduler
-from codebutler.schedule.sources import job_sources
-from codebutler.schedule.voice import Voice
+from codebutler.schedule.commands import ScheduleCommands
+from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
+from codebutler.schedule.hooks import HookRunner
+from codebutler.schedule.scheduler import Publisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.forkserver import ForkServer, kill_orphans
 from codebutler.supervisor.port import Places, Shared
@@ -72,25 +66,21 @@ from codebutler.web.dashboard.keys import Keys
 from codebutler.web.front import Front
 from codebutler.web.hooks import Hooks
 
+Integration = SlackIntegration | TelegramIntegration
 INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
     "Slack": SlackIntegration,
     "Telegram": TelegramIntegration,
 }
 
 
-async def supervise(
-    home: Home,
-    env: Mapping[str, str],
-    stopping: Stopping | None = None,
-    integrations: Mapping[ChatName, type[Integration]] = INTEGRATIONS,
-) -> None:
+async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
     """Serve every registered repository until ``stopping`` asks; SIGTERM and SIGINT do.
 
     Raises ConfigError, LockHeldError, ChatAuthError and StoreError, each with one line that says what to do.
     """
     home.ensure()
     resolved = resolve_global(home, env)
-    used = [integrations[name] for name in served_chats(resolved.config)]
+    used = [INTEGRATIONS[name] for name in served_chats(resolved.config)]
     for each in used:
         each.check(resolved.config)
     hand_over_soon()
@@ -118,40 +108,32 @@ async def _serve(
     spawner = ForkServer(given=env, files=given.descriptors.given)
     spawner.start()
     parts = await open_parts(given, stack)
-    integrations = [await stack.enter_async_context(each(parts)) for each in used]
+    integrations = [each(parts) for each in used]
     out = await _way_out(parts, integrations, spawner, stack)
     way_in = _way_in(parts, out)
-    joined = [each.join(parts, out, way_in) for each in integrations]
-    connections = Connections(joined, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks)
-    status = Status(parts, out.supervisor, out.chats, out.services.budgets, connections)
+    chats = [each.connect(parts, out, way_in) for each in integrations]
+    connections = Connections(chats, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks)
+    status = Status(parts, out, connections)
     front = _front(parts, out, way_in, status)
     watchers = Watchers(parts.repos.path_of, way_in.scheduler.changed)
     stack.push_async_callback(watchers.close)
-    notes = ConfigNotes(parts.journal, parts.logs.record, out.services.notice, parts.tasks)
-    configuration = Configuration(parts, out.supervisor, connections, notes)
-    parent = Parent(parts.repos, status, configuration, front)
-    operator = Operator(
-        parent=parent,
-        workers=out.supervisor,
-        mouth=Mouth(way_in.intake, out.chats, out.supervisor, parts.clock),
-        listeners=parts.listeners,
-        jobs=way_in.jobs,
-    )
-    life = Life(parts, configuration, way_in.intake, connections, out.supervisor, out.chats)
+    configuration = Configuration(parts, out, connections)
+    operator = Operator(parts, out, way_in, status=status, configuration=configuration, front=front)
+    serving = Serving(parts, out, way_in.intake, configuration, connections)
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
     on_files = partial(_use, way_in.hooks, front, watchers)
     for name, work in (
         ("audit", way_in.audit.run()),
         ("audit-log", maintain(parts.audit, parts.clock)),
-        ("people", parts.people.run(Directories(integrations))),
-        *((each.name, each.work()) for each in connections),
+        ("people", parts.people.run(Directories({each.name: each.person for each in integrations}))),
+        *((each.name, each.work()) for each in chats),
         ("front", front.run()),
-        ("schedule", way_in.scheduler.run(way_in.intake, on_files)),
+        ("schedule", way_in.scheduler.run(way_in.intake.accept, on_files)),
     ):
         await stack.enter_async_context(beside(work, name=name))
     async with notifying(given.env, parts.clock, stopping, lambda: status.line):
-        await life.serve(operator, stopping)
+        await serving.run(operator, stopping)
 
 
 async def _way_out(
@@ -165,20 +147,21 @@ async def _way_out(
         await journal.open_gaps([*fetched], parts.restored.taken_at)
         services.restored(parts.restored, parts.repos.by_channel())
     places = Places(parts.given.descriptors.workers)
-    shared = Shared(spawner, services, clock, random.random, places=places)
+    shared = Shared(spawner.spawn, services, clock, random.random, places=places)
     supervisor = await stack.enter_async_context(Supervisor(shared))
-    cards = Cards(parts, supervisor, chats, services.budgets)
+    cards = Cards(parts, supervisor, chats)
     return Out(chats=chats, services=services, supervisor=supervisor, cards=cards)
 
 
 async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack) -> ServedChat:
     """A chat with its queue."""
-    chat, clock, redact = integration.chat, parts.clock, parts.redactor.redact
+    chat = await stack.enter_async_context(integration.chat)
+    clock, redact = parts.clock, parts.redactor.redact
     notes = own_notes(parts, integration.name)
     if parts.restored is not None:
         await begin_anew(notes)
-    editor = Editor(redact, parts.people.called, parts.book.relinked)
-    sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.book, notes=notes))
+    editor = Editor(redact, parts.people.called, parts.direct.relinked)
+    sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.direct, notes=notes))
     sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(chat.capabilities.status_line, clock, redact))
     return ServedChat(name=integration.name, chat=chat, sender=sender, statuses=statuses)
@@ -186,25 +169,25 @@ async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack)
 
 def _way_in(parts: Parts, out: Out) -> In:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
-    voice = Voice(out.chats, parts.listeners)
+    publish = Publisher(out.chats, parts.listeners).publish
     provenance = Provenance(Registry(given.home))
     files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance))
-    scheduler = Scheduler(journal, voice, files.look, clock, parts.tasks)
-    parts.listeners.add(scheduler)
-    jobs = ScheduleDesk(scheduler, clock, zone_of(""))
+    scheduler = Scheduler(journal, publish, files.look, clock, parts.tasks)
+    parts.listeners.on_ended.append(scheduler.ended)
+    jobs = ScheduleCommands(scheduler, clock, zone_of(""))
     held = HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, out.services.nothing_starts)
     resources = Resources(jobs, clock, since=clock.now())
-    commands = ParentCommands(resources, voice, journal, parts.tasks, repos.name_of)
-    known = Known(parts.book, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
-    direct = DirectMessages(known, out.chats, journal, parts.tasks, clock)
+    commands = ParentCommands(resources, publish, parts.listeners, journal, parts.tasks, repos.name_of)
+    sources = DirectSources(parts.direct, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
+    direct = DirectMessages(sources, out.chats, journal, parts.tasks, clock)
     dispatcher = Dispatcher(
         held_back=held.take,
         direct_message=direct.take,
         parent_command=commands.take,
         audit=audit.take,
         overheard=parts.listeners.overhear,
-        router=out.supervisor,
+        deliver=out.supervisor.deliver,
     )
     intake = Intake(
         repos=repos.by_channel,
@@ -212,9 +195,9 @@ def _way_in(parts: Parts, out: Out) -> In:
         dispatch=dispatcher.dispatch,
         refusals=out.services,
         clock=clock,
-        threads=Threads(parts.turns.awaits, DirectDoor(parts.book, repos.by_channel)),
+        threads=Threads(parts.turns.awaits, DirectReader(parts.direct, repos.by_channel)),
     )
-    hooks = HookDesk(journal, voice, intake, clock)
+    hooks = HookRunner(journal, publish, intake.accept, clock)
     return In(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
@@ -234,7 +217,7 @@ def _front(parts: Parts, out: Out, way_in: In, status: Status) -> Front:
     return Front(parts.given.config.dashboard, hooks, dashboard)
 
 
-def _use(hooks: HookDesk, front: Front, watchers: Watchers, found: Found) -> None:
+def _use(hooks: HookRunner, front: Front, watchers: Watchers, found: FoundJobs) -> None:
     hooks.use(found.hooks)
     front.use(found.hooks)
     watchers.use(found.jobs.values())

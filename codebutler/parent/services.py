@@ -1,4 +1,4 @@
-"""What the parent does for its workers: sends, settles, logs, audits. Everything a worker can reach of us."""
+"""What the parent does for its workers. A worker can reach nothing else of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from codebutler.domain.message import said
 from codebutler.domain.model import Event, MessagePosted, Operation, Post, Quoted
 from codebutler.intake.records import Entry
 from codebutler.observe.chain import Act, act_of
-from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
 from codebutler.protocol.messages import (
@@ -55,7 +54,6 @@ class ParentServices:
         self._listeners = parts.listeners
         self._tasks = parts.tasks
         self._chats = chats
-        self.budgets = Budgets()
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repository's own channel, or in the direct conversation that it is about, where it
@@ -92,7 +90,7 @@ class ParentServices:
             case Overview(turns=turns):
                 self._parts.turns.tell(repo.name, turns)
             case Budget():
-                self.budgets.keep(repo.name, news)
+                self._parts.budgets.keep(repo.name, news)
                 self._signals.changed.tell()
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:

@@ -8,31 +8,20 @@ from typing import Any
 
 import msgspec
 
-from codebutler.chat.chats import Chats
-from codebutler.parent.budgets import Budgets
-from codebutler.parent.connections import Connections
-from codebutler.parent.integration import Joined
+from codebutler.parent.integration import ConnectedChat, Connections, Out
 from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Budget, DayUse
-from codebutler.supervisor.supervisor import RepoRow, Supervisor
+from codebutler.supervisor.supervisor import RepoRow
 
 
 class Status:
     """Asked by the operator, the dashboard and systemd."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        supervisor: Supervisor,
-        chats: Chats,
-        budgets: Budgets,
-        connections: Connections,
-    ) -> None:
+    def __init__(self, parts: Parts, out: Out, connections: Connections) -> None:
         self._parts = parts
         self._repos = parts.repos
-        self._supervisor = supervisor
-        self._chats = chats
-        self._budgets = budgets
+        self._supervisor = out.supervisor
+        self._chats = out.chats
         self._connections = connections
         self._started_s = parts.clock.monotonic()
 
@@ -69,14 +58,14 @@ class Status:
             for served in self._repos.table.served
         }
 
-    def _chat(self, each: Joined) -> dict[str, Any]:
+    def _chat(self, each: ConnectedChat) -> dict[str, Any]:
         trouble = self._connections.trouble(each) or self._chats.named(each.name).sender.trouble
         return {**msgspec.to_builtins(each.connection.status), "trouble": trouble}
 
     def _row(self, row: RepoRow) -> dict[str, Any]:
         built: dict[str, Any] = msgspec.to_builtins(row)
         served = self._repos.table.named(row.name)
-        told = self._budgets.today(row.name, self._parts.clock.now()) or Budget()
+        told = self._parts.budgets.today(row.name, self._parts.clock.now()) or Budget()
         return {
             **built,
             "today": msgspec.to_builtins(told.used),

@@ -12,7 +12,7 @@ import msgspec
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.intake.intake import Outcome
-from codebutler.schedule.hooks import Hook
+from codebutler.schedule.jobs import Hook
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

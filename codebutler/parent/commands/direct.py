@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.domain.commands import DIRECT
-from codebutler.parent.apphome.view import NEEDS, SIGNS, done_line, need_line, repo_line
+from codebutler.parent.apphome_page import NEEDS, SIGNS, done_line, need_line, repo_line
 from codebutler.parent.commands.asked import AskedDirectly
 from codebutler.text.markup import code, plain
 

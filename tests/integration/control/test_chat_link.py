@@ -60,7 +60,7 @@ def converse(path: Path) -> list[ControlReply]:
 
 async def test_wishes_go_in_and_replies_come_out_in_order(tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
-    async with control_server(path, Echo()):
+    async with control_server(path, Echo().answer, Echo().chat):
         async with asyncio.timeout(30):
             replies = await asyncio.to_thread(converse, path)
     assert replies == [
@@ -77,7 +77,7 @@ def refused(path: Path) -> None:
 
 async def test_a_refusal_is_its_line(tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
-    async with control_server(path, Echo()):
+    async with control_server(path, Echo().answer, Echo().chat):
         with pytest.raises(CodeButlerError, match="no repository is served as that"):
             async with asyncio.timeout(30):
                 await asyncio.to_thread(refused, path)

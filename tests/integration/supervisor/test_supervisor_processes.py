@@ -60,7 +60,7 @@ async def house(
     fork_server: ForkServer, timing: Timing = QUICK, policy: Policy = EAGER
 ) -> AsyncIterator[House]:
     services = RecordingServices()
-    shared = Shared(fork_server, services, SystemClock(), random.Random(1).random, timing, policy)
+    shared = Shared(fork_server.spawn, services, SystemClock(), random.Random(1).random, timing, policy)
     async with Supervisor(shared) as supervisor:
         yield House(supervisor, services)
 

@@ -14,7 +14,7 @@ from codebutler.chat.port import Page
 from codebutler.chat.slack.answers import operation_metadata
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
-from codebutler.control.chat import Chat, Mouth
+from codebutler.control.chat import Chat, Speaker
 from codebutler.control.listeners import Listeners
 from codebutler.control.messages import (
     ChatRequest,
@@ -132,8 +132,8 @@ class Terminal:
     def __init__(self, around: Around, request: ChatRequest, patience_s: float = 3600) -> None:
         self.listeners = Listeners(redact=lambda text: text.replace("hunter2", "[redacted]"))
         self._wishes: asyncio.Queue[Wish | None] = asyncio.Queue()
-        mouth = Mouth(around, around, around, ManualClock())
-        chat = Chat(SERVED, request, mouth, self.listeners, patience_s=patience_s)
+        speaker = Speaker(around.accept, around, around.down, ManualClock())
+        chat = Chat(SERVED, request, speaker, self.listeners, patience_s=patience_s)
         self.replies = chat.replies(self._wished())
 
     async def _wished(self) -> AsyncIterator[Wish]:
@@ -288,7 +288,8 @@ async def test_a_wish_that_cannot_be_read_ends_the_chat(around: Around) -> None:
         raise CodeButlerError("unreadable wish")
         yield Say(text="")
 
-    chat = Chat(SERVED, ChatRequest(repo="shop"), Mouth(around, around, around, ManualClock()), Listeners())
+    speaker = Speaker(around.accept, around, around.down, ManualClock())
+    chat = Chat(SERVED, ChatRequest(repo="shop"), speaker, Listeners())
     with pytest.raises(CodeButlerError, match="unreadable wish"):
         async with asyncio.timeout(30):
             _ = [reply async for reply in chat.replies(broken())]

@@ -28,7 +28,7 @@ class Way:
             parent_command=self.parent_command,
             audit=self.audit,
             overheard=let_pass,
-            router=self,
+            deliver=self.deliver,
         )
 
     def note(self, step: str, entry: Entry) -> None:

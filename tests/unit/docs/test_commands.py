@@ -16,7 +16,7 @@ from codebutler.config.merge import leaves
 from codebutler.config.schema import Config
 from codebutler.config.skills.skill import parse_skill
 from codebutler.domain.commands import word_of
-from codebutler.schedule.jobs import Contents, Place, parse_file
+from codebutler.schedule.jobs import FileContents, JobPlace, parse_file
 from codebutler.workspace.offers import offers_of
 from tests.unit.docs.pages import PAGES, ROOT, Block, blocks, fault, options, readings, spans
 
@@ -79,8 +79,8 @@ def _json(block: Block) -> None:
 
 
 def _yaml(block: Block) -> None:
-    place = Place("shop", "C0SHOP000")
-    assert parse_file(block.text.encode(), block.name, lambda *_: place, HOOK_ENV) != Contents()
+    place = JobPlace("shop", "C0SHOP000")
+    assert parse_file(block.text.encode(), block.name, lambda *_: place, HOOK_ENV) != FileContents()
 
 
 def _markdown(block: Block) -> None:

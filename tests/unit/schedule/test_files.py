@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from codebutler.config.files import PrivateDir
-from codebutler.schedule.files import JobFiles, News, Source
-from codebutler.schedule.jobs import Place, place_at
+from codebutler.schedule.files import JobFiles, JobSource, News
+from codebutler.schedule.jobs import JobPlace, place_at
 
 ONE = "jobs: [{name: look, cron: '@yearly', prompt: list the files}]"
-SHOP = Place("shop", "C1")
+SHOP = JobPlace("shop", "C1")
 
 
 def files(place: Path) -> JobFiles:
-    return JobFiles(lambda: [Source("shop", lambda: PrivateDir(place), place_at(SHOP), (SHOP,))])
+    return JobFiles(lambda: [JobSource("shop", lambda: PrivateDir(place), place_at(SHOP), (SHOP,))])
 
 
 def test_a_change_counts_once_it_has_been_read_twice(tmp_path: Path) -> None:

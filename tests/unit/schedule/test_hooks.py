@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.model import OPERATOR, Prompt
-from codebutler.schedule.hooks import MAX_VALUE_CHARS, Hook
-from codebutler.schedule.jobs import Place, parse_file, place_in
+from codebutler.schedule.jobs import MAX_VALUE_CHARS, Hook, JobPlace, parse_file, place_in
 from codebutler.text.requests import request_of
 from tests.events import posted
 
@@ -25,7 +24,7 @@ hooks:
 
 def hook(env: dict[str, str] | None = None, file: str = FILE) -> Hook:
     env = {"CI_SECRET": SECRET} if env is None else env
-    return parse_file(file.encode(), "jobs.yaml", place_in([Place("shop", "C1")]), env).hooks[0]
+    return parse_file(file.encode(), "jobs.yaml", place_in([JobPlace("shop", "C1")]), env).hooks[0]
 
 
 def signed(body: bytes, secret: str = SECRET) -> dict[str, str]:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from codebutler.domain.errors import ConfigError
-from codebutler.schedule.jobs import Job, Place, parse_file, place_at, place_in
+from codebutler.schedule.jobs import Job, JobPlace, parse_file, place_at, place_in
 from codebutler.schedule.watch import concerns
 
-HERE = Place("shop", "C1", "shop-dev")
-THERE = Place("blog", "C2")
+HERE = JobPlace("shop", "C1", "shop-dev")
+THERE = JobPlace("blog", "C2")
 
 
 def jobs(text: str) -> tuple[Job, ...]:

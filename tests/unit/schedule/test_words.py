@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from codebutler.schedule.words import split_at, split_in, when
+from codebutler.schedule.commands import split_at, split_in, when
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -15,8 +15,8 @@ from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.intake.dispatcher import HeldBack
-from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
+from codebutler.intake.repos import Repo
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life, World, world
 
 __all__ = ["world"]
