@@ -26,13 +26,13 @@ from codebutler.intake import journal_file
 from codebutler.intake.absence import Arrival
 from codebutler.intake.journal_writer import (
     LOOK_EVERY_S,
-    Append,
-    Change,
     Job,
-    Read,
-    Settle,
-    Stop,
-    Watch,
+    Label,
+    ReadJob,
+    SettleJob,
+    StopJob,
+    WatchJob,
+    WriteJob,
     Writer,
 )
 from codebutler.intake.records import Entry, Gap, SeenMessage
@@ -78,7 +78,7 @@ class Journal:
     async def news(self) -> str:
         """Wait until the file was taken away and is there again, with a gap open for every channel, or cannot be put
         back; returns what happened."""
-        job = Watch(asyncio.get_running_loop().create_future())
+        job = WatchJob(asyncio.get_running_loop().create_future())
         self._submit(job)
         return await job.done
 
@@ -90,15 +90,17 @@ class Journal:
         have been committed all the same; ``pending`` tells.
         """
         received_at = self._clock.now()
-        job = Append(
-            key=event.key,
-            channel=event.channel,
-            payload=(received_at.isoformat(), _encode(event), _encode(request)),
-            seen=_seen(event, taken=True),
-            done=asyncio.get_running_loop().create_future(),
+        payload = received_at.isoformat(), _encode(event), _encode(request)
+        seq = await self._change(
+            partial(
+                journal_file.append,
+                key=event.key,
+                channel=event.channel,
+                payload=payload,
+                seen=_seen(event, taken=True),
+            ),
+            "append",
         )
-        self._submit(job)
-        seq = await job.done
         return None if seq is None else Entry(seq, event.channel, event, request, received_at)
 
     async def settle(self, seq: int) -> None:
@@ -107,7 +109,7 @@ class Journal:
         Once more, or after ``close``, does nothing: the entry is then delivered again, which is harmless.
         """
         if seq in self._pending and not self._closed:
-            self._submit(Settle(seq))
+            self._submit(SettleJob(seq))
             self._pending.discard(seq)
 
     async def pending(self, channel: str | None = None) -> list[Entry]:
@@ -165,7 +167,7 @@ class Journal:
 
     async def keep_note(self, name: str, value: str) -> None:
         """Note something for later, in place of what was noted before. Raises StoreError."""
-        await self._change(partial(journal_file.keep_note, name=name, value=value), aside=True)
+        await self._change(partial(journal_file.keep_note, name=name, value=value), "")
 
     async def place_direct(self, home: str, channel: str, items: Collection[str]) -> None:
         """These messages and files of a direct conversation belong to the repository of channel ``home``.
@@ -173,7 +175,7 @@ class Journal:
         Raises StoreError.
         """
         await self._change(
-            partial(journal_file.place_direct, home=home, channel=channel, items=tuple(items)), aside=True
+            partial(journal_file.place_direct, home=home, channel=channel, items=tuple(items)), ""
         )
 
     async def placed_direct(self) -> list[tuple[str, str, str]]:
@@ -182,12 +184,12 @@ class Journal:
 
     async def forget_old(self, now: datetime) -> None:
         """Drop what is too old, or too much, to be asked for again. Raises StoreError."""
-        await self._change(partial(journal_file.forget_old, now=now), aside=True)
+        await self._change(partial(journal_file.forget_old, now=now), "")
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
         if not self._closed:
-            self._submit(Stop())
+            self._submit(StopJob())
             self._closed = True
         await asyncio.to_thread(self._writer.join)
 
@@ -200,13 +202,13 @@ class Journal:
         await self.close()
 
     async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        job = Read(function, asyncio.get_running_loop().create_future())
+        job = ReadJob(function, asyncio.get_running_loop().create_future())
         self._submit(job)
         answer: T = await job.done
         return answer
 
-    async def _change(self, function: Callable[[sqlite3.Connection], T], *, aside: bool = False) -> T:
-        job = Change(function, asyncio.get_running_loop().create_future(), aside)
+    async def _change(self, function: Callable[[sqlite3.Connection], T], label: Label = "settle") -> T:
+        job = WriteJob(function, asyncio.get_running_loop().create_future(), label)
         self._submit(job)
         answer: T = await job.done
         return answer

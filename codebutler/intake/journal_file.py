@@ -115,8 +115,12 @@ def open_file(path: Path, clock: Clock) -> sqlite3.Connection:
     return open_at_head(path, Shape(HEAD, COLUMNS, _statements), partial(_upgrade, path, clock))
 
 
-def insert(
-    connection: sqlite3.Connection, key: str, channel: str, payload: tuple[str, str, str]
+def append(
+    connection: sqlite3.Connection,
+    key: str,
+    channel: str,
+    payload: tuple[str, str, str],
+    seen: SeenMessage | None,
 ) -> int | None:
     """Add an entry (``payload``: received_at, event, request); its seq, or None if the key is there."""
     cursor = connection.execute(
@@ -124,7 +128,10 @@ def insert(
         "ON CONFLICT (key) DO NOTHING",
         (key, channel, *payload),
     )
-    return cursor.lastrowid if cursor.rowcount == 1 else None
+    seq = cursor.lastrowid if cursor.rowcount == 1 else None
+    if seen is not None:
+        remember(connection, channel, seen)
+    return seq
 
 
 def remember(connection: sqlite3.Connection, channel: str, seen: SeenMessage) -> bool:

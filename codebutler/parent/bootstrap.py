@@ -37,7 +37,7 @@ from codebutler.parent.apphome import Cards
 from codebutler.parent.commands.asked import ParentCommands, Resources
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
-from codebutler.parent.integration import Connections, Directories, In, Out, own_notes
+from codebutler.parent.integration import Connections, Directories, Inbound, Outbound, own_notes
 from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
@@ -109,36 +109,36 @@ async def _serve(
     spawner.start()
     parts = await open_parts(given, stack)
     integrations = [each(parts) for each in used]
-    out = await _way_out(parts, integrations, spawner, stack)
-    way_in = _way_in(parts, out)
-    chats = [each.connect(parts, out, way_in) for each in integrations]
+    outbound = await _outbound(parts, integrations, spawner, stack)
+    inbound = _inbound(parts, outbound)
+    chats = [each.connect(parts, outbound, inbound) for each in integrations]
     connections = Connections(chats, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks)
-    status = Status(parts, out, connections)
-    front = _front(parts, out, way_in, status)
-    watchers = Watchers(parts.repos.path_of, way_in.scheduler.changed)
+    status = Status(parts, outbound, connections)
+    front = _front(parts, outbound, inbound, status)
+    watchers = Watchers(parts.repos.path_of, inbound.scheduler.changed)
     stack.push_async_callback(watchers.close)
-    configuration = Configuration(parts, out, connections)
-    operator = Operator(parts, out, way_in, status=status, configuration=configuration, front=front)
-    serving = Serving(parts, out, way_in.intake, configuration, connections)
+    configuration = Configuration(parts, outbound, connections)
+    operator = Operator(parts, outbound, inbound, status=status, configuration=configuration, front=front)
+    serving = Serving(parts, outbound, inbound.intake, configuration, connections)
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
-    on_files = partial(_use, way_in.hooks, front, watchers)
+    on_files = partial(_use, inbound.hooks, front, watchers)
     for name, work in (
-        ("audit", way_in.audit.run()),
+        ("audit", inbound.audit.run()),
         ("audit-log", maintain(parts.audit, parts.clock)),
         ("people", parts.people.run(Directories({each.name: each.person for each in integrations}))),
         *((each.name, each.work()) for each in chats),
         ("front", front.run()),
-        ("schedule", way_in.scheduler.run(way_in.intake.accept, on_files)),
+        ("schedule", inbound.scheduler.run(inbound.intake.accept, on_files)),
     ):
         await stack.enter_async_context(beside(work, name=name))
     async with notifying(given.env, parts.clock, stopping, lambda: status.line):
         await serving.run(operator, stopping)
 
 
-async def _way_out(
+async def _outbound(
     parts: Parts, integrations: Sequence[Integration], spawner: ForkServer, stack: AsyncExitStack
-) -> Out:
+) -> Outbound:
     chats = Chats([await _served(each, parts, stack) for each in integrations])
     clock, journal = parts.clock, parts.journal
     services = ParentServices(parts, chats)
@@ -150,7 +150,7 @@ async def _way_out(
     shared = Shared(spawner.spawn, services, clock, random.random, places=places)
     supervisor = await stack.enter_async_context(Supervisor(shared))
     cards = Cards(parts, supervisor, chats)
-    return Out(chats=chats, services=services, supervisor=supervisor, cards=cards)
+    return Outbound(chats=chats, services=services, supervisor=supervisor, cards=cards)
 
 
 async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack) -> ServedChat:
@@ -167,52 +167,54 @@ async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack)
     return ServedChat(name=integration.name, chat=chat, sender=sender, statuses=statuses)
 
 
-def _way_in(parts: Parts, out: Out) -> In:
+def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
-    publish = Publisher(out.chats, parts.listeners).publish
+    publish = Publisher(outbound.chats, parts.listeners).publish
     provenance = Provenance(Registry(given.home))
     files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance))
     scheduler = Scheduler(journal, publish, files.look, clock, parts.tasks)
     parts.listeners.on_ended.append(scheduler.ended)
     jobs = ScheduleCommands(scheduler, clock, zone_of(""))
     held = HeldBack()
-    audit = AuditFirst(parts.audit.keep, clock, out.services.nothing_starts)
+    audit = AuditFirst(parts.audit.keep, clock, outbound.services.nothing_starts)
     resources = Resources(jobs, clock, since=clock.now())
     commands = ParentCommands(resources, publish, parts.listeners, journal, parts.tasks, repos.name_of)
-    sources = DirectSources(parts.direct, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
-    direct = DirectMessages(sources, out.chats, journal, parts.tasks, clock)
+    sources = DirectSources(
+        parts.direct, repos.by_channel, outbound.cards.of, outbound.supervisor.down, outbound.services
+    )
+    direct = DirectMessages(sources, outbound.chats, journal, parts.tasks, clock)
     dispatcher = Dispatcher(
         held_back=held.take,
         direct_message=direct.take,
         parent_command=commands.take,
         audit=audit.take,
         overheard=parts.listeners.overhear,
-        deliver=out.supervisor.deliver,
+        deliver=outbound.supervisor.deliver,
     )
     intake = Intake(
         repos=repos.by_channel,
         journal=journal,
         dispatch=dispatcher.dispatch,
-        refusals=out.services,
+        refusals=outbound.services,
         clock=clock,
         threads=Threads(parts.turns.awaits, DirectReader(parts.direct, repos.by_channel)),
     )
     hooks = HookRunner(journal, publish, intake.accept, clock)
-    return In(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
+    return Inbound(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
-def _front(parts: Parts, out: Out, way_in: In, status: Status) -> Front:
+def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: Status) -> Front:
     """The port, and what is looked at there."""
     sources = Sources(
         known=status,
         turns=lambda: parts.turns.by_repo,
-        jobs=way_in.jobs.rows,
+        jobs=inbound.jobs.rows,
         ring=parts.logs.ring,
-        workspace_url=out.chats.workspace_url,
+        workspace_url=outbound.chats.workspace_url,
         clean=parts.cleaned,
     )
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
-    hooks = Hooks(way_in.hooks, parts.clock)
+    hooks = Hooks(inbound.hooks, parts.clock)
     dashboard = Dashboard(sources, keys, parts.clock)
     return Front(parts.given.config.dashboard, hooks, dashboard)
 

@@ -13,7 +13,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_of
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.integration import Connections, Out
+from codebutler.parent.integration import Connections, Outbound
 from codebutler.parent.parts import Parts
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.messages import LogTag
@@ -25,13 +25,13 @@ GRACE_S = 30.0
 class Configuration:
     """``begin`` once, then ``reload``."""
 
-    def __init__(self, parts: Parts, out: Out, connections: Connections) -> None:
+    def __init__(self, parts: Parts, outbound: Outbound, connections: Connections) -> None:
         self._parts = parts
         self._home, self._env = parts.given.home, parts.given.env
         self._repos = parts.repos
-        self._supervisor = out.supervisor
+        self._supervisor = outbound.supervisor
         self._connections = connections
-        self._notes = ConfigNotes(parts.journal, parts.logs.record, out.services.notice, parts.tasks)
+        self._notes = ConfigNotes(parts.journal, parts.logs.record, outbound.services.notice, parts.tasks)
 
     async def begin(self) -> None:
         """Start the workers of what is served."""

@@ -26,7 +26,7 @@ from codebutler.supervisor.supervisor import Supervisor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Out:
+class Outbound:
     """The way out: from the workers to the chats."""
 
     chats: Chats
@@ -36,7 +36,7 @@ class Out:
 
 
 @dataclass(frozen=True, kw_only=True)
-class In:
+class Inbound:
     """The way in: from the chats, hooks and the clock to the workers."""
 
     intake: Intake
@@ -69,13 +69,13 @@ def own_notes(parts: Parts, name: ChatName) -> Notes:
     return parts.journal if name == "Slack" else OwnNotes(parts.journal, name)
 
 
-def app_home(chat: ServedChat, parts: Parts, out: Out, connection: Connection) -> AppHome:
+def app_home(chat: ServedChat, parts: Parts, outbound: Outbound, connection: Connection) -> AppHome:
     """What needs each person of a chat, and how that is."""
 
     def trouble() -> str:
         return connection.status.trouble or chat.sender.trouble
 
-    sources = HomeSources(parts.turns, out.cards.of, trouble, f"{chat.name.lower()}.allowedUsers")
+    sources = HomeSources(parts.turns, outbound.cards.of, trouble, f"{chat.name.lower()}.allowedUsers")
     board, notes = chat.chat.capabilities.home, own_notes(parts, chat.name)
     apphome = AppHome(board, notes, sources, parts.clock, parts.cleaned, chat.sender.workspace_url)
     parts.signals.changed.add(apphome.changed)

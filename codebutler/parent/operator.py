@@ -27,7 +27,7 @@ from codebutler.control.messages import (
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import OPERATOR
 from codebutler.parent.configuration import Configuration
-from codebutler.parent.integration import In, Out
+from codebutler.parent.integration import Inbound, Outbound
 from codebutler.parent.parts import Parts
 from codebutler.parent.status import Status
 from codebutler.web.front import Front
@@ -39,8 +39,8 @@ class Operator:
     def __init__(
         self,
         parts: Parts,
-        out: Out,
-        way_in: In,
+        outbound: Outbound,
+        inbound: Inbound,
         *,
         status: Status,
         configuration: Configuration,
@@ -48,9 +48,9 @@ class Operator:
     ) -> None:
         self._repos = parts.repos
         self._listeners = parts.listeners
-        self._workers = out.supervisor
-        self._speaker = Speaker(way_in.intake.accept, out.chats, out.supervisor.down, parts.clock)
-        self._jobs = way_in.jobs
+        self._workers = outbound.supervisor
+        self._speaker = Speaker(inbound.intake.accept, outbound.chats, outbound.supervisor.down, parts.clock)
+        self._jobs = inbound.jobs
         self._status = status
         self._configuration = configuration
         self._front = front

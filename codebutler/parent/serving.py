@@ -8,7 +8,7 @@ import os
 from codebutler.control.wire import control_server
 from codebutler.intake.intake import Intake
 from codebutler.parent.configuration import GRACE_S, Configuration
-from codebutler.parent.integration import Connections, Out
+from codebutler.parent.integration import Connections, Outbound
 from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Parts
 from codebutler.platform.stopping import Stopping
@@ -21,7 +21,12 @@ class Serving:
     """``run`` is all of it."""
 
     def __init__(
-        self, parts: Parts, out: Out, intake: Intake, configuration: Configuration, connections: Connections
+        self,
+        parts: Parts,
+        outbound: Outbound,
+        intake: Intake,
+        configuration: Configuration,
+        connections: Connections,
     ) -> None:
         self._journal = parts.journal
         self._tasks = parts.tasks
@@ -30,8 +35,8 @@ class Serving:
         self._configuration = configuration
         self._intake = intake
         self._connections = connections
-        self._supervisor = out.supervisor
-        self._chats = out.chats
+        self._supervisor = outbound.supervisor
+        self._chats = outbound.chats
 
     async def run(self, operator: Operator, stopping: Stopping) -> None:
         """Until ``stopping`` asks. Raises ChatAuthError if every chat refuses its tokens at the start."""

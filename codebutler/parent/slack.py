@@ -30,7 +30,7 @@ from codebutler.domain.model import Post
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
 from codebutler.parent.apphome import AppHome
-from codebutler.parent.integration import ConnectedChat, In, Out, app_home
+from codebutler.parent.integration import ConnectedChat, Inbound, Outbound, app_home
 from codebutler.parent.parts import Parts
 from codebutler.platform.observers import Observers
 from codebutler.platform.tasks import Tasks
@@ -133,14 +133,14 @@ class SlackIntegration:
         """Who has that ID. Raises ChatError."""
         return await self.chat.person(user)
 
-    def connect(self, parts: Parts, out: Out, way_in: In) -> ConnectedChat:
+    def connect(self, parts: Parts, outbound: Outbound, inbound: Inbound) -> ConnectedChat:
         """Put together all that brings events and hears of them."""
-        sender, can = out.chats.named(self.name).sender, self.chat.capabilities
+        sender, can = outbound.chats.named(self.name).sender, self.chat.capabilities
         notices = Observers[Notice]()
-        connection = self._connection(parts, out, way_in, notices)
-        home = app_home(out.chats.named(self.name), parts, out, connection)
+        connection = self._connection(parts, outbound, inbound, notices)
+        home = app_home(outbound.chats.named(self.name), parts, outbound, connection)
         unserved = UnservedPresses(home.not_served, sender, parts.tasks)
-        reasons = Reasons(can.forms, way_in.intake, out.services.notice, parts.tasks, unserved.pressed)
+        reasons = Reasons(can.forms, inbound.intake, outbound.services.notice, parts.tasks, unserved.pressed)
         notices.add(partial(_heed, home, unserved, reasons, sender.channels))
         conversations = DirectConversations(
             self.chat.open_direct, parts.direct, parts.journal, self.chat.clock
@@ -159,10 +159,12 @@ class SlackIntegration:
             meet=conversations.meet,
         )
 
-    def _connection(self, parts: Parts, out: Out, way_in: In, notices: Observers[Notice]) -> SlackConnection:
+    def _connection(
+        self, parts: Parts, outbound: Outbound, inbound: Inbound, notices: Observers[Notice]
+    ) -> SlackConnection:
         """Our presence in the workspace, with what sees to it that no event is missed."""
-        sender, clock, rng = out.chats.named(self.name).sender, parts.clock, Random()  # noqa: S311 - back-off
-        shelf = Shelf(intake=way_in.intake, journal=parts.journal, held=way_in.held)
+        sender, clock, rng = outbound.chats.named(self.name).sender, parts.clock, Random()  # noqa: S311 - back-off
+        shelf = Shelf(intake=inbound.intake, journal=parts.journal, held=inbound.held)
         listened = partial(parts.repos.listened, self.name)
         catch_up = CatchUp(sender.background, shelf, self.chat.clock, rng, listened)
         heartbeat = Heartbeat(sender, parts.journal, catch_up.channels, clock)
@@ -171,11 +173,11 @@ class SlackIntegration:
             parts.journal,
             clock,
             catch_up.channels,
-            lambda: catch_up.is_busy or out.supervisor.is_starting,
+            lambda: catch_up.is_busy or outbound.supervisor.is_starting,
         )
         parts.signals.interrupted.add(absence_notice.interrupted)
         care = Care(catch_up, heartbeat, absence_notice, notices.tell)
-        return SlackConnection(self.chat, self._app_token, way_in.intake, care, clock, rng)
+        return SlackConnection(self.chat, self._app_token, inbound.intake, care, clock, rng)
 
 
 def _heed(

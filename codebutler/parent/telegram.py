@@ -18,7 +18,7 @@ from codebutler.chat.telegram.updates import InboxOpened, Started
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
 from codebutler.parent.apphome import AppHome
-from codebutler.parent.integration import ConnectedChat, In, Out, app_home, own_notes
+from codebutler.parent.integration import ConnectedChat, Inbound, Outbound, app_home, own_notes
 from codebutler.parent.parts import Parts
 from codebutler.platform.observers import Observers
 
@@ -48,23 +48,23 @@ class TelegramIntegration:
         name = " ".join(str(found[part]) for part in ("first_name", "last_name") if found.get(part))
         return Person(id=user, names=(name,) if name else ())
 
-    def connect(self, parts: Parts, out: Out, way_in: In) -> ConnectedChat:
+    def connect(self, parts: Parts, outbound: Outbound, inbound: Inbound) -> ConnectedChat:
         """Put together all that brings events and hears of them. Nobody is met: Telegram lets no bot begin."""
-        sender, rng = out.chats.named(self.name).sender, Random()  # noqa: S311 - back-off
+        sender, rng = outbound.chats.named(self.name).sender, Random()  # noqa: S311 - back-off
         absence_notice = AbsenceNotice(
             sender,
             parts.journal,
             parts.clock,
             lambda: tuple(parts.repos.listened(self.name)),
-            lambda: out.supervisor.is_starting,
+            lambda: outbound.supervisor.is_starting,
             own_notes(parts, self.name),
         )
         parts.signals.interrupted.add(absence_notice.interrupted)
         notices = Observers[Notice]()
         connection = TelegramConnection(
-            self.chat, way_in.intake, notices.tell, parts.clock, rng, absence_notice
+            self.chat, inbound.intake, notices.tell, parts.clock, rng, absence_notice
         )
-        home = app_home(out.chats.named(self.name), parts, out, connection)
+        home = app_home(outbound.chats.named(self.name), parts, outbound, connection)
         notices.add(partial(_heed, home, sender.channels))
         return ConnectedChat(
             name=self.name,

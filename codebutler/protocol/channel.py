@@ -31,7 +31,8 @@ class Codec(Generic[M]):
     def encode(self, message: object) -> bytes:
         """One whole frame. Raises FrameTooLargeError before anything is written."""
         body = self._encoder.encode(message)
-        _check(len(body), self._max_sent_bytes)
+        if len(body) > self._max_sent_bytes:
+            raise _too_large(len(body), self._max_sent_bytes)
         return HEADER.pack(len(body)) + body
 
     def decode(self, body: bytes) -> M:
@@ -43,12 +44,12 @@ class Codec(Generic[M]):
 
     def check_length(self, length: int) -> None:
         """Raise FrameTooLargeError if a body of ``length`` bytes may not travel."""
-        _check(length, self.max_frame_bytes)
+        if length > self.max_frame_bytes:
+            raise _too_large(length, self.max_frame_bytes)
 
 
-def _check(length: int, limit: int) -> None:
-    if length > limit:
-        raise FrameTooLargeError(f"a frame of {length} bytes exceeds the limit of {limit}")
+def _too_large(length: int, limit: int) -> FrameTooLargeError:
+    return FrameTooLargeError(f"a frame of {length} bytes exceeds the limit of {limit}")
 
 
 def to_worker_codec() -> Codec[ToWorker]:

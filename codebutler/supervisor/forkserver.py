@@ -19,7 +19,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
@@ -157,6 +157,8 @@ class WorkerProcess:
         self._process = process
         self._channel = channel
         self._output = output
+        self.messages, self.send, self.drain = channel.messages, channel.send, channel.drain
+        self.printed = output.lines
         self._loop = asyncio.get_running_loop()
         self._dead: asyncio.Future[int] = self._loop.create_future()
         self._pidfd = _pidfd_open(process.pid)
@@ -166,22 +168,6 @@ class WorkerProcess:
     def unread_bytes(self) -> int:
         """How much of what it was sent the worker has not taken yet."""
         return self._channel.unread_bytes
-
-    def messages(self, admit: Callable[[int], Awaitable[None]] | None = None) -> AsyncIterator[ToParent]:
-        """Until end of file. Raises ProtocolError, after closing the pipe, for a bad frame."""
-        return self._channel.messages(admit)
-
-    def printed(self) -> AsyncIterator[str]:
-        """Each line on the worker's stdout and stderr, where nothing should be but a traceback."""
-        return self._output.lines()
-
-    def send(self, message: object) -> None:
-        """Queue one message. Raises FrameTooLargeError."""
-        self._channel.send(message)
-
-    async def drain(self) -> None:
-        """Wait until the worker has taken enough that more may be queued."""
-        await self._channel.drain()
 
     async def wait_dead(self) -> int:
         """The exit code, negative for a signal; 255 if the fork server died and took the code with it."""

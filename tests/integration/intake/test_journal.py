@@ -271,7 +271,7 @@ def test_settled_events_are_forgotten_after_a_month_but_for_the_newest(path: Pat
     connection = journal_file.open_file(path, clock)
     with closing(connection), connection:
         for number in range(journal_file.LATEST + 10):
-            seq = journal_file.insert(connection, f"message:C1:{number}", "C1", (old, "{}", "{}"))
+            seq = journal_file.append(connection, f"message:C1:{number}", "C1", (old, "{}", "{}"), None)
             assert seq is not None
             if number != 3:
                 journal_file.drop_payloads(connection, [seq])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import CodeButlerError
+from codebutler.schedule import watch
 from codebutler.schedule.jobs import Job, JobPlace, parse_file, place_at
 from codebutler.schedule.watch import Changes, Watchers, directories
 
