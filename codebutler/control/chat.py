@@ -32,7 +32,7 @@ from codebutler.intake.repos import Served
 PATIENCE_S = 5.0
 MOST_PAST = 200
 NOT_ACCEPTED = "the message was {}: its thread says why, and so does `codebutler audit`"
-KEPT = "{} does not run now ({}); the message is kept until it does"
+KEPT = "{} is not running ({}); your message is kept until it is"
 
 
 class Sending(History, Protocol):

@@ -77,7 +77,7 @@ class AppHome:
         self._news.set()
 
     def not_served(self, user: str) -> None:
-        """They pressed a button of what is not served any more: they see that, and what is left."""
+        """They pressed a button of what is no longer served: they see that, and what is left."""
         self._not_served.add(user)
         self.opened(user)
 

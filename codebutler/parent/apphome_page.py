@@ -45,7 +45,7 @@ HEALTH = {
 }
 
 
-UNSERVED = Section("⚠️ That repository is not served any more: nothing was decided.")
+UNSERVED = Section("⚠️ That repository is no longer served: nothing was decided.")
 """For somebody who pressed a button of a repository that is gone, until the next change."""
 
 
@@ -94,7 +94,7 @@ def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[Section
         *_lines(
             [repo_line(card) for card in cards],
             MAX_REPOS,
-            "None is served: `codebutler add-repo PATH` adds one.",
+            "No repositories yet: `codebutler add-repo PATH` adds one.",
         ),
     ]
 

@@ -66,7 +66,7 @@ class Configuration:
         self._notes.tell(table)
         self._connections.meet()
         summary = "; ".join((_changes(before, after), *(f"restart to connect {each}" for each in chats)))
-        self._parts.logs.record("", "INF", f"configuration read again: {summary}")
+        self._parts.logs.record("", "INF", f"configuration reloaded: {summary}")
         self._tell_limit()
         return summary
 

@@ -227,7 +227,7 @@ MAX_BUTTONS = 20
 def question(names: Sequence[str], thread_ts: str) -> Post:
     """Which repository is meant: a button for each, and how to say it at once."""
     example = code(f"{names[0]}: …")
-    text = f"Which repository is it about? Next time you can say it at once: {example}"
+    text = f"Which repository is this about? Next time you can begin with its name: {example}"
     more = len(names) - MAX_BUTTONS
     if more > 0:
         text += f" (and {more} more, by name)"
@@ -253,13 +253,13 @@ def down(name: str) -> str:
 def unknown(name: str) -> str:
     """For a word that no repository knows."""
     near = nearest(name)
-    hint = f" Did you mean `!{near}`?" if near else " `help` says what can be said here."
+    hint = f" Did you mean `!{near}`?" if near else " `help` lists the commands."
     return f"I do not know {code(f'!{name[:40]}')}.{hint}"
 
 
 def no_slash() -> str:
     """For a slash command that concerns one repository."""
     return (
-        f"Here `{SLASH}` knows {', '.join(f'`{name}`' for name in DIRECT)}. For one repository write `!word` as a "
+        f"Here `{SLASH}` supports {', '.join(f'`{name}`' for name in DIRECT)}. For one repository write `!word` as a "
         f"message, or `{SLASH} word` in its channel."
     )

@@ -96,7 +96,7 @@ class Operator:
             return self._unknown(name)
         for each in names:
             self._workers.stop_turns(each, OPERATOR)
-        return Done(text=f"stopping what runs in {', '.join(names)}")
+        return Done(text=f"stopping the turns of {', '.join(names)}")
 
     async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
         """Everything that is said in a thread, and what the operator wishes to say there."""
@@ -133,4 +133,4 @@ class Operator:
             if each.entry.name == name:
                 return Failed(text=each.problem)
         known = ", ".join(served.entry.name for served in table.served) or "none"
-        return Failed(text=f"no repository is served as {name!r}; served: {known}")
+        return Failed(text=f"no repository is served under the name {name!r}; served: {known}")

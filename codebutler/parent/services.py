@@ -38,8 +38,8 @@ FETCHED = (
     "Messages since then are fetched again from the channel's history; a slash command or a click may have to be "
     "repeated."
 )
-GONE = "What was written since then and not answered has to be written again."
-NOTHING_STARTS = "What runs goes on; nothing new starts until this is solved."
+GONE = "Please send again what was written since then and not answered."
+NOTHING_STARTS = "Running turns continue; nothing new starts until this is fixed."
 
 
 class ParentServices:
@@ -117,7 +117,7 @@ class ParentServices:
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         """Tell the channel, in one message, that its worker is not started for now; what people write is kept."""
-        kept = "What you write meanwhile is kept; `codebutler logs` on its machine says more."
+        kept = "Your messages are kept; `codebutler logs` on its machine says more."
         await self.notice(repo.channel_id, f"⚠️ **{plain(repo.name)}**: {plain(why)} {kept}")
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
@@ -161,13 +161,13 @@ class ParentServices:
     def nothing_starts(self, entry: Entry, error: OSError) -> None:
         """The audit log takes no line: who waits for something to start is told why it does not."""
         why = NO_SPACE if error.errno == errno.ENOSPC else NO_AUDIT
-        text = f"{why} {NOTHING_STARTS} Your message is kept and starts by itself then."
+        text = f"{why} {NOTHING_STARTS} Your message is kept and starts then."
         root = getattr(entry.event, "root_ts", None)
         self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
 
     def no_space(self, event: Event) -> None:
         """The disk takes no event: tell the channel. The chat keeps what we cannot."""
-        text = f"{NO_SPACE} {NOTHING_STARTS} Messages are fetched by themselves then: no need to repeat them."
+        text = f"{NO_SPACE} {NOTHING_STARTS} Your messages are fetched then: no need to send them again."
         # Not in the message's thread: a word of ours there would say later that the message was worked on.
         self._tasks.start(self.notice(event.channel, text), name=f"notice to {event.channel}")
 

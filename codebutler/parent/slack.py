@@ -84,7 +84,7 @@ class DirectConversations:
             await self._clock.sleep(wait_s)
 
 
-NOT_SERVED = "⚠️ This repository is not served any more: nothing was decided."
+NOT_SERVED = "⚠️ This repository is no longer served: nothing was decided."
 
 
 class UnservedPresses:

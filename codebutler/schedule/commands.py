@@ -34,7 +34,7 @@ def split_in(argument: str, now: datetime) -> tuple[datetime, str]:
         rest = rest[match.end() :]
     if not seconds or not rest:
         raise ValueError(
-            "Say it as `!in 2h30m TEXT`: days (d), hours (h), minutes (m), seconds (s), then what to do."
+            "Use `!in 2h30m TEXT`: days (d), hours (h), minutes (m), seconds (s), then what to do."
         )
     return _bounded(now + timedelta(seconds=seconds), now), rest
 
@@ -44,18 +44,18 @@ def split_at(argument: str, now: datetime, zone: tzinfo) -> tuple[datetime, str]
     match = _CLOCK.match(argument.strip())
     rest = argument.strip()[match.end() :].strip() if match else ""
     if not match or not rest:
-        raise ValueError("Say it as `!at 18:00 TEXT` or `!at 2026-12-24 18:00 TEXT`.")
+        raise ValueError("Use `!at 18:00 TEXT` or `!at 2026-12-24 18:00 TEXT`.")
     here = now.astimezone(zone)
     try:
         moment = here.replace(hour=int(match[4]), minute=int(match[5]), second=0, microsecond=0, fold=0)
         if match[1]:
             moment = moment.replace(year=int(match[1]), month=int(match[2]), day=int(match[3]))
     except ValueError:
-        raise ValueError(f"`{match[0]}` is no time there is.") from None
+        raise ValueError(f"`{match[0]}` is not a valid time.") from None
     if moment <= here and not match[1]:
         moment += timedelta(days=1)
     if moment <= here:
-        raise ValueError(f"`{match[0]}` is over already.")
+        raise ValueError(f"`{match[0]}` has already passed.")
     return _bounded(moment.astimezone(UTC), now), rest
 
 
@@ -91,7 +91,7 @@ def _state(job: Job, state: JobState, now: datetime, zone: tzinfo) -> str:
     if state.paused:
         return f"is paused: {state.paused} (`!jobs resume {job.name}`){last}"
     if not job.enabled:
-        return f"is switched off in the file{last}"
+        return f"is disabled in the file{last}"
     due = (
         "" if job.cron is None else " never" if state.next is None else f" next {when(state.next, now, zone)}"
     )
@@ -159,7 +159,7 @@ class ScheduleCommands:
         """Let a job rest. Raises UnknownJobError, StoreError."""
         job = self._job(repo, name)
         await self._scheduler.change(partial(transitions.paused, key=key_of(job), why=why))
-        return f"**{plain(job.name)}** is paused; `!jobs resume {job.name}` starts it again."
+        return f"**{plain(job.name)}** is paused; `!jobs resume {job.name}` resumes it."
 
     async def resume(self, repo: str, name: str) -> str:
         """Let a job go on. Raises UnknownJobError, StoreError."""
@@ -167,7 +167,7 @@ class ScheduleCommands:
         await self._scheduler.change(partial(transitions.paused, key=key_of(job), why=""))
         due = self._scheduler.schedule.jobs[key_of(job)].next
         told = "never" if due is None else when(due, self._clock.now(), self.zone)
-        return f"**{plain(job.name)}** goes on; next {told}."
+        return f"**{plain(job.name)}** resumed; next run {told}."
 
     async def manage(self, action: str, name: str) -> str:
         """What the operator of this machine wants of any repository's job: run, pause or resume it.
@@ -195,7 +195,7 @@ class ScheduleCommands:
                 "last": _iso(state.last),
                 "last_ok": state.last_ok,
                 "running": bool(state.awaited),
-                "paused": state.paused if job.enabled else "switched off in the file",
+                "paused": state.paused if job.enabled else "disabled in the file",
                 "failures": state.failures,
             }
             for key, job in self._scheduler.jobs.items()
@@ -206,9 +206,7 @@ class ScheduleCommands:
         """Say something at that time, as whoever asks. Raises StoreError."""
         mine = [timer for timer in self._scheduler.schedule.timers if timer.repo == asker.repo]
         if len(mine) >= MAX_TIMERS:
-            return (
-                f"There are {MAX_TIMERS} timers here already: `!jobs` lists them, `!jobs cancel ID` ends one."
-            )
+            return f"There are already {MAX_TIMERS} timers here: `!jobs` lists them, `!jobs cancel ID` cancels one."
         timer = Timer(
             id=hashlib.sha256(asker.key.encode()).hexdigest()[:6],
             at=moment,
@@ -220,14 +218,14 @@ class ScheduleCommands:
         )
         await self._scheduler.change(partial(transitions.with_timer, timer=timer))
         told = when(moment, self._clock.now(), self.zone)
-        return f"⏰ {told[0].upper()}{told[1:]}: {brief(timer)}. `!jobs cancel {timer.id}` withdraws it."
+        return f"⏰ {told[0].upper()}{told[1:]}: {brief(timer)}. `!jobs cancel {timer.id}` cancels it."
 
     async def cancel(self, timer_id: str, repo: str) -> str:
         """Withdraw a timer. Raises StoreError."""
         if not any(timer.id == timer_id and timer.repo == repo for timer in self._scheduler.schedule.timers):
-            return f"There is no timer `{timer_id}` here; `!jobs` lists them."
+            return f"No timer `{timer_id}` here; `!jobs` lists them."
         await self._scheduler.change(partial(transitions.without_timer, timer_id=timer_id))
-        return f"The timer `{timer_id}` is withdrawn."
+        return f"The timer `{timer_id}` is cancelled."
 
     def _job(self, repo: str, name: str) -> Job:
         jobs = [job for job in self._scheduler.jobs.values() if repo in ("", job.repo)]
@@ -236,9 +234,11 @@ class ScheduleCommands:
         if len(found) == 1:
             return found[0]
         if found:
-            raise UnknownJobError(f"Several are named {name}: say one of {', '.join(map(key_of, found))}.")
+            raise UnknownJobError(
+                f"Several jobs are named {name}: use one of {', '.join(map(key_of, found))}."
+            )
         known = ", ".join(job.name for job in jobs) or "none"
-        raise UnknownJobError(f"There is no job {name!r} here; there are: {known}.")
+        raise UnknownJobError(f"No job {name!r} here. Jobs: {known}.")
 
 
 class UnknownJobError(CodeButlerError):

@@ -123,7 +123,7 @@ def _look(source: JobSource, before: _Reading | None) -> _Reading:
     except FileNotFoundError:
         data = env = None
     except (CodeButlerError, PermissionError) as error:
-        trouble = f"{error}; the jobs stay as they were"
+        trouble = f"{error}; the previous jobs stay in force"
         return (
             before if before and before.trouble == trouble else _Reading(None, source.places, kept, trouble)
         )
@@ -134,7 +134,7 @@ def _look(source: JobSource, before: _Reading | None) -> _Reading:
     try:
         return _Reading(data, source.places, parse_file(data, str(path), source.where, env), env=env)
     except CodeButlerError as error:
-        return _Reading(data, source.places, kept, f"{error}; the jobs stay as they were", env)
+        return _Reading(data, source.places, kept, f"{error}; the previous jobs stay in force", env)
 
 
 def _news(before: _Reading | None, now: _Reading) -> list[str]:
@@ -152,8 +152,8 @@ def _news(before: _Reading | None, now: _Reading) -> list[str]:
     ]
     told = "; ".join(f"{verb} {', '.join(names)}" for verb, names in words if names)
     if told:
-        return [f"jobs read again: {told}"]
-    return ["jobs read again: the file is in order"] if before.trouble else []
+        return [f"jobs reloaded: {told}"]
+    return ["jobs reloaded: the file is valid again"] if before.trouble else []
 
 
 def job_sources(

@@ -227,9 +227,9 @@ def parse_file(data: bytes, source: str, where: Where, env: Mapping[str, str] | 
     file = parsed or _JobsFile()
     specs = file.jobs
     if len(specs) > MAX_JOBS:
-        raise ConfigError(f"{source}: {len(specs)} jobs, at most {MAX_JOBS} are taken")
+        raise ConfigError(f"{source}: {len(specs)} jobs, at most {MAX_JOBS} are allowed")
     if file.hooks and env is None:
-        raise ConfigError(f"{source}: hooks belong in the jobs.yaml of the home")
+        raise ConfigError(f"{source}: hooks are allowed in the home's jobs.yaml only")
     _refuse_twins([*specs], source)
     _refuse_twins([*file.hooks], source)
     jobs = tuple(_job(spec, f"{source}: jobs[{number}]", where) for number, spec in enumerate(specs))
@@ -261,17 +261,17 @@ def _refuse_twins(specs: Sequence[Spec | HookSpec], source: str) -> None:
     seen: set[str] = set()
     for spec in specs:
         if spec.name in seen:
-            raise ConfigError(f"{source}: two entries are named {spec.name}: give each a name of its own")
+            raise ConfigError(f"{source}: two entries are named {spec.name}: names must be unique")
         seen.add(spec.name)
 
 
 def _hook(spec: HookSpec, at: str, where: Where, env: Mapping[str, str]) -> Hook:
     found = where(spec.repo, spec.channel)
     if found is None:
-        raise ConfigError(f"{at} ({spec.name}): no repository served here fits its repo or channel")
+        raise ConfigError(f"{at} ({spec.name}): no served repository matches its repo or channel")
     if spec.agent in found.programs:
         raise ConfigError(
-            f"{at}.agent ({spec.name}): {spec.agent} is no agent: what comes from outside is never a command"
+            f"{at}.agent ({spec.name}): {spec.agent} is not an agent, and a hook never runs a command"
         )
     return hook_of(spec, at, env, (found.repo, found.channel))
 
@@ -280,16 +280,16 @@ def _job(spec: Spec, at: str, where: Where) -> Job:
     if not _NAME.fullmatch(spec.name):
         raise ConfigError(f"{at}.name: {spec.name!r}: use letters, digits, '.', '_' and '-'")
     if bool(spec.command.strip()) == bool(spec.prompt.strip()):
-        raise ConfigError(f"{at} ({spec.name}): give it a command or a prompt, one of the two")
+        raise ConfigError(f"{at} ({spec.name}): give it either a command or a prompt")
     if spec.agent and spec.command:
         raise ConfigError(f"{at}.agent ({spec.name}): a command runs without an agent")
     if not 0 <= spec.catch_up_hours <= 24 * 365:
         raise ConfigError(f"{at}.catchUpHours ({spec.name}): from 0 to 8760")
     found = where(spec.repo, spec.channel)
     if found is None:
-        raise ConfigError(f"{at} ({spec.name}): no repository served here fits its repo or channel")
+        raise ConfigError(f"{at} ({spec.name}): no served repository matches its repo or channel")
     if bool(spec.cron) == bool(spec.watch):
-        raise ConfigError(f"{at} ({spec.name}): give it a cron line or files to watch, one of the two")
+        raise ConfigError(f"{at} ({spec.name}): give it either a cron line or files to watch")
     try:
         cron = parse(spec.cron, zone_of(spec.timezone)) if spec.cron else None
     except ValueError as error:

@@ -259,7 +259,7 @@ class Scheduler:
         job, why = self.jobs.get(key), transitions.paused_why(self.schedule, key)
         if why and not before and job is not None:
             why = f"⚠️ The job **{plain(job.name)}** has {plain(why)} and is paused. "
-            await self._notice(job.channel, f"{why}`!jobs resume {job.name}` starts it again.")
+            await self._notice(job.channel, f"{why}`!jobs resume {job.name}` resumes it.")
 
     async def _tell(self, news: News) -> None:
         level = logging.WARNING if news.trouble else logging.INFO

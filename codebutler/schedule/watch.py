@@ -205,7 +205,7 @@ class Watchers:
         except (OSError, RuntimeError, CodeButlerError) as error:
             # Tried again with the next reading of the files.
             if self._told.get(repo) != str(error):
-                log.warning("[%s] its files cannot be watched: %s", repo, error)
+                log.warning("[%s] files cannot be watched: %s", repo, error)
             self._told[repo] = str(error)
 
     def _changed(self, repo: str, path: Path, names: Iterable[str]) -> None:

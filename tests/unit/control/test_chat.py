@@ -230,7 +230,7 @@ async def test_what_gets_nowhere_is_told_and_waits_for_nothing(around: Around) -
         terminal.wish(Say(text="three"))
         *_, told = await terminal.hear(3)
         assert isinstance(told, Said)
-        assert "(exit code 78); the message is kept until it does" in told.text
+        assert "(exit code 78); your message is kept until it is" in told.text
 
 
 async def test_a_slack_that_keeps_us_waiting_is_told(around: Around) -> None:
