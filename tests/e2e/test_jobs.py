@@ -136,7 +136,7 @@ async def test_j01_j02_a_job_of_a_file(tmp_path: Path, git_repo: Path) -> None:
         assert "is paused" in await built.run("jobs", "pause", "sample/look")
         assert "paused: by the operator" in await built.run("jobs")
         assert "resumed" in await built.run("jobs", "resume", "look")
-        assert "There is no job 'nope'" in await built.run("jobs", "run", "nope", check=False)
+        assert "No job 'nope'" in await built.run("jobs", "run", "nope", check=False)
         await _j04_a_commit_brings_jobs(built, channel, git_repo)
 
 
@@ -155,7 +155,7 @@ async def _j04_a_commit_brings_jobs(built: House, channel: str, repo: Path) -> N
         ),
     )
     git(repo, "rm", "-q", "--cached", ".codebutler/jobs.yaml")
-    assert "There is no job 'evil'" in await built.run("jobs", "run", "evil", check=False)
+    assert "No job 'evil'" in await built.run("jobs", "run", "evil", check=False)
     await built.run("trust", "sample")
     while "evil" not in await built.run("jobs"):
         assert built.supervisor is not None

@@ -309,9 +309,7 @@ async def test_words_about_jobs() -> None:
         await desk.answer("jobs", "run tests", ASKER)
         await calm()
         assert [wish.user for wish in world.wishes.values()] == ["U1"]
-        assert "There is no job 'nope' here; there are: tests." in await desk.answer(
-            "jobs", "run nope", ASKER
-        )
+        assert "No job 'nope' here. Jobs: tests." in await desk.answer("jobs", "run nope", ASKER)
         assert "Say it as" in await desk.answer("jobs", "dance", ASKER)
         assert "Say it as" in await desk.answer("in", "soon", ASKER)
         assert "no timer" in await desk.answer("jobs", "cancel abc", ASKER)
