@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from codebutler.config.channels import ChatName, served_chats
 from codebutler.config.resolve import resolve_global
@@ -17,6 +17,7 @@ from codebutler.parent.integration import Connections, Outbound
 from codebutler.parent.parts import Parts
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.messages import LogTag
+from codebutler.schedule.files import difference
 from codebutler.text.markup import plain
 
 GRACE_S = 30.0
@@ -65,7 +66,8 @@ class Configuration:
         self._connections.look_again()
         self._notes.tell(table)
         self._connections.meet()
-        summary = "; ".join((_changes(before, after), *(f"restart to connect {each}" for each in chats)))
+        changes = difference(before, after) or "nothing changed"
+        summary = "; ".join((changes, *(f"restart to connect {each}" for each in chats)))
         self._parts.logs.record("", "INF", f"configuration reloaded: {summary}")
         self._tell_limit()
         return summary
@@ -89,18 +91,6 @@ class Configuration:
 
     def _settings(self, table: RepoTable) -> dict[str, RepoSettings]:
         return {served.entry.name: served.settings(self._env) for served in table.served}
-
-
-def _changes(before: Mapping[str, RepoSettings], after: Mapping[str, RepoSettings]) -> str:
-    added = sorted(after.keys() - before.keys())
-    removed = sorted(before.keys() - after.keys())
-    changed = sorted(name for name in after.keys() & before.keys() if after[name] != before[name])
-    words = [
-        f"{verb} {', '.join(names)}"
-        for verb, names in (("added", added), ("removed", removed), ("changed", changed))
-        if names
-    ]
-    return "; ".join(words) or "nothing changed"
 
 
 class ConfigNotes:

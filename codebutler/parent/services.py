@@ -19,16 +19,7 @@ from codebutler.intake.records import Entry
 from codebutler.observe.chain import Act, act_of
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
-from codebutler.protocol.messages import (
-    Audit,
-    Budget,
-    Doing,
-    Live,
-    LogTag,
-    Overview,
-    TurnEnded,
-    TurnStarted,
-)
+from codebutler.protocol.messages import Audit, Budget, Doing, Live, LogTag, Overview, TurnEnded, TurnStarted
 from codebutler.supervisor.port import News
 from codebutler.text.markup import plain
 

@@ -123,10 +123,8 @@ def _look(source: JobSource, before: _Reading | None) -> _Reading:
     except FileNotFoundError:
         data = env = None
     except (CodeButlerError, PermissionError) as error:
-        trouble = f"{error}; the previous jobs stay in force"
-        return (
-            before if before and before.trouble == trouble else _Reading(None, source.places, kept, trouble)
-        )
+        now = _Reading(None, source.places, kept, f"{error}; the previous jobs stay in force")
+        return before if before and before.trouble == now.trouble else now
     if before is not None and (before.data, before.places, before.env) == (data, source.places, env):
         return before
     if data is None:
@@ -144,16 +142,19 @@ def _news(before: _Reading | None, now: _Reading) -> list[str]:
         return [now.trouble]
     if before is None:
         return []
-    old, new = ({job.name: job.digest for job in each.contents.jobs} for each in (before, now))
-    words = [
-        ("added", sorted(new.keys() - old.keys())),
-        ("removed", sorted(old.keys() - new.keys())),
-        ("changed", sorted(name for name in new.keys() & old.keys() if new[name] != old[name])),
-    ]
-    told = "; ".join(f"{verb} {', '.join(names)}" for verb, names in words if names)
-    if told:
+    if told := difference(*({job.name: job.digest for job in each.contents.jobs} for each in (before, now))):
         return [f"jobs reloaded: {told}"]
     return ["jobs reloaded: the file is valid again"] if before.trouble else []
+
+
+def difference(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    """``added a, b; removed c; changed d``; "" if nothing is different."""
+    words = (
+        ("added", after.keys() - before.keys()),
+        ("removed", before.keys() - after.keys()),
+        ("changed", {name for name in after.keys() & before.keys() if after[name] != before[name]}),
+    )
+    return "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in words if names)
 
 
 def job_sources(
@@ -161,12 +162,7 @@ def job_sources(
 ) -> list[JobSource]:
     """Every directory whose ``jobs.yaml`` counts: the home's, which may name any repository, and each one's own."""
     places = tuple(
-        JobPlace(
-            each.entry.name,
-            each.channel_id,
-            each.config.channel_name,
-            program_names(each.config),
-        )
+        JobPlace(each.entry.name, each.channel_id, each.config.channel_name, program_names(each.config))
         for each in table.served
     )
     own = [
