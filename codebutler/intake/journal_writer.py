@@ -147,7 +147,7 @@ class Writer:
     def _write(self, writes: list[WriteJob]) -> None:
         """One transaction. What it could not do is told to those who wait."""
         labels = {job.label for job in writes}
-        label = "append" if "append" in labels else "settle" if "settle" in labels else ""
+        label: Label = "append" if "append" in labels else "settle" if "settle" in labels else ""
         try:
             results = self._transact(lambda connection: [job.function(connection) for job in writes], label)
         except Exception as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever

@@ -19,6 +19,7 @@ from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.outlet import begin_anew
 from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.port import ChatPort
 from codebutler.chat.status import StatusBoard
 from codebutler.config.channels import ChatName, served_chats
 from codebutler.config.paths import Home
@@ -155,7 +156,8 @@ async def _outbound(
 
 async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack) -> ServedChat:
     """A chat with its queue."""
-    chat = await stack.enter_async_context(integration.chat)
+    chat: ChatPort = integration.chat
+    await stack.enter_async_context(integration.chat)
     clock, redact = parts.clock, parts.redactor.redact
     notes = own_notes(parts, integration.name)
     if parts.restored is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from codebutler.chat.chats import Chats, Connection, ServedChat
@@ -60,7 +60,7 @@ class ConnectedChat:
     connection: Connection
     check: Callable[[Config], None]
     use_tokens: Callable[[Config], None]
-    work: Callable[[], Awaitable[None]]
+    work: Callable[[], Coroutine[object, object, None]]
     meet: Callable[[Collection[str]], Awaitable[None]] = _meets_nobody
 
 

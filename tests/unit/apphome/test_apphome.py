@@ -330,7 +330,7 @@ async def test_who_pressed_what_is_gone_is_told_until_the_next_change() -> None:
         slack.turns.tell("shop", (note("done"),))
         await slack.passes()
     first, second = (shown for _, shown in slack.published)
-    assert "not served any more: nothing was decided" in first
+    assert "no longer served: nothing was decided" in first
     assert "not served" not in second
 
 

@@ -67,13 +67,13 @@ def test_an_empty_file_has_no_jobs(text: str) -> None:
         ("jobs: [{name: a}]", "a command or a prompt"),
         ("jobs: [{name: a, command: x}]", "a cron line or files to watch"),
         ("jobs: [{name: a, command: x, cron: '@daily', watch: ['*.py']}]", "a cron line or files to watch"),
-        ("hooks: [{name: a, secretEnv: S, prompt: x}]", "belong in the jobs.yaml of the home"),
+        ("hooks: [{name: a, secretEnv: S, prompt: x}]", "the home's jobs.yaml only"),
         ("jobs: [{name: a, cron: '@daily'}]", "a command or a prompt"),
         ("jobs: [{name: a, cron: '@daily', command: x, prompt: y}]", "a command or a prompt"),
         ("jobs: [{name: a, cron: '@daily', command: x, agent: claude}]", "without an agent"),
         ("jobs: [{name: a, cron: often, command: x}]", "is not a cron line"),
         ("jobs: [{name: a, cron: '@daily', command: x, timezone: Mars}]", "no time zone"),
-        ("jobs: [{name: a, cron: '@daily', command: x, channel: C2}]", "no repository served here"),
+        ("jobs: [{name: a, cron: '@daily', command: x, channel: C2}]", "no served repository"),
         ("jobs: [{name: a, cron: '@daily', command: x, when: now}]", "when"),
         ("jobs: [{name: 'a b', cron: '@daily', command: x}]", "letters, digits"),
         (
@@ -107,7 +107,7 @@ def test_the_homes_file_names_the_repository() -> None:
         "blog",
         "shop",
     ]
-    with pytest.raises(ConfigError, match="no repository"):
+    with pytest.raises(ConfigError, match="no served repository"):
         parse_file(b"jobs: [{name: a, cron: '@daily', command: x}]", "jobs.yaml", place_in([HERE, THERE]))
 
 

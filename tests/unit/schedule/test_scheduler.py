@@ -304,14 +304,14 @@ async def test_words_about_jobs() -> None:
         assert await desk.answer("jobs", "", ASKER) == "• **tests** `0 * * * *` next at 11:00"
         assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
         assert "by [@U1](person:U1)" in await desk.answer("jobs", "", ASKER)
-        assert "next at 11:00" in await desk.answer("jobs", "resume tests", ASKER)
+        assert "next run at 11:00" in await desk.answer("jobs", "resume tests", ASKER)
         assert "Starting" in await desk.answer("jobs", "run tests", ASKER)
         await desk.answer("jobs", "run tests", ASKER)
         await calm()
         assert [wish.user for wish in world.wishes.values()] == ["U1"]
         assert "No job 'nope' here. Jobs: tests." in await desk.answer("jobs", "run nope", ASKER)
         assert "Say it as" in await desk.answer("jobs", "dance", ASKER)
-        assert "Say it as" in await desk.answer("in", "soon", ASKER)
-        assert "no timer" in await desk.answer("jobs", "cancel abc", ASKER)
+        assert "Use `!in" in await desk.answer("in", "soon", ASKER)
+        assert "No timer" in await desk.answer("jobs", "cancel abc", ASKER)
         (row,) = ScheduleCommands(scheduler, world.clock, ZoneInfo("UTC")).rows()
         assert (row["name"], row["repo"], row["next"]) == ("tests", "shop", "2026-11-21T11:00:00+00:00")
