@@ -35,7 +35,7 @@ NOT_ACCEPTED = "the message was {}: its thread says why, and so does `codebutler
 KEPT = "{} is not running ({}); your message is kept until it is"
 
 
-class Sending(History, Protocol):
+class OperatorChats(History, Protocol):
     """The chats, as far as the operator goes."""
 
     def trouble(self, channel: str) -> str:
@@ -54,7 +54,7 @@ class Speaker:
     def __init__(
         self,
         accept: Callable[[Event], Awaitable[Outcome]],
-        chats: Sending,
+        chats: OperatorChats,
         down: Callable[[str], str],
         clock: Clock,
     ) -> None:

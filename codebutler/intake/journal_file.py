@@ -160,21 +160,22 @@ def keep_channels(connection: sqlite3.Connection, channels: Collection[str]) -> 
     connection.executemany("DELETE FROM recent WHERE channel = ?", gone)
 
 
-def open_gap(connection: sqlite3.Connection, channel: str, now_s: float) -> None:
+def open_gaps(connection: sqlite3.Connection, channels: Collection[str], now_s: float) -> None:
     """From here on messages may be missed, until ``close_gap``. A gap that is open stays as wide as it is; a
     channel of which nothing is known begins now. Marks of the future were set by a wrong clock: they become now,
     and the beginning of the channel the last minutes."""
-    connection.execute(
-        "UPDATE channels SET newest_s = min(newest_s, ?2), gap_s = min(gap_s, ?2), "
-        "floor_s = CASE WHEN floor_s > ?3 THEN ?4 ELSE floor_s END WHERE channel = ?1",
-        (channel, now_s, now_s + AHEAD_S, now_s - LAST_MINUTES_S),
-    )
-    connection.execute(
-        "INSERT INTO channels (channel, newest_s, floor_s, gap_s) VALUES (?1, ?2, ?2, ?2) "
-        "ON CONFLICT (channel) DO UPDATE SET gap_s = coalesce(gap_s, newest_s)",
-        (channel, now_s),
-    )
-    _forget_recent(connection, channel)
+    for channel in channels:
+        connection.execute(
+            "UPDATE channels SET newest_s = min(newest_s, ?2), gap_s = min(gap_s, ?2), "
+            "floor_s = CASE WHEN floor_s > ?3 THEN ?4 ELSE floor_s END WHERE channel = ?1",
+            (channel, now_s, now_s + AHEAD_S, now_s - LAST_MINUTES_S),
+        )
+        connection.execute(
+            "INSERT INTO channels (channel, newest_s, floor_s, gap_s) VALUES (?1, ?2, ?2, ?2) "
+            "ON CONFLICT (channel) DO UPDATE SET gap_s = coalesce(gap_s, newest_s)",
+            (channel, now_s),
+        )
+        _forget_recent(connection, channel)
 
 
 def open_known_gaps(connection: sqlite3.Connection) -> None:

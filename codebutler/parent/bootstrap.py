@@ -38,7 +38,7 @@ from codebutler.parent.apphome import Cards
 from codebutler.parent.commands.asked import ParentCommands, Resources
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
-from codebutler.parent.integration import Connections, Directories, Inbound, Outbound, own_notes
+from codebutler.parent.integration import ChatConnections, Directories, Inbound, Outbound, own_notes
 from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
@@ -113,7 +113,9 @@ async def _serve(
     outbound = await _outbound(parts, integrations, spawner, stack)
     inbound = _inbound(parts, outbound)
     chats = [each.connect(parts, outbound, inbound) for each in integrations]
-    connections = Connections(chats, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks)
+    connections = ChatConnections(
+        chats, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks
+    )
     status = Status(parts, outbound, connections)
     front = _front(parts, outbound, inbound, status)
     watchers = Watchers(parts.repos.path_of, inbound.scheduler.changed)

@@ -13,7 +13,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_of
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.integration import Connections, Outbound
+from codebutler.parent.integration import ChatConnections, Outbound
 from codebutler.parent.parts import Parts
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.messages import LogTag
@@ -26,7 +26,7 @@ GRACE_S = 30.0
 class Configuration:
     """``begin`` once, then ``reload``."""
 
-    def __init__(self, parts: Parts, outbound: Outbound, connections: Connections) -> None:
+    def __init__(self, parts: Parts, outbound: Outbound, connections: ChatConnections) -> None:
         self._parts = parts
         self._home, self._env = parts.given.home, parts.given.env
         self._repos = parts.repos

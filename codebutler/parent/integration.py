@@ -94,7 +94,7 @@ class Directories:
         return await look_up(user) if look_up else Person(id=user, names=())
 
 
-class Connections:
+class ChatConnections:
     """``run`` until ``stop``. ``allowed`` are all who may talk to us; ``named`` looks up how people are called."""
 
     def __init__(

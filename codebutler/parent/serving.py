@@ -8,7 +8,7 @@ import os
 from codebutler.control.wire import control_server
 from codebutler.intake.intake import Intake
 from codebutler.parent.configuration import GRACE_S, Configuration
-from codebutler.parent.integration import Connections, Outbound
+from codebutler.parent.integration import ChatConnections, Outbound
 from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Parts
 from codebutler.platform.stopping import Stopping
@@ -26,7 +26,7 @@ class Serving:
         outbound: Outbound,
         intake: Intake,
         configuration: Configuration,
-        connections: Connections,
+        connections: ChatConnections,
     ) -> None:
         self._journal = parts.journal
         self._tasks = parts.tasks

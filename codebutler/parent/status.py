@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.parent.integration import ConnectedChat, Connections, Outbound
+from codebutler.parent.integration import ChatConnections, ConnectedChat, Outbound
 from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Budget
 from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
@@ -17,7 +17,7 @@ from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
 class Status:
     """Asked by the operator, the dashboard and systemd."""
 
-    def __init__(self, parts: Parts, outbound: Outbound, connections: Connections) -> None:
+    def __init__(self, parts: Parts, outbound: Outbound, connections: ChatConnections) -> None:
         self._parts = parts
         self._repos = parts.repos
         self._supervisor = outbound.supervisor

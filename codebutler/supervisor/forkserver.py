@@ -29,8 +29,8 @@ from codebutler.platform.descriptors import lower_to
 from codebutler.platform.lookup import TERMINAL_PATH
 from codebutler.platform.stopping import pass_over_interrupts
 from codebutler.platform.table import pid_namespace, pids, seen, variable_of
-from codebutler.protocol.channel import Channel, to_parent_codec
 from codebutler.protocol.messages import ToParent
+from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 
 # What a worker prints, line by line and bounded.
 
@@ -38,7 +38,7 @@ CHUNK_BYTES = 2**14
 LINE_BYTES = 2**13
 
 
-class Output:
+class WorkerOutput:
     """The reading end of a pipe that a worker has as its stdout and stderr."""
 
     def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
@@ -46,7 +46,7 @@ class Output:
         self._transport = transport
 
     @classmethod
-    async def over(cls, fd: int) -> Output:
+    async def over(cls, fd: int) -> WorkerOutput:
         """Take over ``fd``."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=CHUNK_BYTES)
@@ -151,7 +151,9 @@ KEPT_PREFIXES = ("LC_", "XDG_")
 class WorkerProcess:
     """A worker and the pipe to it: the real WorkerLink."""
 
-    def __init__(self, process: ForkServerProcess, channel: Channel[ToParent], output: Output) -> None:
+    def __init__(
+        self, process: ForkServerProcess, channel: MessagePipe[ToParent], output: WorkerOutput
+    ) -> None:
         assert process.pid is not None
         self.pid = process.pid
         self._process = process
@@ -243,9 +245,9 @@ class ForkServer:
         with contextlib.ExitStack() as pipes, contextlib.ExitStack() as failing:
             ours, theirs = map(pipes.enter_context, self._context.Pipe(duplex=True))
             printed, printing = map(pipes.enter_context, self._context.Pipe(duplex=False))
-            channel = await Channel.over(socket.socket(fileno=os.dup(ours.fileno())), to_parent_codec())
+            channel = await MessagePipe.over(socket.socket(fileno=os.dup(ours.fileno())), to_parent_codec())
             failing.callback(channel.close)
-            output = await Output.over(os.dup(printed.fileno()))
+            output = await WorkerOutput.over(os.dup(printed.fileno()))
             failing.callback(output.close)
             process = self._context.Process(
                 target=run_worker, args=(self._target, theirs, printing, self._files), name=name, daemon=True

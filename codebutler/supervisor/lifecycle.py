@@ -53,7 +53,7 @@ def public(state: WorkerState) -> PublicState:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class WorkerTiming:
     """How long a worker may take. ``abort_s`` is what it gets to dump its stacks; ``eof_s`` to end once its
     pipe is closed; ``slot_s`` how long a slow start may keep others from starting."""
 
@@ -74,7 +74,7 @@ class Timing:
 class Vitals:
     """One process's; every moment is in seconds of one monotonic clock. ``idle_sleep_s``: 0 = it never sleeps."""
 
-    def __init__(self, timing: Timing, idle_sleep_s: float, now_s: float) -> None:
+    def __init__(self, timing: WorkerTiming, idle_sleep_s: float, now_s: float) -> None:
         self.asked: StopReason | None = None
         """What it was told when it was asked to end."""
         self._timing = timing

@@ -23,7 +23,7 @@ from codebutler.protocol.messages import (
     TurnEnded,
     TurnStarted,
 )
-from codebutler.supervisor.lifecycle import Policy, Timing
+from codebutler.supervisor.lifecycle import Policy, WorkerTiming
 
 # What a worker's supervision needs of the world: a link to its process, and the parent's services.
 
@@ -198,7 +198,7 @@ class Shared:
     services: Services
     clock: Clock
     rng: Callable[[], float]
-    timing: Timing = field(default_factory=Timing)
+    timing: WorkerTiming = field(default_factory=WorkerTiming)
     policy: Policy = field(default_factory=Policy)
     places: Places = field(default_factory=Places)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE))

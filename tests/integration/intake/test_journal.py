@@ -294,13 +294,13 @@ async def test_a_gap_in_a_long_history_is_found_by_indexes(path: Path) -> None:
             )
             journal_file.remember(connection, "C1", seen)
         now = datetime.fromtimestamp(1700000000 + 2000 * 60, UTC)
-        journal_file.open_gap(connection, "C1", now.timestamp())
+        journal_file.open_gaps(connection, ("C1",), now.timestamp())
         connection.set_trace_callback(statements.append)
         gap = journal_file.gap(connection, "C1", "1699000000.000000")
         journal_file.newest_before(connection, "C1", now.timestamp())
         journal_file.arrivals(connection, "C1", now.timestamp() - 3600)
         journal_file.pending_rows(connection)
-        journal_file.open_gap(connection, "C1", now.timestamp())
+        journal_file.open_gaps(connection, ("C1",), now.timestamp())
         connection.set_trace_callback(None)
         plans = [row[3] for each in statements for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")]
     assert gap is not None

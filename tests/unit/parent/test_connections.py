@@ -14,7 +14,7 @@ from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
 from codebutler.domain.clock import settle
 from codebutler.domain.errors import ChatAuthError
-from codebutler.parent.integration import ConnectedChat, Connections
+from codebutler.parent.integration import ChatConnections, ConnectedChat
 from codebutler.platform.tasks import Tasks
 
 REFUSED = ChatAuthError("Slack refuses the token", "invalid_auth")
@@ -78,16 +78,16 @@ class One:
 class Two:
     slack: One
     telegram: One
-    connections: Connections
+    connections: ChatConnections
     lines: list[str]
     running: asyncio.Task[None]
 
 
 @asynccontextmanager
-async def connected(*chats: One) -> AsyncIterator[tuple[Connections, list[str], asyncio.Task[None]]]:
+async def connected(*chats: One) -> AsyncIterator[tuple[ChatConnections, list[str], asyncio.Task[None]]]:
     lines: list[str] = []
     tasks = Tasks(lambda name, error: lines.append(f"{name}: {error!r}"))
-    connections = Connections(
+    connections = ChatConnections(
         [each.chat for each in chats],
         lambda: {"U0ANA", "tg:111"},
         lambda users: None,

@@ -62,7 +62,7 @@ def to_parent_codec() -> Codec[ToParent]:
     return Codec(ToParent, max_sent_bytes=MAX_DELIVERED_BYTES)
 
 
-class Channel(Generic[M]):
+class MessagePipe(Generic[M]):
     """Sends any message, receives messages of one union. End of file ends ``messages`` quietly."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, codec: Codec[M]) -> None:
@@ -71,7 +71,7 @@ class Channel(Generic[M]):
         self._codec = codec
 
     @classmethod
-    async def over(cls, sock: socket.socket, codec: Codec[M]) -> Channel[M]:
+    async def over(cls, sock: socket.socket, codec: Codec[M]) -> MessagePipe[M]:
         """Take over a connected socket."""
         sock.settimeout(0)
         reader, writer = await asyncio.open_connection(sock=sock, limit=2**16)
