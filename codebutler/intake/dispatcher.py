@@ -56,11 +56,6 @@ class Dispatcher:
             self._deliver(entry)
 
 
-def let_pass(entry: Entry, go_on: GoOn) -> None:
-    """The step that takes nothing."""
-    go_on(entry)
-
-
 class HeldBack:
     """A step of the dispatcher. Clicks, slash commands and what comes from this machine never wait."""
 
@@ -83,11 +78,11 @@ class HeldBack:
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
         """Of a channel that is held, only what was written in it waits."""
-        held, order = self._held.get(entry.channel), _order(entry.event)
-        if held is None or order is None:
-            go_on(entry)
-        else:
+        held = self._held.get(entry.channel)
+        if held is not None and (order := _order(entry.event)) is not None:
             held.append((order, entry, go_on))
+        else:
+            go_on(entry)
 
 
 def _order(event: Event) -> str | None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal
 
 from codebutler.domain.errors import EXIT_CONFIGURATION, EXIT_IOERR
 from codebutler.protocol.messages import StopReason
@@ -19,8 +19,6 @@ from codebutler.protocol.messages import StopReason
 
 WorkerState = Literal["stopped", "starting", "running", "stopping", "sleeping", "backoff", "quarantined"]
 PublicState = Literal["stopped", "starting", "running", "sleeping", "backoff", "quarantined"]
-
-STATES: tuple[WorkerState, ...] = get_args(WorkerState)
 
 MOVES: Mapping[WorkerState, frozenset[WorkerState]] = MappingProxyType(
     {
@@ -33,8 +31,6 @@ MOVES: Mapping[WorkerState, frozenset[WorkerState]] = MappingProxyType(
         "quarantined": frozenset({"starting", "stopped"}),
     }
 )
-
-WITH_PROCESS: frozenset[WorkerState] = frozenset({"starting", "running", "stopping"})
 
 
 def move(old: WorkerState, new: WorkerState) -> WorkerState:

@@ -108,18 +108,18 @@ class ParentCommands:
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
         """What the parent runs is seen by no worker."""
-        repo, request = self._repo_of(entry.channel), entry.request
-        word = WORDS.get(request.name) if isinstance(request, Command) else None
-        ours = word is not None and word.runs == "parent"
-        if repo and ours and isinstance(entry.event, MessagePosted | SlashCommand):
-            self._tasks.start(self._answer(entry, repo), name=f"answer to {entry.event.key}")
-        else:
-            go_on(entry)
-
-    async def _answer(self, entry: Entry, repo: str) -> None:
         event, request = entry.event, entry.request
-        assert isinstance(event, MessagePosted | SlashCommand)
-        assert isinstance(request, Command)
+        if isinstance(request, Command) and isinstance(event, MessagePosted | SlashCommand):
+            word, repo = WORDS.get(request.name), self._repo_of(entry.channel)
+            if repo and word is not None and word.runs == "parent":
+                answering = self._answer(entry, event, request, repo)
+                self._tasks.start(answering, name=f"answer to {event.key}")
+                return
+        go_on(entry)
+
+    async def _answer(
+        self, entry: Entry, event: MessagePosted | SlashCommand, request: Command, repo: str
+    ) -> None:
         thread_ts = event.root_ts if isinstance(event, MessagePosted) else None
         asker = Asker(event.user, repo, event.channel, thread_ts, event.key)
         is_slash = isinstance(event, SlashCommand)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from codebutler.domain.model import NoRequest
-from codebutler.intake.dispatcher import Dispatcher, GoOn, let_pass
+from codebutler.intake.dispatcher import Dispatcher, GoOn
 from codebutler.intake.records import Entry
 from tests.events import posted
 
@@ -27,7 +27,7 @@ class Way:
             direct_message=self.direct_message,
             parent_command=self.parent_command,
             audit=self.audit,
-            overheard=let_pass,
+            overheard=lambda entry, go_on: go_on(entry),
             deliver=self.deliver,
         )
 
