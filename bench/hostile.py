@@ -131,7 +131,9 @@ async def _watched(deed: str, seconds: float, place: Path) -> Told:
     fork_server.start()
     with Logs(place / "codebutler.log", "info", str, stream=None) as logs:
         services = Parent(logs)
-        async with Supervisor(Shared(fork_server, services, SystemClock(), random.random)) as supervisor:
+        async with Supervisor(
+            Shared(fork_server.spawn, services, SystemClock(), random.random)
+        ) as supervisor:
             supervisor.add(repo("bad", "C01"))
             supervisor.start()
             await supervisor.wait_started()

@@ -19,7 +19,7 @@ from codebutler.intake.intake import Outcome
 from codebutler.observe.ring import LineFormatter, Ring
 from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import beside
-from codebutler.schedule.hooks import Hook
+from codebutler.schedule.jobs import Hook
 from codebutler.text.redact import Redactor
 from codebutler.web.dashboard.dashboard import Dashboard, Sources
 from codebutler.web.dashboard.keys import Keys

@@ -33,8 +33,6 @@ from codebutler.domain.model import (
     Request,
     Update,
 )
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import (
     Configure,
     Deliver,
@@ -50,6 +48,7 @@ from codebutler.protocol.messages import (
     ToParent,
     TurnEnded,
 )
+from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -196,7 +195,7 @@ class Parent:
     """The other end of the pipe: collects what the worker says and does what it asks, unless ``mute``, and not
     what is ``withheld``."""
 
-    channel: Channel[ToParent]
+    channel: MessagePipe[ToParent]
     clock: ManualClock
     backend: ScriptedBackend
     mute: bool = False
@@ -354,7 +353,7 @@ async def worker(
     home = Home(repo / ".codebutler" / "home")
     made = agents or (lambda told, _clock: OneAgent(backend, told))
     serving = asyncio.create_task(serve(theirs, clock, made, home))
-    parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend, mute)
+    parent = Parent(await MessagePipe.over(ours, to_parent_codec()), clock, backend, mute)
     listening = asyncio.create_task(parent.listen())
     try:
         await parent.until(lambda: parent.said(Hello))

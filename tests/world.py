@@ -23,11 +23,11 @@ from codebutler.config.permission import Decision
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings, SlackSection
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import Event, Operation, Quoted
-from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
+from codebutler.intake.repos import Repo
 from codebutler.protocol.messages import Audit, LogTag, ToParent, TurnEnded
+from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler.supervisor.lifecycle import Policy
 from codebutler.supervisor.port import News, Shared
 from codebutler.supervisor.supervisor import Supervisor
@@ -47,7 +47,7 @@ class TaskWorker:
     the process itself may vanish at any point is for the kill points.)
     """
 
-    def __init__(self, channel: Channel[ToParent], serving: asyncio.Task[int]) -> None:
+    def __init__(self, channel: MessagePipe[ToParent], serving: asyncio.Task[int]) -> None:
         self.pid = os.getpid()
         self._channel = channel
         self._dead: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -189,7 +189,7 @@ class World:
         self._sender = await self._stack.enter_async_context(sender)
         books = Books(sender, self.journal)
         self.books.append(books)
-        shared = Shared(self, books, self.clock, lambda: 0.0, policy=RESILIENT)
+        shared = Shared(self.spawn, books, self.clock, lambda: 0.0, policy=RESILIENT)
         supervisor = await self._stack.enter_async_context(Supervisor(shared))
         supervisor.add(self._settings)
         supervisor.start()
@@ -214,7 +214,7 @@ class World:
             serve(theirs, self.clock, lambda settings, _clock: OneAgent(backend, settings), home),
             name=name,
         )
-        link = TaskWorker(await Channel.over(ours, to_parent_codec()), serving)
+        link = TaskWorker(await MessagePipe.over(ours, to_parent_codec()), serving)
         self._links.append(link)
         return link
 

@@ -22,7 +22,7 @@ from codebutler.domain.message import said
 from codebutler.domain.model import Post
 from codebutler.intake.absence import Absence, line, merged, with_interrupted
 from codebutler.intake.journal import Journal
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 from codebutler.platform.tasks import cancel
 
 ABSENCE, ALIVE = "absence", "alive"

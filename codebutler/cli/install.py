@@ -117,7 +117,7 @@ def check_ready(where: Home, env: Mapping[str, str]) -> None:
 def check_free(where: Home, manager: Manager) -> None:
     """Raises LockHeldError while somebody else's supervisor runs here; our own service is replaced."""
     from codebutler.domain.errors import LockHeldError
-    from codebutler.supervisor.lock import SupervisorLock
+    from codebutler.supervisor.supervisor import SupervisorLock
 
     try:
         with SupervisorLock(where.lock):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Protocol
 from uuid import uuid4
 
 from codebutler.chat.port import History
 from codebutler.config.channels import chat_of
-from codebutler.control.ear import Ear
-from codebutler.control.listeners import ChatListener, Listeners
+from codebutler.control.listeners import Listener, Listeners, as_operator, read_past
 from codebutler.control.messages import (
     ChatRequest,
     ControlReply,
@@ -23,6 +22,7 @@ from codebutler.control.messages import (
     Wish,
 )
 from codebutler.control.past import as_operator, read_past
+from codebutler.domain.actions import REASON_ACTION
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.domain.message import REASON_ACTION, said
@@ -33,24 +33,10 @@ from codebutler.intake.repos import Served
 PATIENCE_S = 5.0
 MOST_PAST = 200
 NOT_ACCEPTED = "the message was {}: its thread says why, and so does `codebutler audit`"
-KEPT = "{} does not run now ({}); the message is kept until it does"
+KEPT = "{} is not running ({}); your message is kept until it is"
 
 
-class Lives(Protocol):
-    """The supervisor, as far as it says why a worker stays down."""
-
-    def down(self, name: str) -> str:
-        """Why the repository's worker stays down; "" if it does not."""
-
-
-class Door(Protocol):
-    """Where wishes are handed in, anybody's: the intake."""
-
-    async def accept(self, event: Event) -> Outcome:
-        """Journal an event as those of a chat are; what became of it. Raises StoreError."""
-
-
-class Sending(History, Protocol):
+class OperatorChats(History, Protocol):
     """The chats, as far as the operator goes."""
 
     def trouble(self, channel: str) -> str:
@@ -60,14 +46,23 @@ class Sending(History, Protocol):
         """Do ``operation`` once for each ``op_id``; the message's ts. ``unsure``: look first. Raises ChatError."""
 
 
-class Mouth:
-    """How the operator speaks in a channel: for everybody there to see, then through the door like anybody's."""
+class Speaker:
+    """How the operator speaks in a channel: for everybody there to see, then through the intake like anybody.
 
-    def __init__(self, intake: Door, chats: Sending, workers: Lives, clock: Clock) -> None:
-        self._clock = clock
-        self._intake = intake
+    ``accept`` is the intake's; ``down`` says why a repository's worker stays down, "" if it does not.
+    """
+
+    def __init__(
+        self,
+        accept: Callable[[Event], Awaitable[Outcome]],
+        chats: OperatorChats,
+        down: Callable[[str], str],
+        clock: Clock,
+    ) -> None:
+        self._accept = accept
         self._chats = chats
-        self._workers = workers
+        self._down = down
+        self._clock = clock
 
     def trouble(self, served: Served) -> str:
         """Why nothing is said in the repository's channel now."""
@@ -101,32 +96,34 @@ class Mouth:
         )
 
     async def hand_in(self, event: MessagePosted | ButtonClicked) -> None:
-        """Through the door. Raises CodeButlerError where it is not taken."""
-        outcome = await self._intake.accept(event)
+        """Give an event to the intake. Raises CodeButlerError where it is not accepted."""
+        outcome = await self._accept(event)
         if outcome != "accepted":
             raise CodeButlerError(NOT_ACCEPTED.format(outcome))
 
     def check_up(self, served: Served) -> None:
         """Raises CodeButlerError where the repository's worker stays down."""
-        if why := self._workers.down(served.entry.name):
+        if why := self._down(served.entry.name):
             raise CodeButlerError(KEPT.format(served.entry.name, why))
 
-    async def past(self, served: Served, thread_ts: str, most: int, ear: Ear) -> tuple[ControlReply, ...]:
+    async def past(
+        self, served: Served, thread_ts: str, most: int, listener: Listener
+    ) -> tuple[ControlReply, ...]:
         """The thread's last messages; none where the chat does not give them."""
         try:
-            return await read_past(self._chats, served.channel_id, thread_ts, most, ear)
+            return await read_past(self._chats, served.channel_id, thread_ts, most, listener)
         except ChatError:
             return ()
 
 
 class Chat:
-    """``replies`` is its life. ``patience_s``: when it is said that the chat keeps us waiting."""
+    """``replies`` is all of it. ``patience_s``: when it is said that the chat keeps us waiting."""
 
     def __init__(
         self,
         served: Served,
         request: ChatRequest,
-        mouth: Mouth,
+        speaker: Speaker,
         listeners: Listeners,
         *,
         patience_s: float = PATIENCE_S,
@@ -134,79 +131,80 @@ class Chat:
         self._patience_s = patience_s
         self._served = served
         self._request = request
-        self._mouth = mouth
+        self._speaker = speaker
         self._listeners = listeners
-        self._queue: asyncio.Queue[ControlReply | None] = asyncio.Queue()
-        self._listener = ChatListener(served.channel_id, request.thread_ts, self._queue)
 
     async def replies(self, wishes: AsyncIterator[Wish]) -> AsyncGenerator[ControlReply]:
         """Everything, until ``wishes`` end. Raises CodeButlerError for a wish that cannot be read."""
-        with self._listeners.added(self._listener):
-            if (thread_ts := self._request.thread_ts) is not None:
+        thread_ts = self._request.thread_ts
+        with self._listeners.added(self._served.channel_id, thread_ts) as listener:
+            if thread_ts is not None:
                 most = min(self._request.past, MOST_PAST)
-                for past in await self._mouth.past(self._served, thread_ts, most, self._listener.ear):
+                for past in await self._speaker.past(self._served, thread_ts, most, listener):
                     yield past
             agent = self._served.config.agent.default
             yield Opened(repo=self._served.entry.name, agent=agent, thread_ts=thread_ts)
-            reading = asyncio.create_task(self._read(wishes), name=f"chat with {self._served.entry.name}")
+            reading = asyncio.create_task(
+                self._read(wishes, listener), name=f"chat with {self._served.entry.name}"
+            )
             try:
-                while (reply := await self._queue.get()) is not None:
+                while (reply := await listener.replies.get()) is not None:
                     yield reply
                 await reading
             finally:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
 
-    async def _read(self, wishes: AsyncIterator[Wish]) -> None:
+    async def _read(self, wishes: AsyncIterator[Wish], listener: Listener) -> None:
         try:
             async for wish in wishes:
                 try:
-                    await self._grant(wish)
+                    match wish:
+                        case Say():
+                            await self._say(wish, listener)
+                        case Press():
+                            await self._press(wish, listener)
                 except CodeButlerError as error:
-                    self._queue.put_nowait(Said(text=f"⚠️ {error}"))
+                    listener.replies.put_nowait(Said(text=f"⚠️ {error}"))
         finally:
-            self._queue.put_nowait(None)
+            listener.replies.put_nowait(None)
 
-    async def _grant(self, wish: Wish) -> None:
-        match wish:
-            case Say(text=text, seen_ts=seen_ts):
-                await self._say(text, seen_ts)
-            case Press():
-                await self._press(wish)
-
-    async def _say(self, text: str, seen_ts: str) -> None:
-        channel = self._served.channel_id
-        thread_ts = self._listener.ear.thread_ts
+    async def _say(self, say: Say, listener: Listener) -> None:
+        thread_ts = listener.thread_ts
         try:
-            ts = await self._posted(text, thread_ts)
+            ts = await self._posted(say.text, listener)
         except CodeButlerError:
-            self._queue.put_nowait(Ended(ts="", outcome="failed"))
+            listener.replies.put_nowait(Ended(ts="", outcome="failed"))
             raise
-        self._listener.ear.thread_ts = thread_ts or ts
-        self._listener.await_outcome(ts)
-        self._queue.put_nowait(Posted(channel=channel, ts=ts, thread_ts=thread_ts or ts))
+        listener.thread_ts = thread_ts or ts
+        listener.await_outcome(ts)
+        listener.replies.put_nowait(
+            Posted(channel=self._served.channel_id, ts=ts, thread_ts=listener.thread_ts)
+        )
         try:
-            await self._mouth.said(self._served, ts, text, thread_ts, seen_ts)
-            self._mouth.check_up(self._served)
+            await self._speaker.said(self._served, ts, say.text, thread_ts, say.seen_ts)
+            self._speaker.check_up(self._served)
         except CodeButlerError:
-            self._queue.put_nowait(Ended(ts=ts, outcome="failed"))
+            listener.replies.put_nowait(Ended(ts=ts, outcome="failed"))
             raise
 
-    async def _posted(self, text: str, thread_ts: str | None) -> str:
-        posting = asyncio.ensure_future(self._mouth.post(self._served, text, thread_ts))
+    async def _posted(self, text: str, listener: Listener) -> str:
+        posting = asyncio.ensure_future(self._speaker.post(self._served, text, listener.thread_ts))
         try:
             done, _ = await asyncio.wait((posting,), timeout=self._patience_s)
             if not done:
-                why = self._mouth.trouble(self._served)
-                self._queue.put_nowait(Said(text=f"⏳ {why}; your message is sent as soon as it can be."))
+                why = self._speaker.trouble(self._served)
+                listener.replies.put_nowait(
+                    Said(text=f"⏳ {why}; your message is sent as soon as it can be.")
+                )
             return await posting
         finally:
             posting.cancel()
 
-    async def _press(self, press: Press) -> None:
-        if press.action_id == REASON_ACTION or self._listener.ear.thread_ts is None:
-            raise CodeButlerError("that button is not for a terminal")
-        await self._mouth.hand_in(
+    async def _press(self, press: Press, listener: Listener) -> None:
+        if press.action_id == REASON_ACTION or listener.thread_ts is None:
+            raise CodeButlerError("that button does not work in a terminal")
+        await self._speaker.hand_in(
             ButtonClicked(
                 channel=self._served.channel_id,
                 is_direct=False,
@@ -215,7 +213,7 @@ class Chat:
                 action_id=press.action_id,
                 value=press.value,
                 action_ts=f"local {uuid4().hex}",
-                thread_ts=self._listener.ear.thread_ts,
+                thread_ts=listener.thread_ts,
                 user_name=OPERATOR,
                 picked=press.picked,
                 origin="local",

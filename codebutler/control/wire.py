@@ -10,10 +10,9 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -25,23 +24,21 @@ LINE_LIMIT_BYTES = 4 * 2**20
 _PEER = struct.Struct("3i")
 
 
-class Control(Protocol):
-    """What the parent offers on the socket."""
-
-    def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]:
-        """The replies to one request, as they come, until there is none left."""
-
-    def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
-        """Until ``wishes`` end: the other side has gone."""
+Answer = Callable[[ControlRequest], AsyncIterator[ControlReply]]
+"""Gives the replies to one request, as they come, until there is none left."""
+Converse = Callable[[ChatRequest, AsyncIterator[Wish]], AsyncIterator[ControlReply]]
+"""The same for a chat, until the wishes end: the other side has gone."""
 
 
 @asynccontextmanager
-async def control_server(path: Path, control: Control) -> AsyncIterator[None]:
-    """Serve ``control`` on ``path`` while the context lives. A stale socket file is replaced."""
+async def control_server(path: Path, answer: Answer, converse: Converse) -> AsyncIterator[None]:
+    """Serve requests and chats on ``path`` while the context lives. A stale socket file is replaced."""
     path.unlink(missing_ok=True)
     mask = os.umask(0o177)
     try:
-        server = await asyncio.start_unix_server(_Connection(control).serve, path, limit=LINE_LIMIT_BYTES)
+        server = await asyncio.start_unix_server(
+            _Connection(answer, converse).serve, path, limit=LINE_LIMIT_BYTES
+        )
     finally:
         os.umask(mask)
     try:
@@ -54,8 +51,9 @@ async def control_server(path: Path, control: Control) -> AsyncIterator[None]:
 class _Connection:
     """Serves one request per connection."""
 
-    def __init__(self, control: Control) -> None:
-        self._control = control
+    def __init__(self, answer: Answer, converse: Converse) -> None:
+        self._answer = answer
+        self._converse = converse
         self._decoder = msgspec.json.Decoder(ControlRequest)
         self._wishes: msgspec.json.Decoder[Wish] = msgspec.json.Decoder(Wish)
         self._encoder = msgspec.json.Encoder()
@@ -79,9 +77,9 @@ class _Connection:
             yield Failed(text=f"unreadable request: {error}")
             return
         if isinstance(request, ChatRequest):
-            replies = self._control.chat(request, self._wished(reader))
+            replies = self._converse(request, self._wished(reader))
         else:
-            replies = self._control.answer(request)
+            replies = self._answer(request)
         try:
             async for reply in replies:
                 yield reply

@@ -101,10 +101,10 @@ def line(
         return ""
     parts = []
     if count:
-        parts.append(f"{_count(count, 'message')} that came meanwhile {_be(count)} answered late")
+        parts.append(f"{_count(count, 'message')} sent meanwhile {_be(count)} answered late")
     if interrupted:
         parts.append(
-            f"{_count(interrupted, 'interrupted run')} {_ask(interrupted)} in its thread how to go on"
+            f"{_count(interrupted, 'interrupted run')} {_ask(interrupted)} in its thread how to continue"
         )
     is_used = bool(parts or newest_s)
     if is_used and kept is not None and any(until - since > kept for since, until in absence.spans):

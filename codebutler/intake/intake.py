@@ -6,14 +6,14 @@ Nothing here knows a chat's own JSON; ``accept`` is the whole door for every sou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
 from codebutler.config.permission import Decision, decided
-from codebutler.config.programs import RUN, is_session
+from codebutler.config.programs import is_session
 from codebutler.config.schema import Config
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreFullError
@@ -26,8 +26,10 @@ from codebutler.domain.model import (
     Prompt,
     Request,
 )
-from codebutler.intake.entry import Entry
+from codebutler.intake.direct import DirectReader
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
+from codebutler.intake.repos import Repo
 from codebutler.observe.chain import kind_of
 from codebutler.platform.killpoints import reached
 from codebutler.text.requests import request_of
@@ -37,21 +39,6 @@ NOTICE_INTERVAL_S = 3600.0
 LATE_S = 60.0
 
 Outcome = Literal["accepted", "duplicate", "refused", "ignored"]
-
-
-@dataclass(frozen=True, slots=True)
-class Repo:
-    """What the intake needs to know of a repository. ``prefixes`` are the words that name an agent here."""
-
-    name: str
-    config: Config
-    prefixes: frozenset[str] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Each event asks for them."""
-        configured = {rule.prefix for rule in self.config.commands}
-        prefixes = frozenset(configured | {self.config.agent.default, "rehearsal", RUN.prefix})
-        object.__setattr__(self, "prefixes", prefixes)
 
 
 class Refusals(Protocol):
@@ -67,16 +54,6 @@ class Refusals(Protocol):
         """The disk is full: people are told that nothing new starts. Returns at once."""
 
 
-class Direct(Protocol):
-    """Knows which repository a direct conversation is about."""
-
-    async def accept(self, intake: Intake, event: Event, *, missed: bool) -> Outcome:
-        """What Intake.accept does, for a direct message. Raises StoreError."""
-
-    def repo_of(self, event: Event) -> Repo | None:
-        """The repository it is about; None while nobody has said which."""
-
-
 def _nothing(_repo: Repo, _thread_ts: str) -> bool:
     return False
 
@@ -87,7 +64,7 @@ class Threads:
     which repository one of a direct conversation is about."""
 
     awaits: Callable[[Repo, str], bool] = _nothing
-    direct: Direct | None = None
+    direct: DirectReader | None = None
 
 
 class Intake:
@@ -121,27 +98,35 @@ class Intake:
         never is, however wrong our clock may be.
         """
         repo = self._repos().get(event.channel)
+        request: Request | None = None
         # A private chat may be a repository's own.
         if repo is None and self._threads.direct is not None and event.is_direct:
-            return await self._threads.direct.accept(self, event, missed=missed)
-        return "ignored" if repo is None else await self.take(repo, event, missed=missed)
+            if (read := await self._threads.direct.read(event)) is None:
+                return "ignored"
+            repo, event, request = read
+        if repo is None:
+            return "ignored"
+        if missed:
+            max_age_hours = repo.config.catch_up.max_age_hours
+            event = dated(event, self._clock.now(), self._away_until, max_age_hours)
+        if request is not None:
+            return await self._keep(event, request)
+        return await self._take(repo, event)
 
-    async def take(self, repo: Repo, event: Event, *, missed: bool = False) -> Outcome:
-        """The same for an event that concerns ``repo``."""
+    async def _take(self, repo: Repo, event: Event) -> Outcome:
         if isinstance(event, MessagePosted) and event.handled == "yes":
             await self._journal.pass_over(event)
             return "ignored"
-        event = self.dated(repo, event) if missed else event
         request = request_of(event, repo.prefixes)
         if _not_for_us(repo.config, event, request) and not self._is_awaited(repo, event):
             await self._journal.pass_over(event)
             return "ignored"
         if not await self._allows(repo, event, request):
             return "refused"
-        return await self.keep(event, request)
+        return await self._keep(event, request)
 
-    async def keep(self, event: Event, request: Request) -> Outcome:
-        """Commit and hand on what is allowed; a "duplicate" came before. Raises StoreError."""
+    async def _keep(self, event: Event, request: Request) -> Outcome:
+        """Commit and hand on what is allowed; a "duplicate" came before."""
         try:
             entry = await self._journal.append(event, request)
         except StoreFullError:
@@ -159,10 +144,6 @@ class Intake:
         reached("route.after")
         return "accepted"
 
-    def dated(self, repo: Repo, event: Event) -> Event:
-        """The event, marked as late if it was missed."""
-        return dated(event, self._clock.now(), self._away_until, repo.config.catch_up.max_age_hours)
-
     def serves(self, event: Event) -> bool:
         """Whether there is a repository that the event concerns."""
         return self._repo_of(event) is not None
@@ -174,17 +155,6 @@ class Intake:
         """
         repo = self._repo_of(event)
         return repo is not None and await self._allows(repo, event, request_of(event, repo.prefixes))
-
-    def decide(self, repo: Repo, event: Event, request: Request) -> Decision:
-        """May this person do this with the repository? In a direct message as in its own channel."""
-        channel = repo.config.channel_id if event.is_direct else event.channel
-        return decided(repo.config, event, request, channel)
-
-    async def refuse(self, event: Event, request: Request, decision: Decision) -> None:
-        """Say no, with an audit line; to a stranger once an hour. Raises StoreError."""
-        if await self._journal.pass_over(event):
-            tell = not decision.is_strangers or self._first_within_the_hour(event.user)
-            self._refusals.refused(event, kind_of(event, request), decision, tell=tell)
 
     async def resume(self) -> int:
         """Route what an earlier life committed and no worker has taken over; returns how many."""
@@ -206,9 +176,13 @@ class Intake:
         return repo
 
     async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
-        decision = self.decide(repo, event, request)
-        if not decision.allowed:
-            await self.refuse(event, request, decision)
+        """In a direct message as in the repository's own channel. A refusal is written down, and told to a stranger
+        once an hour."""
+        channel = repo.config.channel_id if event.is_direct else event.channel
+        decision = decided(repo.config, event, request, channel)
+        if not decision.allowed and await self._journal.pass_over(event):
+            tell = not decision.is_strangers or self._first_within_the_hour(event.user)
+            self._refusals.refused(event, kind_of(event, request), decision, tell=tell)
         return decision.allowed
 
     def _first_within_the_hour(self, user: str) -> bool:

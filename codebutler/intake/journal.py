@@ -12,10 +12,9 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Collection
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -24,19 +23,20 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, MessagePosted, Request
 from codebutler.intake import journal_file
 from codebutler.intake.absence import Arrival
-from codebutler.intake.entry import Entry, Gap, Seen
 from codebutler.intake.journal_writer import (
     LOOK_EVERY_S,
-    Append,
-    Change,
     Job,
-    Read,
-    Settle,
-    Stop,
-    Watch,
+    Label,
+    ReadJob,
+    SettleJob,
+    StopJob,
+    WatchJob,
+    WriteJob,
     Writer,
 )
+from codebutler.intake.records import Entry, Gap, SeenMessage
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -78,7 +78,7 @@ class Journal:
     async def news(self) -> str:
         """Wait until the file was taken away and is there again, with a gap open for every channel, or cannot be put
         back; returns what happened."""
-        job = Watch(asyncio.get_running_loop().create_future())
+        job = WatchJob(asyncio.get_running_loop().create_future())
         self._submit(job)
         return await job.done
 
@@ -90,15 +90,9 @@ class Journal:
         have been committed all the same; ``pending`` tells.
         """
         received_at = self._clock.now()
-        job = Append(
-            key=event.key,
-            channel=event.channel,
-            payload=(received_at.isoformat(), _encode(event), _encode(request)),
-            seen=_seen(event, taken=True),
-            done=asyncio.get_running_loop().create_future(),
-        )
-        self._submit(job)
-        seq = await job.done
+        payload = received_at.isoformat(), _encode(event), _encode(request)
+        seen = _seen(event, taken=True)
+        seq = await self._write("append", journal_file.append, event.key, event.channel, payload, seen)
         return None if seq is None else Entry(seq, event.channel, event, request, received_at)
 
     async def settle(self, seq: int) -> None:
@@ -107,74 +101,70 @@ class Journal:
         Once more, or after ``close``, does nothing: the entry is then delivered again, which is harmless.
         """
         if seq in self._pending and not self._closed:
-            self._submit(Settle(seq))
+            self._submit(SettleJob(seq))
             self._pending.discard(seq)
 
     async def pending(self, channel: str | None = None) -> list[Entry]:
         """Every entry not settled (of one channel), in order. Raises StoreError if one cannot be read."""
-        rows = await self._read(partial(journal_file.pending_rows, channel=channel))
+        rows = await self._read(journal_file.pending_rows, channel)
         return [self._entry(row) for row in rows if row[0] in self._pending]
 
     async def high_water(self, channel: str) -> float:
         """When the newest message of the channel was written that was ever appended, in Unix seconds; 0 if none."""
-        return await self._read(partial(journal_file.mark, channel=channel))
+        return await self._read(journal_file.mark, channel)
 
     async def pass_over(self, event: Event) -> bool:
         """Remember a message that is not for us, so that catching up does not take it for a new one. False if
         it came before; what is no message is always new. Raises StoreError."""
         if (seen := _seen(event, taken=False)) is None:
             return True
-        return await self._change(partial(journal_file.remember, channel=event.channel, seen=seen))
+        return await self._write("settle", journal_file.remember, event.channel, seen)
 
     async def keep_channels(self, channels: Collection[str]) -> None:
         """Forget where every other channel stood: should it come back, it begins anew. Raises StoreError."""
-        await self._change(partial(journal_file.keep_channels, channels=tuple(channels)))
+        await self._write("settle", journal_file.keep_channels, tuple(channels))
 
     async def open_gaps(self, channels: Collection[str], now: datetime) -> None:
         """From ``now`` on (the chat's time) messages of ``channels`` may be missed. Raises StoreError."""
-        await self._change(partial(_open_gaps, channels=tuple(channels), now_s=now.timestamp()))
+        await self._write("settle", journal_file.open_gaps, tuple(channels), now.timestamp())
 
     async def gap(self, channel: str, old_root: str = "") -> Gap | None:
         """What may have been missed, None if nothing. Threads are old whose first message's ts sorts up to
         ``old_root``. Raises StoreError."""
-        return await self._read(partial(journal_file.gap, channel=channel, old_root=old_root))
+        return await self._read(journal_file.gap, channel, old_root)
 
     async def close_gap(self, channel: str) -> None:
         """Everything of the channel's gap has been appended. Raises StoreError."""
-        await self._change(partial(journal_file.close_gap, channel=channel))
+        await self._write("settle", journal_file.close_gap, channel)
 
-    async def seen(self, channel: str, after_s: float = 0.0) -> tuple[Seen, ...]:
+    async def seen(self, channel: str, after_s: float = 0.0) -> tuple[SeenMessage, ...]:
         """The channel's messages of the last days that were written after ``after_s``, oldest first. Raises
         StoreError."""
-        return await self._read(partial(journal_file.seen_after, channel=channel, after_s=after_s))
+        return await self._read(journal_file.seen_after, channel, after_s)
 
     async def arrivals(self, channel: str, since: datetime) -> tuple[Arrival, ...]:
         """The channel's messages of the last days that were written from ``since`` on. Raises StoreError."""
-        return await self._read(partial(journal_file.arrivals, channel=channel, since_s=since.timestamp()))
+        return await self._read(journal_file.arrivals, channel, since.timestamp())
 
     async def newest_before(self, channel: str, moment: datetime) -> float:
         """When the channel's last message of the last days before ``moment`` was written, 0 if there is none. Raises
         StoreError."""
-        return await self._read(
-            partial(journal_file.newest_before, channel=channel, moment_s=moment.timestamp())
-        )
+        return await self._read(journal_file.newest_before, channel, moment.timestamp())
 
     async def note(self, name: str) -> str:
         """What was noted under ``name``, in this life or an earlier one; "" if nothing was. Raises StoreError."""
-        return await self._read(partial(journal_file.note, name=name))
+        return await self._read(journal_file.note, name)
 
     async def keep_note(self, name: str, value: str) -> None:
         """Note something for later, in place of what was noted before. Raises StoreError."""
-        await self._change(partial(journal_file.keep_note, name=name, value=value), aside=True)
+        await self._write("", journal_file.keep_note, name, value)
 
     async def place_direct(self, home: str, channel: str, items: Collection[str]) -> None:
         """These messages and files of a direct conversation belong to the repository of channel ``home``.
 
         Raises StoreError.
         """
-        await self._change(
-            partial(journal_file.place_direct, home=home, channel=channel, items=tuple(items)), aside=True
-        )
+        await self._write("", journal_file.place_direct, home, channel, tuple(items))
 
     async def placed_direct(self) -> list[tuple[str, str, str]]:
         """The latest of what ``place_direct`` kept, oldest first: (home, item, channel). Raises StoreError."""
@@ -182,12 +172,12 @@ class Journal:
 
     async def forget_old(self, now: datetime) -> None:
         """Drop what is too old, or too much, to be asked for again. Raises StoreError."""
-        await self._change(partial(journal_file.forget_old, now=now), aside=True)
+        await self._write("", journal_file.forget_old, now)
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
         if not self._closed:
-            self._submit(Stop())
+            self._submit(StopJob())
             self._closed = True
         await asyncio.to_thread(self._writer.join)
 
@@ -199,17 +189,23 @@ class Journal:
     ) -> None:
         await self.close()
 
-    async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        job = Read(function, asyncio.get_running_loop().create_future())
-        self._submit(job)
-        answer: T = await job.done
-        return answer
+    async def _read(
+        self, function: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._submit(ReadJob(lambda connection: function(connection, *args, **kwargs), done))
+        return await done
 
-    async def _change(self, function: Callable[[sqlite3.Connection], T], *, aside: bool = False) -> T:
-        job = Change(function, asyncio.get_running_loop().create_future(), aside)
-        self._submit(job)
-        answer: T = await job.done
-        return answer
+    async def _write(
+        self,
+        label: Label,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._submit(WriteJob(lambda connection: function(connection, *args, **kwargs), done, label))
+        return await done
 
     def _submit(self, job: Job) -> None:
         if self._closed:
@@ -230,15 +226,10 @@ class Journal:
             raise StoreError(f"{self._path}: entry {seq} cannot be read: {error}") from error
 
 
-def _seen(event: Event, *, taken: bool) -> Seen | None:
+def _seen(event: Event, *, taken: bool) -> SeenMessage | None:
     if not isinstance(event, MessagePosted) or event.origin != "chat":
         return None
-    return Seen(event.ts, event.root_ts, event.user, taken, event.sent_at)
-
-
-def _open_gaps(connection: sqlite3.Connection, channels: tuple[str, ...], now_s: float) -> None:
-    for channel in channels:
-        journal_file.open_gap(connection, channel, now_s)
+    return SeenMessage(event.ts, event.root_ts, event.user, taken, event.sent_at)
 
 
 def _encode(value: Event | Request) -> str:

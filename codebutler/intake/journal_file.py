@@ -17,7 +17,7 @@ from pathlib import Path
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError, StoreTooNewError
 from codebutler.intake.absence import Arrival
-from codebutler.intake.entry import LOOK_BACK_S, Gap, Seen
+from codebutler.intake.records import LOOK_BACK_S, Gap, SeenMessage
 from codebutler.platform import sqlitefile
 from codebutler.platform.sqlitefile import Shape, open_at_head
 
@@ -115,8 +115,12 @@ def open_file(path: Path, clock: Clock) -> sqlite3.Connection:
     return open_at_head(path, Shape(HEAD, COLUMNS, _statements), partial(_upgrade, path, clock))
 
 
-def insert(
-    connection: sqlite3.Connection, key: str, channel: str, payload: tuple[str, str, str]
+def append(
+    connection: sqlite3.Connection,
+    key: str,
+    channel: str,
+    payload: tuple[str, str, str],
+    seen: SeenMessage | None,
 ) -> int | None:
     """Add an entry (``payload``: received_at, event, request); its seq, or None if the key is there."""
     cursor = connection.execute(
@@ -124,10 +128,13 @@ def insert(
         "ON CONFLICT (key) DO NOTHING",
         (key, channel, *payload),
     )
-    return cursor.lastrowid if cursor.rowcount == 1 else None
+    seq = cursor.lastrowid if cursor.rowcount == 1 else None
+    if seen is not None:
+        remember(connection, channel, seen)
+    return seq
 
 
-def remember(connection: sqlite3.Connection, channel: str, seen: Seen) -> bool:
+def remember(connection: sqlite3.Connection, channel: str, seen: SeenMessage) -> bool:
     """Keep what a message was, for as long as catching up may ask; what was taken stays so. True the first
     time."""
     query = "SELECT 1 FROM recent WHERE channel = ? AND ts = ?"
@@ -153,21 +160,22 @@ def keep_channels(connection: sqlite3.Connection, channels: Collection[str]) -> 
     connection.executemany("DELETE FROM recent WHERE channel = ?", gone)
 
 
-def open_gap(connection: sqlite3.Connection, channel: str, now_s: float) -> None:
+def open_gaps(connection: sqlite3.Connection, channels: Collection[str], now_s: float) -> None:
     """From here on messages may be missed, until ``close_gap``. A gap that is open stays as wide as it is; a
     channel of which nothing is known begins now. Marks of the future were set by a wrong clock: they become now,
     and the beginning of the channel the last minutes."""
-    connection.execute(
-        "UPDATE channels SET newest_s = min(newest_s, ?2), gap_s = min(gap_s, ?2), "
-        "floor_s = CASE WHEN floor_s > ?3 THEN ?4 ELSE floor_s END WHERE channel = ?1",
-        (channel, now_s, now_s + AHEAD_S, now_s - LAST_MINUTES_S),
-    )
-    connection.execute(
-        "INSERT INTO channels (channel, newest_s, floor_s, gap_s) VALUES (?1, ?2, ?2, ?2) "
-        "ON CONFLICT (channel) DO UPDATE SET gap_s = coalesce(gap_s, newest_s)",
-        (channel, now_s),
-    )
-    _forget_recent(connection, channel)
+    for channel in channels:
+        connection.execute(
+            "UPDATE channels SET newest_s = min(newest_s, ?2), gap_s = min(gap_s, ?2), "
+            "floor_s = CASE WHEN floor_s > ?3 THEN ?4 ELSE floor_s END WHERE channel = ?1",
+            (channel, now_s, now_s + AHEAD_S, now_s - LAST_MINUTES_S),
+        )
+        connection.execute(
+            "INSERT INTO channels (channel, newest_s, floor_s, gap_s) VALUES (?1, ?2, ?2, ?2) "
+            "ON CONFLICT (channel) DO UPDATE SET gap_s = coalesce(gap_s, newest_s)",
+            (channel, now_s),
+        )
+        _forget_recent(connection, channel)
 
 
 def open_known_gaps(connection: sqlite3.Connection) -> None:
@@ -201,7 +209,7 @@ def gap(connection: sqlite3.Connection, channel: str, old_root: str) -> Gap | No
     return Gap(channel, since_s, floor_s, known, first_root or "", tuple(map(_seen, beyond)))
 
 
-def seen_after(connection: sqlite3.Connection, channel: str, after_s: float) -> tuple[Seen, ...]:
+def seen_after(connection: sqlite3.Connection, channel: str, after_s: float) -> tuple[SeenMessage, ...]:
     """Every remembered message of a channel that was written after ``after_s``, oldest first."""
     rows = connection.execute(
         "SELECT ts, root_ts, user, taken, sent_at FROM recent WHERE channel = ? AND sent_at > ? ORDER BY sent_at",
@@ -311,9 +319,9 @@ def _forget_recent(connection: sqlite3.Connection, channel: str) -> None:
     )
 
 
-def _seen(row: tuple[str, str, str, int, float]) -> Seen:
+def _seen(row: tuple[str, str, str, int, float]) -> SeenMessage:
     ts, root_ts, user, taken, sent_at = row
-    return Seen(ts, root_ts, user, bool(taken), sent_at)
+    return SeenMessage(ts, root_ts, user, bool(taken), sent_at)
 
 
 def _statements() -> tuple[str, ...]:

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.intake import journal_file
-from codebutler.intake.entry import Seen
 from codebutler.platform import sqlitefile
 from codebutler.platform.backups import put_back
 from codebutler.platform.killpoints import reached
@@ -33,53 +32,46 @@ LOOK_EVERY_S = 30.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
-    """An event to commit; done, which belongs to the loop that asks, gives its seq, None if it was known."""
-
-    key: str
-    channel: str
-    payload: tuple[str, str, str]
-    seen: Seen | None
-    done: asyncio.Future[int | None]
+Label = Literal["append", "settle", ""]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """Something to look up, in the order of the jobs."""
+class ReadJob:
+    """Something to look up, in the order of the jobs; ``done``, which belongs to the loop that asks, gives it."""
 
     function: Callable[[sqlite3.Connection], Any]
     done: asyncio.Future[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Something to write; done gives what it returned. ``aside``: no event depends on it."""
+class WriteJob:
+    """Something to write; ``done`` gives what it returned: for an "append" the new entry's seq, None if it was known.
+    ``label`` names its kill points; "" = no event depends on it."""
 
     function: Callable[[sqlite3.Connection], Any]
     done: asyncio.Future[Any]
-    aside: bool = False
+    label: Label
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class SettleJob:
     """A worker has stored the entry."""
 
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchJob:
     """Done with a sentence once the file was removed or replaced, and is there again or cannot be put back."""
 
     done: asyncio.Future[str]
 
 
-class Stop:
+class StopJob:
     """Ends the writer."""
 
 
-Job = Append | Read | Change | Settle | Watch | Stop
+Job = ReadJob | WriteJob | SettleJob | WatchJob | StopJob
 Told = tuple[asyncio.Future[Any], Any, StoreError | None]
 """A job's future, and what it gives or raises."""
 
@@ -125,18 +117,18 @@ class Writer:
         going = True
         while going:
             jobs = self._take()
-            going = not any(isinstance(job, Stop) for job in jobs)
-            writes = [job for job in jobs if isinstance(job, Append | Change) and not job.done.cancelled()]
+            going = not any(isinstance(job, StopJob) for job in jobs)
+            writes = [job for job in jobs if isinstance(job, WriteJob) and not job.done.cancelled()]
             if writes:
                 self._write(writes)
             for job in jobs:
-                if isinstance(job, Read):
+                if isinstance(job, ReadJob):
                     self._read(job)
-            self._watching += [job.done for job in jobs if isinstance(job, Watch)]
+            self._watching += [job.done for job in jobs if isinstance(job, WatchJob)]
             if not jobs:
                 self._look()
             self._spread()
-            self._unwritten.update(job.seq for job in jobs if isinstance(job, Settle))
+            self._unwritten.update(job.seq for job in jobs if isinstance(job, SettleJob))
             if self._unwritten and (not jobs or not going or len(self._unwritten) >= GATHERED):
                 self._settle()
         self._connection.close()
@@ -152,17 +144,17 @@ class Writer:
             jobs.append(self.jobs.get())
         return jobs
 
-    def _write(self, writes: list[Append | Change]) -> None:
+    def _write(self, writes: list[WriteJob]) -> None:
         """One transaction. What it could not do is told to those who wait."""
-        kind = "append" if any(isinstance(job, Append) for job in writes) else "settle"
-        aside = all(isinstance(job, Change) and job.aside for job in writes)
+        labels = {job.label for job in writes}
+        label: Label = "append" if "append" in labels else "settle" if "settle" in labels else ""
         try:
-            results = self._transact(partial(_apply_all, writes), "" if aside else kind)
+            results = self._transact(lambda connection: [job.function(connection) for job in writes], label)
         except Exception as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever
             _tell([(job.done, None, self._explain(error)) for job in writes])
             return
         for job, result in zip(writes, results, strict=True):
-            if isinstance(job, Append) and result is not None:
+            if job.label == "append" and result is not None:
                 self._pending.add(result)
         _tell([(job.done, result, None) for job, result in zip(writes, results, strict=True)])
 
@@ -176,7 +168,7 @@ class Writer:
         self._patience_s = SETTLE_AFTER_S
         self._unwritten.clear()
 
-    def _transact(self, work: Callable[[sqlite3.Connection], T], label: str) -> T:
+    def _transact(self, work: Callable[[sqlite3.Connection], T], label: Label) -> T:
         """What ``work`` gives, once it is on disk."""
         self._mend()
         connection = self._connection
@@ -227,7 +219,7 @@ class Writer:
             _tell([(done, text, None) for done in self._watching])
             self._news, self._watching = [], []
 
-    def _read(self, job: Read) -> None:
+    def _read(self, job: ReadJob) -> None:
         if job.done.cancelled():
             return
         try:
@@ -239,29 +231,11 @@ class Writer:
         return error if isinstance(error, StoreError) else sqlitefile.store_error(self._path, error)
 
 
-def _apply_all(writes: Sequence[Append | Change], connection: sqlite3.Connection) -> list[Any]:
-    """What each gives: an event its seq, or None if it was known."""
-    return [_apply(connection, job) for job in writes]
-
-
-def _apply(connection: sqlite3.Connection, job: Append | Change) -> Any:
-    if isinstance(job, Change):
-        return job.function(connection)
-    seq = journal_file.insert(connection, job.key, job.channel, job.payload)
-    if job.seen is not None:
-        journal_file.remember(connection, job.channel, job.seen)
-    return seq
-
-
 def _tell(outcomes: Sequence[Told]) -> None:
     """Hand them to the loop that waits: all at once, since each call wakes it."""
-    for loop, told in groupby(outcomes, key=_loop):
+    for loop, told in groupby(outcomes, key=lambda outcome: outcome[0].get_loop()):
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_settle, list(told))
-
-
-def _loop(told: Told) -> asyncio.AbstractEventLoop:
-    return told[0].get_loop()
 
 
 def _settle(outcomes: Sequence[Told]) -> None:

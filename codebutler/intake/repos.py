@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from codebutler.config.channels import ChatName, chat_of, served_chats
 from codebutler.config.paths import Home
+from codebutler.config.programs import RUN
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.config.resolve import env_file_values, resolve_repo
 from codebutler.config.schema import Config, RepoSettings, SlackSection, TelegramSection
 from codebutler.config.secrets import SECRET_AGENT_VARIABLES, secrets_of
 from codebutler.domain.errors import ConfigError
-from codebutler.intake.intake import Repo
 
 # What an agent's program reads from the environment to reach its service; nothing else of ours gets there.
 AGENT_VARIABLES = (
@@ -56,6 +56,21 @@ def without_tokens(config: Config) -> Config:
             chat_id=telegram.chat_id, chat_name=telegram.chat_name, allowed_users=telegram.allowed_users
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Repo:
+    """What the intake needs to know of a repository. ``prefixes`` are the words that name an agent here."""
+
+    name: str
+    config: Config
+    prefixes: frozenset[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Each event asks for them."""
+        configured = {rule.prefix for rule in self.config.commands}
+        prefixes = frozenset(configured | {self.config.agent.default, "rehearsal", RUN.prefix})
+        object.__setattr__(self, "prefixes", prefixes)
 
 
 @dataclass(frozen=True)

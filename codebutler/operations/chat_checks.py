@@ -15,6 +15,8 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.protocol.findings import Finding, fail, ok, warn
+from codebutler.intake.repos import RepoTable
+from codebutler.protocol.messages import Finding, fail, ok, warn
 
 # Slack's timestamps and ours are compared for what is late; a minute more or less does not matter there.
 SKEW_S = 60.0

@@ -19,6 +19,7 @@ from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.outlet import begin_anew
 from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.port import ChatPort
 from codebutler.chat.status import StatusBoard
 from codebutler.config.channels import ChatName, served_chats
 from codebutler.config.paths import Home
@@ -30,22 +31,22 @@ from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.audit import AuditFirst
 from codebutler.intake.dispatcher import Dispatcher
 from codebutler.intake.held import HeldBack
+from codebutler.config.zones import zone_of
+from codebutler.domain.clock import SystemClock
+from codebutler.intake.direct import DirectReader
+from codebutler.intake.dispatcher import AuditFirst, Dispatcher, HeldBack
 from codebutler.intake.intake import Intake, Threads
 from codebutler.intake.repos import with_env_file
 from codebutler.observe.audit import maintain
-from codebutler.parent.cards import Cards
-from codebutler.parent.commands.asked import Resources
-from codebutler.parent.commands.step import ParentCommands
+from codebutler.parent.apphome import Cards
+from codebutler.parent.commands.asked import ParentCommands, Resources
 from codebutler.parent.configuration import Configuration
-from codebutler.parent.connections import Connections
-from codebutler.parent.direct.door import DirectDoor
-from codebutler.parent.direct.step import DirectMessages, Known
-from codebutler.parent.integration import Directories, In, Integration, Out, own_notes
-from codebutler.parent.life import Life
-from codebutler.parent.notes import ConfigNotes
-from codebutler.parent.operator import Operator, Parent
+from codebutler.parent.direct import DirectMessages, DirectSources
+from codebutler.parent.integration import ChatConnections, Directories, Inbound, Outbound, own_notes
+from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
+from codebutler.parent.serving import Serving
 from codebutler.parent.slack import SlackIntegration
 from codebutler.parent.status import Status
 from codebutler.parent.telegram import TelegramIntegration
@@ -60,34 +61,34 @@ from codebutler.schedule.files import Found, JobFiles
 from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.sources import job_sources
 from codebutler.schedule.voice import Voice
+from codebutler.platform.threads import hand_over_soon
+from codebutler.schedule.commands import ScheduleCommands
+from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
+from codebutler.schedule.hooks import HookRunner
+from codebutler.schedule.scheduler import Publisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.forkserver import ForkServer, kill_orphans
-from codebutler.supervisor.lock import SupervisorLock
 from codebutler.supervisor.port import Places, Shared
-from codebutler.supervisor.supervisor import Supervisor
+from codebutler.supervisor.supervisor import Supervisor, SupervisorLock
 from codebutler.web.dashboard.dashboard import Dashboard, Sources
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.front import Front, Hooks
 
+Integration = SlackIntegration | TelegramIntegration
 INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
     "Slack": SlackIntegration,
     "Telegram": TelegramIntegration,
 }
 
 
-async def supervise(
-    home: Home,
-    env: Mapping[str, str],
-    stopping: Stopping | None = None,
-    integrations: Mapping[ChatName, type[Integration]] = INTEGRATIONS,
-) -> None:
+async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
     """Serve every registered repository until ``stopping`` asks; SIGTERM and SIGINT do.
 
     Raises ConfigError, LockHeldError, ChatAuthError and StoreError, each with one line that says what to do.
     """
     home.ensure()
     resolved = resolve_global(home, env)
-    used = [integrations[name] for name in served_chats(resolved.config)]
+    used = [INTEGRATIONS[name] for name in served_chats(resolved.config)]
     for each in used:
         each.check(resolved.config)
     hand_over_soon()
@@ -115,45 +116,39 @@ async def _serve(
     spawner = ForkServer(given=env, files=given.descriptors.given)
     spawner.start()
     parts = await open_parts(given, stack)
-    integrations = [await stack.enter_async_context(each(parts)) for each in used]
-    out = await _way_out(parts, integrations, spawner, stack)
-    way_in = _way_in(parts, out)
-    joined = [each.join(parts, out, way_in) for each in integrations]
-    connections = Connections(joined, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks)
-    status = Status(parts, out.supervisor, out.chats, out.services.budgets, connections)
-    front = _front(parts, out, way_in, status)
-    watchers = Watchers(parts.repos.path_of, way_in.scheduler.changed)
-    stack.push_async_callback(watchers.close)
-    notes = ConfigNotes(parts.journal, parts.logs.record, out.services.notice, parts.tasks)
-    configuration = Configuration(parts, out.supervisor, connections, notes)
-    parent = Parent(parts.repos, status, configuration, front)
-    operator = Operator(
-        parent=parent,
-        workers=out.supervisor,
-        mouth=Mouth(way_in.intake, out.chats, out.supervisor, parts.clock),
-        listeners=parts.listeners,
-        jobs=way_in.jobs,
+    integrations = [each(parts) for each in used]
+    outbound = await _outbound(parts, integrations, spawner, stack)
+    inbound = _inbound(parts, outbound)
+    chats = [each.connect(parts, outbound, inbound) for each in integrations]
+    connections = ChatConnections(
+        chats, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks
     )
-    life = Life(parts, configuration, way_in.intake, connections, out.supervisor, out.chats)
+    status = Status(parts, outbound, connections)
+    front = _front(parts, outbound, inbound, status)
+    watchers = Watchers(parts.repos.path_of, inbound.scheduler.changed)
+    stack.push_async_callback(watchers.close)
+    configuration = Configuration(parts, outbound, connections)
+    operator = Operator(parts, outbound, inbound, status=status, configuration=configuration, front=front)
+    serving = Serving(parts, outbound, inbound.intake, configuration, connections)
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
-    on_files = partial(_use, way_in.hooks, front, watchers)
+    on_files = partial(_use, inbound.hooks, front, watchers)
     for name, work in (
-        ("audit", way_in.audit.run()),
+        ("audit", inbound.audit.run()),
         ("audit-log", maintain(parts.audit, parts.clock)),
-        ("people", parts.people.run(Directories(integrations))),
-        *((each.name, each.work()) for each in connections),
+        ("people", parts.people.run(Directories({each.name: each.person for each in integrations}))),
+        *((each.name, each.work()) for each in chats),
         ("front", front.run()),
-        ("schedule", way_in.scheduler.run(way_in.intake, on_files)),
+        ("schedule", inbound.scheduler.run(inbound.intake.accept, on_files)),
     ):
         await stack.enter_async_context(beside(work, name=name))
     async with notifying(given.env, parts.clock, stopping, lambda: status.line):
-        await life.serve(operator, stopping)
+        await serving.run(operator, stopping)
 
 
-async def _way_out(
+async def _outbound(
     parts: Parts, integrations: Sequence[Integration], spawner: ForkServer, stack: AsyncExitStack
-) -> Out:
+) -> Outbound:
     chats = Chats([await _served(each, parts, stack) for each in integrations])
     clock, journal = parts.clock, parts.journal
     services = ParentServices(parts, chats)
@@ -162,77 +157,81 @@ async def _way_out(
         await journal.open_gaps([*fetched], parts.restored.taken_at)
         services.restored(parts.restored, parts.repos.by_channel())
     places = Places(parts.given.descriptors.workers)
-    shared = Shared(spawner, services, clock, random.random, places=places)
+    shared = Shared(spawner.spawn, services, clock, random.random, places=places)
     supervisor = await stack.enter_async_context(Supervisor(shared))
-    cards = Cards(parts, supervisor, chats, services.budgets)
-    return Out(chats=chats, services=services, supervisor=supervisor, cards=cards)
+    cards = Cards(parts, supervisor, chats)
+    return Outbound(chats=chats, services=services, supervisor=supervisor, cards=cards)
 
 
 async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack) -> ServedChat:
     """A chat with its queue."""
-    chat, clock, redact = integration.chat, parts.clock, parts.redactor.redact
+    chat: ChatPort = integration.chat
+    await stack.enter_async_context(integration.chat)
+    clock, redact = parts.clock, parts.redactor.redact
     notes = own_notes(parts, integration.name)
     if parts.restored is not None:
         await begin_anew(notes)
-    editor = Editor(redact, parts.people.called, parts.book.relinked)
-    sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.book, notes=notes))
+    editor = Editor(redact, parts.people.called, parts.direct.relinked)
+    sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.direct, notes=notes))
     sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(chat.capabilities.status_line, clock, redact))
     return ServedChat(name=integration.name, chat=chat, sender=sender, statuses=statuses)
 
 
-def _way_in(parts: Parts, out: Out) -> In:
+def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
-    voice = Voice(out.chats, parts.listeners)
+    publish = Publisher(outbound.chats, parts.listeners).publish
     provenance = Provenance(Registry(given.home))
     files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance))
-    scheduler = Scheduler(journal, voice, files.look, clock, parts.tasks)
-    parts.listeners.add(scheduler)
-    jobs = ScheduleDesk(scheduler, clock, zone_of(""))
+    scheduler = Scheduler(journal, publish, files.look, clock, parts.tasks)
+    parts.listeners.on_ended.append(scheduler.ended)
+    jobs = ScheduleCommands(scheduler, clock, zone_of(""))
     held = HeldBack()
-    audit = AuditFirst(parts.audit.keep, clock, out.services.nothing_starts)
+    audit = AuditFirst(parts.audit.keep, clock, outbound.services.nothing_starts)
     resources = Resources(jobs, clock, since=clock.now())
-    commands = ParentCommands(resources, voice, journal, parts.tasks, repos.name_of)
-    known = Known(parts.book, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
-    direct = DirectMessages(known, out.chats, journal, parts.tasks, clock)
+    commands = ParentCommands(resources, publish, parts.listeners, journal, parts.tasks, repos.name_of)
+    sources = DirectSources(
+        parts.direct, repos.by_channel, outbound.cards.of, outbound.supervisor.down, outbound.services
+    )
+    direct = DirectMessages(sources, outbound.chats, journal, parts.tasks, clock)
     dispatcher = Dispatcher(
         held_back=held.take,
         direct_message=direct.take,
         parent_command=commands.take,
         audit=audit.take,
         overheard=parts.listeners.overhear,
-        router=out.supervisor,
+        deliver=outbound.supervisor.deliver,
     )
     intake = Intake(
         repos=repos.by_channel,
         journal=journal,
         dispatch=dispatcher.dispatch,
-        refusals=out.services,
+        refusals=outbound.services,
         clock=clock,
-        threads=Threads(parts.turns.awaits, DirectDoor(parts.book, repos.by_channel)),
+        threads=Threads(parts.turns.awaits, DirectReader(parts.direct, repos.by_channel)),
     )
-    hooks = HookDesk(journal, voice, intake, clock)
-    return In(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
+    hooks = HookRunner(journal, publish, intake.accept, clock)
+    return Inbound(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
-def _front(parts: Parts, out: Out, way_in: In, status: Status) -> Front:
+def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: Status) -> Front:
     """The port, and what is looked at there."""
     sources = Sources(
         status=status.status,
         served_as=status.served_as,
         turns=lambda: parts.turns.by_repo,
-        jobs=way_in.jobs.rows,
+        jobs=inbound.jobs.rows,
         ring=parts.logs.ring,
-        workspace_url=out.chats.workspace_url,
+        workspace_url=outbound.chats.workspace_url,
         clean=parts.cleaned,
     )
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
-    hooks = Hooks(way_in.hooks, parts.clock)
+    hooks = Hooks(inbound.hooks, parts.clock)
     dashboard = Dashboard(sources, keys, parts.clock)
     return Front(parts.given.config.dashboard, hooks, dashboard)
 
 
-def _use(hooks: HookDesk, front: Front, watchers: Watchers, found: Found) -> None:
+def _use(hooks: HookRunner, front: Front, watchers: Watchers, found: FoundJobs) -> None:
     hooks.use(found.hooks)
     front.use(found.hooks)
     watchers.use(found.jobs.values())

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
 
-from codebutler.control.chat import Chat, Mouth
-from codebutler.control.listeners import Listener, Listeners
+from codebutler.control.chat import Chat, Speaker
 from codebutler.control.messages import (
     ChatRequest,
     ControlReply,
@@ -28,22 +26,11 @@ from codebutler.control.messages import (
 )
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import OPERATOR
-from codebutler.intake.repos import Repos
 from codebutler.parent.configuration import Configuration
+from codebutler.parent.integration import Inbound, Outbound
+from codebutler.parent.parts import Parts
 from codebutler.parent.status import Status
-from codebutler.schedule.desk import ScheduleDesk
-from codebutler.supervisor.supervisor import Supervisor
 from codebutler.web.front import Front
-
-
-@dataclass(frozen=True, slots=True)
-class Parent:
-    """The parent, as the operator sees it: what it serves, how it is, its configuration, and its page."""
-
-    repos: Repos
-    status: Status
-    configuration: Configuration
-    front: Front
 
 
 class Operator:
@@ -51,36 +38,39 @@ class Operator:
 
     def __init__(
         self,
+        parts: Parts,
+        outbound: Outbound,
+        inbound: Inbound,
         *,
-        parent: Parent,
-        workers: Supervisor,
-        mouth: Mouth,
-        listeners: Listeners,
-        jobs: ScheduleDesk,
+        status: Status,
+        configuration: Configuration,
+        front: Front,
     ) -> None:
-        self._jobs = jobs
-        self._parent = parent
-        self._repos = parent.repos
-        self._workers = workers
-        self._mouth = mouth
-        self._listeners = listeners
+        self._repos = parts.repos
+        self._listeners = parts.listeners
+        self._workers = outbound.supervisor
+        self._speaker = Speaker(inbound.intake.accept, outbound.chats, outbound.supervisor.down, parts.clock)
+        self._jobs = inbound.jobs
+        self._status = status
+        self._configuration = configuration
+        self._front = front
 
     async def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]:
         """Every reply to one request, the last of them Done or Failed."""
         match request:
             case StatusRequest():
-                dashboard = {"url": self._parent.front.url}
-                yield StatusReply(status={**await self._parent.status.status(), "dashboard": dashboard})
+                dashboard = {"url": self._front.url}
+                yield StatusReply(status={**await self._status.status(), "dashboard": dashboard})
                 yield Done()
             case StopRequest(repo=repo):
                 yield self._stop(repo)
             case ReloadRequest():
-                summary = await self._parent.configuration.reload()
+                summary = await self._configuration.reload()
                 # Whoever vouched for jobs may run one of them next.
                 await self._jobs.look_again()
                 yield Done(text=summary)
             case DashboardRequest():
-                link = self._parent.front.link()
+                link = self._front.link()
                 yield DashboardReply(url=link.partition("#")[0], link=link)
                 yield Done()
             case JobsRequest(action="list"):
@@ -106,7 +96,7 @@ class Operator:
             return self._unknown(name)
         for each in names:
             self._workers.stop_turns(each, OPERATOR)
-        return Done(text=f"stopping what runs in {', '.join(names)}")
+        return Done(text=f"stopping the turns of {', '.join(names)}")
 
     async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
         """Everything that is said in a thread, and what the operator wishes to say there."""
@@ -114,7 +104,7 @@ class Operator:
         if served is None:
             yield self._unknown(request.repo)
             return
-        async with aclosing(Chat(served, request, self._mouth, self._listeners).replies(wishes)) as replies:
+        async with aclosing(Chat(served, request, self._speaker, self._listeners).replies(wishes)) as replies:
             async for reply in replies:
                 yield reply
 
@@ -124,17 +114,17 @@ class Operator:
             yield self._unknown(request.repo)
             return
         channel = served.channel_id
-        ts = await self._mouth.post(served, request.text, request.thread_ts)
+        ts = await self._speaker.post(served, request.text, request.thread_ts)
         root_ts = request.thread_ts or ts
-        listener = Listener(channel, ts, root_ts)
-        with self._listeners.added(listener):
+        with self._listeners.added(channel, root_ts) as listener:
+            listener.await_outcome(ts)
             yield Posted(channel=channel, ts=ts, thread_ts=root_ts)
-            await self._mouth.said(served, ts, request.text, request.thread_ts)
+            await self._speaker.said(served, ts, request.text, request.thread_ts)
             if not request.wait:
                 yield Done(text="sent")
                 return
-            self._mouth.check_up(served)
-            async for reply in listener.replies():
+            self._speaker.check_up(served)
+            async for reply in listener.answers():
                 yield reply
 
     def _unknown(self, name: str) -> Failed:
@@ -143,4 +133,4 @@ class Operator:
             if each.entry.name == name:
                 return Failed(text=each.problem)
         known = ", ".join(served.entry.name for served in table.served) or "none"
-        return Failed(text=f"no repository is served as {name!r}; served: {known}")
+        return Failed(text=f"no repository is served under the name {name!r}; served: {known}")

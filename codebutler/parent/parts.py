@@ -1,28 +1,117 @@
-"""What everything in a parent works with, opened: logs, the journal, what is served."""
+"""What everything in a parent works with, opened: logs, the journal, what is served, what workers last told."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
+
+import msgspec
 
 from codebutler.chat.slack.people import People
 from codebutler.config.paths import Home
+from codebutler.config.programs import is_session
 from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of
 from codebutler.control.listeners import Listeners
 from codebutler.domain.clock import Clock
+from codebutler.domain.model import TurnNote
+from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
-from codebutler.intake.repos import Repos, RepoTable
+from codebutler.intake.records import Notes
+from codebutler.intake.repos import Repo, Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
-from codebutler.parent.apphome.turns import LatestTurns
-from codebutler.parent.direct.book import Book
 from codebutler.platform.backups import Backups, Keeper, Restored, open_or_restore
 from codebutler.platform.descriptors import Descriptors
 from codebutler.platform.tasks import Observers, Tasks
+from codebutler.platform.observers import Observers
+from codebutler.platform.tasks import Tasks
+from codebutler.protocol.messages import Budget
+from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
+
+
+class Budgets:
+    """What each repository has used today of its daily limits, as its worker told last."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Budget] = {}
+
+    def keep(self, repo: str, budget: Budget) -> None:
+        """A worker's newest word."""
+        self._told[repo] = budget
+
+    def today(self, repo: str, now: datetime) -> Budget | None:
+        """What is used today; of a day that has begun since nothing is used yet. None where nobody has told."""
+        told = self._told.get(repo)
+        if told is None:
+            return None
+        try:
+            is_over = datetime.fromisoformat(told.until) <= now
+        except (ValueError, TypeError):  # a worker is less trusted
+            return None
+        if not is_over:
+            return told
+        unused = tuple(msgspec.structs.replace(one, used=0.0) for one in told.limits)
+        return Budget(limits=unused, until=told.until)
+
+    def words(self, repo: str, now: datetime) -> str:
+        """``3 of 10 runs, $1.20 of $5.00``; "" where nobody has told."""
+        told = self.today(repo, now)
+        if told is None:
+            return ""
+        return today(msgspec.to_builtins(told.used), {one.unit: one.limit for one in told.limits})
+
+
+NOTE = "home.turns"
+
+
+class LatestTurns:
+    """The newest turns of each repository, as its worker told them last. They outlive the workers, and us: ``restore``
+    reads what an earlier life kept. ``on_change`` is told of each change."""
+
+    def __init__(self, notes: Notes, on_change: Callable[[], None]) -> None:
+        self._notes = notes
+        self._on_change = on_change
+        self._turns: dict[str, tuple[TurnNote, ...]] = {}
+        self._unkept = False
+
+    @property
+    def by_repo(self) -> Mapping[str, tuple[TurnNote, ...]]:
+        """Those of every repository."""
+        return self._turns
+
+    def tell(self, repo: str, turns: tuple[TurnNote, ...]) -> None:
+        """A worker tells its newest turns."""
+        if self._turns.get(repo) != turns:
+            self._turns[repo] = turns
+            self._unkept = True
+            self._on_change()
+
+    def awaits(self, repo: Repo, thread_ts: str) -> bool:
+        """Whether a card in the thread waits for an answer, or a program for what is typed."""
+        return any(
+            turn.state == "waiting" or (turn.state == "running" and is_session(repo.config, turn.agent))
+            for turn in self._turns.get(repo.name, ())
+            if turn.thread_ts == thread_ts
+        )
+
+    async def restore(self) -> None:
+        """Raises StoreError, msgspec.DecodeError."""
+        kept = await self._notes.note(NOTE)
+        self._turns = {
+            **msgspec.json.decode(kept or "{}", type=dict[str, tuple[TurnNote, ...]]),
+            **self._turns,
+        }
+
+    async def keep(self) -> None:
+        """On disk, for the next life. Raises StoreError."""
+        if self._unkept:
+            self._unkept = False
+            await self._notes.keep_note(NOTE, msgspec.json.encode(self._turns).decode())
 
 
 @dataclass(frozen=True)
@@ -59,14 +148,15 @@ class Parts:
     restored: Restored | None
     audit: AuditLog
     tasks: Tasks
-    book: Book
+    direct: DirectThreads
     repos: Repos
     turns: LatestTurns
     listeners: Listeners
+    budgets: Budgets = field(default_factory=Budgets)
 
     def cleaned(self, text: str) -> str:
         """Without secrets, its links leading to where messages really stand."""
-        return self.book.relinked(self.redactor.redact(text))
+        return self.direct.relinked(self.redactor.redact(text))
 
 
 async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
@@ -88,8 +178,8 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     await stack.enter_async_context(journal)
     warn = partial(logs.record, "", "WRN")
     await stack.enter_async_context(Keeper(backups, clock, warn, journal.forget_old))
-    book = Book(journal)
-    await book.load()
+    direct = DirectThreads(journal)
+    await direct.load()
     return Parts(
         given=given,
         signals=signals,
@@ -101,8 +191,8 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         restored=restored,
         audit=audit,
         tasks=Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}")),
-        book=book,
-        repos=Repos(table, lambda: book.channels),
+        direct=direct,
+        repos=Repos(table, lambda: direct.channels),
         turns=LatestTurns(journal, signals.changed.tell),
         listeners=Listeners(people.called, redactor.redact),
     )

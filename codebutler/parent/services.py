@@ -1,4 +1,4 @@
-"""What the parent does for its workers: sends, settles, logs, audits. Everything a worker can reach of us."""
+"""What the parent does for its workers. A worker can reach nothing else of it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,11 @@ from codebutler.domain.model import Event, MessagePosted, Operation, Post, Quote
 from codebutler.intake.entry import Entry
 from codebutler.observe.chain import AuditAct, act_of
 from codebutler.parent.budgets import Budgets
+from codebutler.intake.records import Entry
+from codebutler.observe.chain import Act, act_of
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
-from codebutler.protocol.messages import (
-    Audit,
-    Budget,
-    Doing,
-    Live,
-    LogTag,
-    Overview,
-    TurnEnded,
-    TurnStarted,
-)
+from codebutler.protocol.messages import Audit, Budget, Doing, Live, LogTag, Overview, TurnEnded, TurnStarted
 from codebutler.supervisor.port import News
 from codebutler.text.markup import plain
 
@@ -39,8 +32,8 @@ FETCHED = (
     "Messages since then are fetched again from the channel's history; a slash command or a click may have to be "
     "repeated."
 )
-GONE = "What was written since then and not answered has to be written again."
-NOTHING_STARTS = "What runs goes on; nothing new starts until this is solved."
+GONE = "Please send again what was written since then and not answered."
+NOTHING_STARTS = "Running turns continue; nothing new starts until this is fixed."
 
 
 class ParentServices:
@@ -55,7 +48,6 @@ class ParentServices:
         self._listeners = parts.listeners
         self._tasks = parts.tasks
         self._chats = chats
-        self.budgets = Budgets()
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repository's own channel, or in the direct conversation that it is about, where it
@@ -92,7 +84,7 @@ class ParentServices:
             case Overview(turns=turns):
                 self._parts.turns.tell(repo.name, turns)
             case Budget():
-                self.budgets.keep(repo.name, news)
+                self._parts.budgets.keep(repo.name, news)
                 self._signals.changed.tell()
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
@@ -119,7 +111,7 @@ class ParentServices:
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         """Tell the channel, in one message, that its worker is not started for now; what people write is kept."""
-        kept = "What you write meanwhile is kept; `codebutler logs` on its machine says more."
+        kept = "Your messages are kept; `codebutler logs` on its machine says more."
         await self.notice(repo.channel_id, f"⚠️ **{plain(repo.name)}**: {plain(why)} {kept}")
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
@@ -163,13 +155,13 @@ class ParentServices:
     def nothing_starts(self, entry: Entry, error: OSError) -> None:
         """The audit log takes no line: who waits for something to start is told why it does not."""
         why = NO_SPACE if error.errno == errno.ENOSPC else NO_AUDIT
-        text = f"{why} {NOTHING_STARTS} Your message is kept and starts by itself then."
+        text = f"{why} {NOTHING_STARTS} Your message is kept and starts then."
         root = getattr(entry.event, "root_ts", None)
         self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
 
     def no_space(self, event: Event) -> None:
         """The disk takes no event: tell the channel. The chat keeps what we cannot."""
-        text = f"{NO_SPACE} {NOTHING_STARTS} Messages are fetched by themselves then: no need to repeat them."
+        text = f"{NO_SPACE} {NOTHING_STARTS} Your messages are fetched then: no need to send them again."
         # Not in the message's thread: a word of ours there would say later that the message was worked on.
         self._tasks.start(self.notice(event.channel, text), name=f"notice to {event.channel}")
 

@@ -1,16 +1,16 @@
-"""Slack, put together: the way to it, the socket that brings its events, App Home and forms."""
+"""Slack in the composition root: its API, the socket that brings its events, App Home, forms, direct messages."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import logging
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from random import Random
-from types import TracebackType
-from typing import Self
+from uuid import uuid4
 
 from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.access import Channels
+from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import ChannelMoved
 from codebutler.chat.slack.answers import Person
 from codebutler.chat.slack.api import SlackApi
@@ -23,16 +23,96 @@ from codebutler.chat.slack.reasons import Reasons
 from codebutler.chat.slack.tokens import check_app_token, check_bot_token
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
-from codebutler.parent.apphome.publisher import AppHome
-from codebutler.parent.apphome.vain import Vain
-from codebutler.parent.direct.acquaintance import Acquaintance
-from codebutler.parent.integration import In, Out, app_home
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError, StoreError
+from codebutler.domain.message import said
+from codebutler.domain.model import Post
+from codebutler.intake.direct import DirectThreads
+from codebutler.intake.journal import Journal
+from codebutler.parent.apphome import AppHome
+from codebutler.parent.integration import ConnectedChat, Inbound, Outbound, app_home
 from codebutler.parent.parts import Parts
-from codebutler.platform.tasks import Observers
+from codebutler.platform.observers import Observers
+from codebutler.platform.tasks import Tasks
+
+ATTEMPTS = 3
+RETRY_S = 30.0
+
+log = logging.getLogger("codebutler.parent.slack")
+
+
+class DirectConversations:
+    """Opens our conversation with everybody who may use something, so that one begun while nothing runs is caught up
+    like a channel. (Nobody notices conversations.open.) ``clock`` tells the chat's time."""
+
+    def __init__(
+        self,
+        open_direct: Callable[[str], Awaitable[str]],
+        threads: DirectThreads,
+        journal: Journal,
+        clock: Clock,
+    ) -> None:
+        self._open_direct = open_direct
+        self._threads = threads
+        self._journal = journal
+        self._clock = clock
+
+    async def meet(self, users: Collection[str]) -> None:
+        """Whoever is new among them. Who cannot be met now is met by their first message, or next time."""
+        known = self._threads.people
+        for user in users:
+            if user not in known:
+                await self._meet(user)
+
+    async def _meet(self, user: str) -> None:
+        for _ in range(ATTEMPTS):
+            wait_s = RETRY_S
+            try:
+                channel = await self._open_direct(user)
+                # What is written from now on is ours, also what we do not hear of.
+                await self._journal.open_gaps((channel,), self._clock.now())
+                await self._journal.close_gap(channel)
+                await self._threads.meet(user, channel)
+                return
+            except ChatRateLimitedError as error:
+                wait_s = error.retry_after_s
+            except ChatUnreachableError:
+                log.debug("the chat is not reached: %s is met later", user)
+            except (ChatError, StoreError) as error:
+                log.info("no direct message from %s yet: %s", user, error)
+                return
+            await self._clock.sleep(wait_s)
+
+
+NOT_SERVED = "⚠️ This repository is no longer served: nothing was decided."
+
+
+class UnservedPresses:
+    """Tells somebody, and nobody else, that their button stands for nothing any more. ``at_home`` shows it to a user in
+    App Home."""
+
+    def __init__(self, at_home: Callable[[str], None], sender: Sender, tasks: Tasks) -> None:
+        self._at_home = at_home
+        self._sender = sender
+        self._tasks = tasks
+
+    def pressed(self, press: PressedInVain) -> None:
+        """Nobody took the press. Returns at once."""
+        if press.at_home:
+            self._at_home(press.user)
+        else:
+            self._tasks.start(self._whisper(press), name=f"a word to {press.user}")
+
+    async def _whisper(self, press: PressedInVain) -> None:
+        post = Post(message=said(NOT_SERVED), thread_ts=press.thread_ts, only_for=press.user)
+        try:
+            await self._sender.submit(press.channel, uuid4().hex, post)
+        except ChatError as error:
+            log.info("%s could not be told that their press was for nothing: %s", press.user, error)
 
 
 class SlackIntegration:
-    """An Integration."""
+    """Slack before it is connected; ``chat`` is to be entered."""
 
     name: ChatName = "Slack"
 
@@ -45,39 +125,46 @@ class SlackIntegration:
 
     @staticmethod
     def check(config: Config) -> None:
-        """See Integration."""
+        """Raises ChatAuthError for a token that is absent, or of the wrong kind."""
         check_bot_token(config.slack.bot_token)
         check_app_token(config.slack.app_token)
 
-    async def __aenter__(self) -> Self:
-        await self.chat.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.chat.__aexit__(kind, error, trace)
-
     async def person(self, user: str) -> Person:
-        """See Integration."""
+        """Who has that ID. Raises ChatError."""
         return await self.chat.person(user)
 
-    def join(self, parts: Parts, out: Out, way_in: In) -> SlackJoined:
-        """See Integration."""
-        sender, can = out.chats.named(self.name).sender, self.chat.capabilities
+    def connect(self, parts: Parts, outbound: Outbound, inbound: Inbound) -> ConnectedChat:
+        """Put together all that brings events and hears of them."""
+        sender, can = outbound.chats.named(self.name).sender, self.chat.capabilities
         notices = Observers[Notice]()
-        connection = self._connection(parts, out, way_in, notices)
-        apphome = app_home(out.chats.named(self.name), parts, out, connection)
-        vain = Vain(apphome.vain, sender, parts.tasks)
-        reasons = Reasons(can.forms, way_in.intake, out.services.notice, parts.tasks, vain.pressed)
-        notices.add(partial(_heed, apphome, vain, reasons, sender.channels))
-        acquaintance = Acquaintance(self.chat, parts.book, parts.journal, self.chat.clock)
-        return SlackJoined(self.chat, connection, apphome, acquaintance)
+        connection = self._connection(parts, outbound, inbound, notices)
+        home = app_home(outbound.chats.named(self.name), parts, outbound, connection)
+        unserved = UnservedPresses(home.not_served, sender, parts.tasks)
+        reasons = Reasons(can.forms, inbound.intake, outbound.services.notice, parts.tasks, unserved.pressed)
+        notices.add(partial(_heed, home, unserved, reasons, sender.channels))
+        conversations = DirectConversations(
+            self.chat.open_direct, parts.direct, parts.journal, self.chat.clock
+        )
 
-    def _connection(self, parts: Parts, out: Out, way_in: In, notices: Observers[Notice]) -> SlackConnection:
+        def use_tokens(config: Config) -> None:
+            self.chat.use_token(config.slack.bot_token.strip())
+            connection.use_token(config.slack.app_token.strip())
+
+        return ConnectedChat(
+            name=self.name,
+            connection=connection,
+            check=self.check,
+            use_tokens=use_tokens,
+            work=home.run,
+            meet=conversations.meet,
+        )
+
+    def _connection(
+        self, parts: Parts, outbound: Outbound, inbound: Inbound, notices: Observers[Notice]
+    ) -> SlackConnection:
         """Our presence in the workspace, with what sees to it that no event is missed."""
-        sender, clock, rng = out.chats.named(self.name).sender, parts.clock, Random()  # noqa: S311 - back-off
-        shelf = Shelf(intake=way_in.intake, journal=parts.journal, held=way_in.held)
+        sender, clock, rng = outbound.chats.named(self.name).sender, parts.clock, Random()  # noqa: S311 - back-off
+        shelf = Shelf(intake=inbound.intake, journal=parts.journal, held=inbound.held)
         listened = partial(parts.repos.listened, self.name)
         catch_up = CatchUp(sender.background, shelf, self.chat.clock, rng, listened)
         heartbeat = Heartbeat(sender, parts.journal, catch_up.channels, clock)
@@ -86,51 +173,21 @@ class SlackIntegration:
             parts.journal,
             clock,
             catch_up.channels,
-            lambda: catch_up.is_busy or out.supervisor.is_starting,
+            lambda: catch_up.is_busy or outbound.supervisor.is_starting,
         )
         parts.signals.interrupted.add(absence_notice.interrupted)
         care = Care(catch_up, heartbeat, absence_notice, notices.tell)
-        return SlackConnection(self.chat, self._app_token, way_in.intake, care, clock, rng)
+        return SlackConnection(self.chat, self._app_token, inbound.intake, care, clock, rng)
 
 
-@dataclass(frozen=True, slots=True)
-class SlackJoined:
-    """A Joined."""
-
-    api: SlackApi
-    connection: SlackConnection
-    apphome: AppHome
-    acquaintance: Acquaintance
-
-    @property
-    def name(self) -> ChatName:
-        """See Joined."""
-        return "Slack"
-
-    async def work(self) -> None:
-        """See Joined."""
-        await self.apphome.run()
-
-    async def meet(self, users: Collection[str]) -> None:
-        """See Joined."""
-        await self.acquaintance.meet(users)
-
-    def check(self, config: Config) -> None:
-        """See Joined."""
-        SlackIntegration.check(config)
-
-    def use_tokens(self, config: Config) -> None:
-        """See Joined."""
-        self.api.use_token(config.slack.bot_token.strip())
-        self.connection.use_token(config.slack.app_token.strip())
-
-
-def _heed(apphome: AppHome, vain: Vain, reasons: Reasons, channels: Channels, notice: Notice) -> None:
+def _heed(
+    home: AppHome, unserved: UnservedPresses, reasons: Reasons, channels: Channels, notice: Notice
+) -> None:
     match notice:
         case HomeOpened(user=user):
-            apphome.opened(user)
+            home.opened(user)
         case PressedInVain():
-            vain.pressed(notice)
+            unserved.pressed(notice)
         case FormAsked():
             reasons.asked(notice)
         case ChannelMoved():

@@ -8,31 +8,20 @@ from typing import Any
 
 import msgspec
 
-from codebutler.chat.chats import Chats
-from codebutler.parent.budgets import Budgets
-from codebutler.parent.connections import Connections
-from codebutler.parent.integration import Joined
+from codebutler.parent.integration import ChatConnections, ConnectedChat, Outbound
 from codebutler.parent.parts import Parts
-from codebutler.protocol.messages import Budget, DayUse
-from codebutler.supervisor.supervisor import RepoRow, Supervisor
+from codebutler.protocol.messages import Budget
+from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
 
 
 class Status:
     """Asked by the operator, the dashboard and systemd."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        supervisor: Supervisor,
-        chats: Chats,
-        budgets: Budgets,
-        connections: Connections,
-    ) -> None:
+    def __init__(self, parts: Parts, outbound: Outbound, connections: ChatConnections) -> None:
         self._parts = parts
         self._repos = parts.repos
-        self._supervisor = supervisor
-        self._chats = chats
-        self._budgets = budgets
+        self._supervisor = outbound.supervisor
+        self._chats = outbound.chats
         self._connections = connections
         self._started_s = parts.clock.monotonic()
 
@@ -53,7 +42,7 @@ class Status:
                 "trouble": self._parts.given.descriptors.trouble(len(self._repos.table.served)),
             },
             **{each.name.lower(): self._chat(each) for each in self._connections},
-            "repos": [*map(self._row, rows), *self._absent()],
+            "repos": [self._row(row) for row in (*rows, *self._absent())],
             "journal": {
                 "pending": self._parts.journal.pending_count,
                 "trouble": self._parts.journal.trouble,
@@ -69,44 +58,33 @@ class Status:
             for served in self._repos.table.served
         }
 
-    def _chat(self, each: Joined) -> dict[str, Any]:
+    def _chat(self, each: ConnectedChat) -> dict[str, Any]:
         trouble = self._connections.trouble(each) or self._chats.named(each.name).sender.trouble
         return {**msgspec.to_builtins(each.connection.status), "trouble": trouble}
 
     def _row(self, row: RepoRow) -> dict[str, Any]:
         built: dict[str, Any] = msgspec.to_builtins(row)
-        served = self._repos.table.named(row.name)
-        told = self._budgets.today(row.name, self._parts.clock.now()) or Budget()
-        return {
-            **built,
-            "today": msgspec.to_builtins(told.used),
-            "budget": msgspec.to_builtins(told.limits),
-            # It may hold the last words of a worker.
-            "problem": self._parts.redactor.redact(row.problem)
-            or self._chats.of(row.channel_id).sender.channels.trouble(row.channel_id)
-            or (served.unheard if served else ""),
-        }
+        told = self._parts.budgets.today(row.name, self._parts.clock.now()) or Budget()
+        built["today"] = msgspec.to_builtins(told.used)
+        built["budget"] = msgspec.to_builtins(told.limits)
+        # It may hold the last words of a worker.
+        problem = self._parts.redactor.redact(row.problem)
+        if not problem and (served := self._repos.table.named(row.name)):
+            channels = self._chats.of(row.channel_id).sender.channels
+            problem = channels.trouble(row.channel_id) or served.unheard
+        built["problem"] = problem
+        return built
 
-    def _absent(self) -> list[dict[str, Any]]:
+    def _absent(self) -> list[RepoRow]:
         return [
-            {
-                "name": unserved.entry.name,
-                "path": unserved.entry.path,
-                "channel_id": unserved.entry.channel_id,
-                "worker": {
-                    "state": "stopped",
-                    "pid": None,
-                    "restarts": 0,
-                    "pss_bytes": None,
-                    "programs": None,
-                    "undelivered": 0,
-                },
-                "turns": {"running": 0, "queued": 0, "waiting": 0, "parked": 0},
-                "today": msgspec.to_builtins(DayUse()),
-                "budget": [],
-                "problem": unserved.problem,
-                "doubt": "",
-            }
+            RepoRow(
+                name=unserved.entry.name,
+                path=unserved.entry.path,
+                channel_id=unserved.entry.channel_id,
+                worker=WorkerRow(state="stopped", pid=None, restarts=0),
+                turns=TurnsRow(running=0, queued=0, waiting=0),
+                problem=unserved.problem,
+            )
             for unserved in self._repos.table.unserved
             if self._repos.table.named(unserved.entry.name) is None
         ]

@@ -56,7 +56,7 @@ def parse(line: str, zone: ZoneInfo) -> Cron:
     """A cron line of five fields, or a word such as ``@daily``. Raises ValueError with what is wrong."""
     fields = MACROS.get(line.strip().lower(), line).split()
     if len(fields) != 5:
-        raise ValueError(f"{line!r} is no cron line: five fields, as in '0 3 * * 1-5', or @daily")
+        raise ValueError(f"{line!r} is not a cron line: five fields, as in '0 3 * * 1-5', or @daily")
     minute, hour, day, month, weekday = (field.lower() for field in fields)
     try:
         weekday = _weekdays(weekday)
@@ -69,7 +69,7 @@ def parse(line: str, zone: ZoneInfo) -> Cron:
             for each, of_week in days
         )
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{line!r} is no cron line: {error}") from None
+        raise ValueError(f"{line!r} is not a cron line: {error}") from None
     return Cron(line, zone, triggers, fixed_hour=not hour.startswith("*"))
 
 
@@ -81,7 +81,7 @@ def _weekdays(field: str) -> str:
     for part in field.split(","):
         match = _WEEKDAY.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is no weekday")
+            raise ValueError(f"{part!r} is not a weekday")
         first = _number(match[1])
         last = _number(match[2]) if match[2] else (6 if match[3] else first)
         if last < first:
@@ -92,7 +92,7 @@ def _weekdays(field: str) -> str:
 
 def _step(text: str) -> int:
     if not re.fullmatch(r"/[1-7]", text):
-        raise ValueError(f"'*{text}' is no weekday")
+        raise ValueError(f"'*{text}' is not a weekday")
     return int(text[1:])
 
 
@@ -100,5 +100,5 @@ def _number(text: str) -> int:
     if text.isdigit():
         return int(text)
     if text not in WEEKDAYS:
-        raise ValueError(f"{text!r} is no weekday")
+        raise ValueError(f"{text!r} is not a weekday")
     return WEEKDAYS.index(text)

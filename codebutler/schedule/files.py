@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.files import PrivateDir
 from codebutler.schedule.book import key_of
 from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import FILE_NAME, Contents, Job, Place, Where, parse_file
+from codebutler.config.files import PrivateDir
+from codebutler.config.paths import Home, RepoPaths
+from codebutler.config.programs import program_names
+from codebutler.config.provenance import Provenance
+from codebutler.config.resolve import env_file_values
+from codebutler.intake.repos import RepoTable
+from codebutler.schedule.jobs import (
+    FILE_NAME,
+    FileContents,
+    Hook,
+    Job,
+    JobPlace,
+    Where,
+    parse_file,
+    place_at,
+    place_in,
+)
+from codebutler.schedule.state import key_of
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class JobSource:
     """A directory whose ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``: the
     variables that hold its hooks' secrets. ``objection`` says why a file of some content does not count, "" if it
     does. Both may raise CodeButlerError."""
@@ -21,7 +41,7 @@ class Source:
     repo: str
     open: Callable[[], PrivateDir]
     where: Where
-    places: tuple[Place, ...]
+    places: tuple[JobPlace, ...]
     env: Callable[[], Mapping[str, str]] | None = None
     objection: Callable[[bytes], str] = lambda _: ""
 
@@ -43,7 +63,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundJobs:
     """All jobs by their key, all hooks by name. ``unsettled``: a file is being written, so look again soon."""
 
     jobs: Mapping[str, Job]
@@ -53,10 +73,10 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _Reading:
     data: bytes | None
-    places: tuple[Place, ...]
-    contents: Contents = field(compare=False)
+    places: tuple[JobPlace, ...]
+    contents: FileContents = field(compare=False)
     trouble: str = ""
     env: Mapping[str, str] | None = field(default=None, repr=False)
 
@@ -69,16 +89,16 @@ class JobFiles:
     jobs would be gone.
     """
 
-    sources: Callable[[], list[Source]]
-    _read: dict[str, _Read] = field(default_factory=dict)
-    _seen_once: dict[str, _Read] = field(default_factory=dict)
+    sources: Callable[[], list[JobSource]]
+    _read: dict[str, _Reading] = field(default_factory=dict)
+    _seen_once: dict[str, _Reading] = field(default_factory=dict)
 
-    def look(self) -> Found:
+    def look(self) -> FoundJobs:
         """Read what has changed. Blocks; raises nothing."""
         news: list[News] = []
         jobs: dict[str, Job] = {}
-        current: dict[str, _Read] = {}
-        seen_once: dict[str, _Read] = {}
+        current: dict[str, _Reading] = {}
+        seen_once: dict[str, _Reading] = {}
         for source in self.sources():
             before = self._read.get(source.repo)
             now = _look(source, before)
@@ -92,11 +112,11 @@ class JobFiles:
                 jobs.setdefault(key_of(job), job)
         self._read, self._seen_once = current, seen_once
         hooks = {hook.name: hook for read in current.values() for hook in read.contents.hooks}
-        return Found(jobs, hooks, tuple(news), unsettled=bool(seen_once))
+        return FoundJobs(jobs, hooks, tuple(news), unsettled=bool(seen_once))
 
 
-def _look(source: Source, before: _Read | None) -> _Read:
-    kept = before.contents if before is not None else Contents()
+def _look(source: JobSource, before: _Reading | None) -> _Reading:
+    kept = before.contents if before is not None else FileContents()
     try:
         with source.open() as directory:
             data = directory.read(FILE_NAME)
@@ -107,32 +127,59 @@ def _look(source: Source, before: _Read | None) -> _Read:
     except FileNotFoundError:
         data = env = None
     except (CodeButlerError, PermissionError) as error:
-        trouble = f"{error}; the jobs stay as they were"
-        return before if before and before.trouble == trouble else _Read(None, source.places, kept, trouble)
+        now = _Reading(None, source.places, kept, f"{error}; the previous jobs stay in force")
+        return before if before and before.trouble == now.trouble else now
     if before is not None and (before.data, before.places, before.env) == (data, source.places, env):
         return before
     if data is None:
-        return _Read(None, source.places, Contents(), env=env)
+        return _Reading(None, source.places, FileContents(), env=env)
     try:
-        return _Read(data, source.places, parse_file(data, str(path), source.where, env), env=env)
+        return _Reading(data, source.places, parse_file(data, str(path), source.where, env), env=env)
     except CodeButlerError as error:
-        return _Read(data, source.places, kept, f"{error}; the jobs stay as they were", env)
+        return _Reading(data, source.places, kept, f"{error}; the previous jobs stay in force", env)
 
 
-def _news(before: _Read | None, now: _Read) -> list[str]:
+def _news(before: _Reading | None, now: _Reading) -> list[str]:
     if now == before:
         return []
     if now.trouble:
         return [now.trouble]
     if before is None:
         return []
-    old, new = ({job.name: job.digest for job in each.contents.jobs} for each in (before, now))
-    words = [
-        ("added", sorted(new.keys() - old.keys())),
-        ("removed", sorted(old.keys() - new.keys())),
-        ("changed", sorted(name for name in new.keys() & old.keys() if new[name] != old[name])),
+    if told := difference(*({job.name: job.digest for job in each.contents.jobs} for each in (before, now))):
+        return [f"jobs reloaded: {told}"]
+    return ["jobs reloaded: the file is valid again"] if before.trouble else []
+
+
+def difference(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    """``added a, b; removed c; changed d``; "" if nothing is different."""
+    words = (
+        ("added", after.keys() - before.keys()),
+        ("removed", before.keys() - after.keys()),
+        ("changed", {name for name in after.keys() & before.keys() if after[name] != before[name]}),
+    )
+    return "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in words if names)
+
+
+def job_sources(
+    home: Home, table: RepoTable, env: Mapping[str, str], provenance: Provenance
+) -> list[JobSource]:
+    """Every directory whose ``jobs.yaml`` counts: the home's, which may name any repository, and each one's own."""
+    places = tuple(
+        JobPlace(each.entry.name, each.channel_id, each.config.channel_name, program_names(each.config))
+        for each in table.served
+    )
+    own = [
+        JobSource(
+            place.repo,
+            RepoPaths(Path(each.entry.path)).open,
+            place_at(place),
+            (place,),
+            objection=partial(provenance.objection, each.entry),
+        )
+        for each, place in zip(table.served, places, strict=True)
     ]
-    told = "; ".join(f"{verb} {', '.join(names)}" for verb, names in words if names)
-    if told:
-        return [f"jobs read again: {told}"]
-    return ["jobs read again: the file is in order"] if before.trouble else []
+    return [
+        JobSource("", home.open, place_in(places), places, lambda: {**env_file_values(home), **env}),
+        *own,
+    ]

@@ -1,119 +1,80 @@
-"""Hooks: a request from outside that becomes a prompt. Pure.
+"""Calls of hooks: each is carried out once, also when it comes again after a restart.
 
-The body is somebody else's text. It fills places of a template that the owner wrote, and never a command.
+A call is written down as begun before anything is said of it, and as taken once its wish is on disk. What a crash
+interrupts is finished under the same operation id when the caller tries again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from codebutler.domain.errors import ConfigError
-from codebutler.text.requests import is_plain
+from codebutler.domain.clock import Clock
+from codebutler.domain.message import said
+from codebutler.domain.model import OPERATOR, Post
+from codebutler.intake.intake import Outcome
+from codebutler.intake.records import Kept, Notes
+from codebutler.schedule.jobs import Hook
+from codebutler.schedule.scheduler import Accept, Publish, scheduled
+from codebutler.text.markup import plain
 
-MAX_VALUE_CHARS = 4000
-MIN_SECRET_CHARS = 16
-_PLACE = re.compile(r"\{\{\s*body((?:\.[A-Za-z0-9_-]+)*)\s*\}\}")
-_AGENT = re.compile(r"[a-z][a-z0-9_-]*")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-class HookSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """One entry of ``hooks`` in the home's file. ``secret_env`` names the variable that holds the secret."""
-
-    name: str
-    secret_env: str
-    prompt: str
-    agent: str = ""
-    repo: str = ""
-    channel: str = ""
-    label: str = ""
+NOTE = "hooks"
+REMEMBERED = 500
+"""Calls of each hook whose repetition is noticed, the latest."""
+KEY_CHARS = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """A hook that can be called."""
+class Calls(Struct, frozen=True, kw_only=True):
+    """What has been called. For each hook the keys of its calls, in order; those in ``begun`` are not yet taken."""
 
-    name: str
-    repo: str
-    channel: str
-    template: str
-    label: str
-    secret: bytes
-    agent: str = ""
-
-    def admits(self, body: bytes, headers: Mapping[str, str]) -> bool:
-        """Whether the caller knows the secret: ``X-Hub-Signature-256`` over the body (as GitHub signs), or
-        ``Authorization: Bearer``. Header names are in lower case."""
-        signature = headers.get("x-hub-signature-256", "")
-        if signature:
-            expected = hmac.new(self.secret, body, hashlib.sha256).hexdigest()
-            return hmac.compare_digest(signature.encode(), f"sha256={expected}".encode())
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.secret)
-
-    def key(self, headers: Mapping[str, str]) -> str:
-        """What tells an admitted call from others; "" if nothing does.
-
-        Of a signed one that is its signature, so whoever has caught it cannot have it carried out again, whatever
-        else the copy says. Who has the secret itself may name each call.
-        """
-        if signature := headers.get("x-hub-signature-256", ""):
-            return f"signed:{signature}"
-        named = headers.get("x-github-delivery") or headers.get("idempotency-key")
-        return f"named:{named}" if named else ""
-
-    def text(self, body: Any) -> str:
-        """The prompt for a body (JSON, or the raw text). Nothing that comes in it becomes a word of ours, or names an
-        agent or a program."""
-        filled = _PLACE.sub(lambda match: _value(body, match[1].split(".")[1:]), self.template)
-        if self.agent:
-            return f"{self.agent}: {filled}"
-        return filled if is_plain(filled) else f"The hook {self.name} says:\n{filled}"
+    known: dict[str, tuple[str, ...]] = {}
+    begun: frozenset[str] = frozenset()
 
 
-def hook_of(spec: HookSpec, where: str, env: Mapping[str, str], place: tuple[str, str]) -> Hook:
-    """``place``: (repository, channel). Raises ConfigError with what is missing."""
-    if not _NAME.fullmatch(spec.name):
-        raise ConfigError(f"{where}.name: {spec.name!r}: use letters, digits, '.', '_' and '-'")
-    if spec.agent and not _AGENT.fullmatch(spec.agent):
-        raise ConfigError(
-            f"{where}.agent ({spec.name}): {spec.agent!r}: use the word that people write before the colon"
-        )
-    secret = env.get(spec.secret_env, "")
-    if len(secret) < MIN_SECRET_CHARS:
-        raise ConfigError(
-            f"{where} ({spec.name}): set {spec.secret_env or 'secretEnv'} in the home's .env to a secret of at "
-            f"least {MIN_SECRET_CHARS} characters"
-        )
-    if not spec.prompt.strip():
-        raise ConfigError(
-            f"{where} ({spec.name}): give it a prompt; {{{{ body.some.field }}}} fills in what came"
-        )
-    return Hook(
-        name=spec.name,
-        repo=place[0],
-        channel=place[1],
-        template=spec.prompt.strip(),
-        label=spec.label.strip() or spec.name,
-        secret=secret.encode(),
-        agent=spec.agent,
-    )
+def began(calls: Calls, hook: str, key: str) -> Calls:
+    """With a call that is begun; one that is known stays as it is."""
+    keys = calls.known.get(hook, ())
+    if key in keys:
+        return calls
+    kept = (*keys, key)[-REMEMBERED:]
+    forgotten = set(keys) - set(kept)
+    return Calls(known={**calls.known, hook: kept}, begun=(calls.begun - forgotten) | {key})
 
 
-def _value(body: Any, path: list[str]) -> str:
-    for key in path:
-        if isinstance(body, dict):
-            body = body.get(key, "")
-        elif isinstance(body, list) and key.isdigit() and int(key) < len(body):
-            body = body[int(key)]
-        else:
-            return ""
-    text = body if isinstance(body, str) else msgspec.json.encode(body).decode()
-    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}… (cut)"
+def taken(calls: Calls, key: str) -> Calls:
+    """With a call that is carried out."""
+    return replace(calls, begun=calls.begun - {key})
+
+
+class HookRunner:
+    """Carries calls out. ``hooks`` are those there are now."""
+
+    def __init__(self, notes: Notes, publish: Publish, accept: Accept, clock: Clock) -> None:
+        self.hooks: Mapping[str, Hook] = {}
+        self._publish = publish
+        self._accept = accept
+        self._clock = clock
+        self._calls = Kept(notes, NOTE, Calls())
+
+    def use(self, hooks: Mapping[str, Hook]) -> None:
+        """These can be called from now on."""
+        self.hooks = hooks
+
+    async def called(self, hook: Hook, body: object, key: str) -> Outcome:
+        """Carry a call out; the same ``key`` again is a duplicate. Raises ChatError, StoreError."""
+        name = hashlib.sha256(f"{hook.name}:{key}".encode()).hexdigest()[:KEY_CHARS]
+        calls = await self._calls.open()
+        if name in calls.known.get(hook.name, ()) and name not in calls.begun:
+            return "duplicate"
+        again = name in calls.begun
+        await self._calls.change(lambda calls: began(calls, hook.name, name))
+        header = Post(message=said(f"🪝 **{plain(hook.label)}**: starting…"))
+        ts = await self._publish(hook.channel, f"hook:{hook.name}:{name}", header, again)
+        now, text = self._clock.now(), hook.text(body)
+        event = scheduled(hook.channel, ts, now, user=OPERATOR, text=text, job=hook.name)
+        outcome = await self._accept(event)
+        await self._calls.change(lambda calls: taken(calls, name))
+        return outcome

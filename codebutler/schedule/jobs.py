@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -17,13 +18,114 @@ from codebutler.config.programs import RUN
 from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import ConfigError
 from codebutler.schedule.cron import Cron, parse
-from codebutler.schedule.hooks import Hook, HookSpec, hook_of
+from codebutler.text.requests import is_plain
 from codebutler.text.safe_yaml import decode_yaml
+
+MAX_VALUE_CHARS = 4000
+MIN_SECRET_CHARS = 16
+_PLACEHOLDER = re.compile(r"\{\{\s*body((?:\.[A-Za-z0-9_-]+)*)\s*\}\}")
+_AGENT = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+class HookSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """One entry of ``hooks`` in the home's file. ``secret_env`` names the variable that holds the secret."""
+
+    name: str
+    secret_env: str
+    prompt: str
+    agent: str = ""
+    repo: str = ""
+    channel: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A hook that can be called."""
+
+    name: str
+    repo: str
+    channel: str
+    template: str
+    label: str
+    secret: bytes
+    agent: str = ""
+
+    def admits(self, body: bytes, headers: Mapping[str, str]) -> bool:
+        """Whether the caller knows the secret: ``X-Hub-Signature-256`` over the body (as GitHub signs), or
+        ``Authorization: Bearer``. Header names are in lower case."""
+        signature = headers.get("x-hub-signature-256", "")
+        if signature:
+            expected = hmac.new(self.secret, body, hashlib.sha256).hexdigest()
+            return hmac.compare_digest(signature.encode(), f"sha256={expected}".encode())
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.secret)
+
+    def key(self, headers: Mapping[str, str]) -> str:
+        """What tells an admitted call from others; "" if nothing does.
+
+        Of a signed one that is its signature, so whoever has caught it cannot have it carried out again, whatever
+        else the copy says. Who has the secret itself may name each call.
+        """
+        if signature := headers.get("x-hub-signature-256", ""):
+            return f"signed:{signature}"
+        named = headers.get("x-github-delivery") or headers.get("idempotency-key")
+        return f"named:{named}" if named else ""
+
+    def text(self, body: Any) -> str:
+        """The prompt for a body (JSON, or the raw text). Nothing that comes in it becomes a word of ours, or names an
+        agent or a program."""
+        filled = _PLACEHOLDER.sub(lambda match: _value(body, match[1].split(".")[1:]), self.template)
+        if self.agent:
+            return f"{self.agent}: {filled}"
+        return filled if is_plain(filled) else f"The hook {self.name} says:\n{filled}"
+
+
+def hook_of(spec: HookSpec, where: str, env: Mapping[str, str], place: tuple[str, str]) -> Hook:
+    """``place``: (repository, channel). Raises ConfigError with what is missing."""
+    if not _NAME.fullmatch(spec.name):
+        raise ConfigError(f"{where}.name: {spec.name!r}: use letters, digits, '.', '_' and '-'")
+    if spec.agent and not _AGENT.fullmatch(spec.agent):
+        raise ConfigError(
+            f"{where}.agent ({spec.name}): {spec.agent!r}: use the word that people write before the colon"
+        )
+    secret = env.get(spec.secret_env, "")
+    if len(secret) < MIN_SECRET_CHARS:
+        raise ConfigError(
+            f"{where} ({spec.name}): set {spec.secret_env or 'secretEnv'} in the home's .env to a secret of at "
+            f"least {MIN_SECRET_CHARS} characters"
+        )
+    if not spec.prompt.strip():
+        raise ConfigError(
+            f"{where} ({spec.name}): give it a prompt; {{{{ body.some.field }}}} fills in what came"
+        )
+    return Hook(
+        name=spec.name,
+        repo=place[0],
+        channel=place[1],
+        template=spec.prompt.strip(),
+        label=spec.label.strip() or spec.name,
+        secret=secret.encode(),
+        agent=spec.agent,
+    )
+
+
+def _value(body: Any, path: list[str]) -> str:
+    for key in path:
+        if isinstance(body, dict):
+            body = body.get(key, "")
+        elif isinstance(body, list) and key.isdigit() and int(key) < len(body):
+            body = body[int(key)]
+        else:
+            return ""
+    text = body if isinstance(body, str) else msgspec.json.encode(body).decode()
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}… (cut)"
+
 
 FILE_NAME = "jobs.yaml"
 MAX_JOBS = 200
-SHAPE = "begin with `jobs:`, and give each job a `-` of its own below it"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SHAPE = "begin with `jobs:`, and give each job a `-` of its own below it"
 
 Missed = Literal["once", "skip"]
 
@@ -54,13 +156,13 @@ class Spec(
     enabled: bool = True
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _JobsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: tuple[Spec, ...] = ()
     hooks: tuple[HookSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobPlace:
     """A repository as a job may name it. ``programs``: the prefixes there that start a program and no agent."""
 
     repo: str
@@ -99,46 +201,46 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class FileContents:
     """What a file says."""
 
     jobs: tuple[Job, ...] = ()
     hooks: tuple[Hook, ...] = ()
 
 
-Where = Callable[[str, str], Place | None]
+Where = Callable[[str, str], JobPlace | None]
 """Which repository is meant by (``repo``, ``channel``) of an entry."""
 
 
-def parse_file(data: bytes, source: str, where: Where, env: Mapping[str, str] | None = None) -> Contents:
+def parse_file(data: bytes, source: str, where: Where, env: Mapping[str, str] | None = None) -> FileContents:
     """The jobs and hooks of a file. Hooks are taken only with ``env``, which holds their secrets.
 
     Raises ConfigError with file, entry and what was expected.
     """
     try:
-        parsed: _File | None = decode_yaml(data, _File | None)
+        parsed: _JobsFile | None = decode_yaml(data, _JobsFile | None)
     except msgspec.ValidationError as error:
         key, what = explain(error)
         raise ConfigError(f"{source}: {key}: {what}" if key else f"{source}: {SHAPE}") from None
     except msgspec.DecodeError as error:
         raise ConfigError(f"{source} is not valid YAML: {_first_line(error)}{_hint(error)}") from None
-    file = parsed or _File()
+    file = parsed or _JobsFile()
     specs = file.jobs
     if len(specs) > MAX_JOBS:
-        raise ConfigError(f"{source}: {len(specs)} jobs, at most {MAX_JOBS} are taken")
+        raise ConfigError(f"{source}: {len(specs)} jobs, at most {MAX_JOBS} are allowed")
     if file.hooks and env is None:
-        raise ConfigError(f"{source}: hooks belong in the jobs.yaml of the home")
+        raise ConfigError(f"{source}: hooks are allowed in the home's jobs.yaml only")
     _refuse_twins([*specs], source)
     _refuse_twins([*file.hooks], source)
     jobs = tuple(_job(spec, f"{source}: jobs[{number}]", where) for number, spec in enumerate(specs))
     hooks = [_hook(spec, f"{source}: hooks[{n}]", where, env or {}) for n, spec in enumerate(file.hooks)]
-    return Contents(jobs, tuple(hooks))
+    return FileContents(jobs, tuple(hooks))
 
 
-def place_in(home: Sequence[Place]) -> Where:
+def place_in(home: Sequence[JobPlace]) -> Where:
     """For the home's file: the repository that is named, or whose channel is, or the only one."""
 
-    def where(repo: str, channel: str) -> Place | None:
+    def where(repo: str, channel: str) -> JobPlace | None:
         if not repo and not channel:
             return home[0] if len(home) == 1 else None
         return next((each for each in home if repo in ("", each.repo) and _fits(channel, each)), None)
@@ -146,12 +248,12 @@ def place_in(home: Sequence[Place]) -> Where:
     return where
 
 
-def place_at(place: Place) -> Where:
+def place_at(place: JobPlace) -> Where:
     """For a repository's own file: that repository, in its own channel."""
     return lambda repo, channel: place if repo in ("", place.repo) and _fits(channel, place) else None
 
 
-def _fits(channel: str, place: Place) -> bool:
+def _fits(channel: str, place: JobPlace) -> bool:
     return channel.lstrip("#") in ("", place.channel, place.channel_name or place.channel)
 
 
@@ -159,17 +261,17 @@ def _refuse_twins(specs: Sequence[Spec | HookSpec], source: str) -> None:
     seen: set[str] = set()
     for spec in specs:
         if spec.name in seen:
-            raise ConfigError(f"{source}: two entries are named {spec.name}: give each a name of its own")
+            raise ConfigError(f"{source}: two entries are named {spec.name}: names must be unique")
         seen.add(spec.name)
 
 
 def _hook(spec: HookSpec, at: str, where: Where, env: Mapping[str, str]) -> Hook:
     found = where(spec.repo, spec.channel)
     if found is None:
-        raise ConfigError(f"{at} ({spec.name}): no repository served here fits its repo or channel")
+        raise ConfigError(f"{at} ({spec.name}): no served repository matches its repo or channel")
     if spec.agent in found.programs:
         raise ConfigError(
-            f"{at}.agent ({spec.name}): {spec.agent} is no agent: what comes from outside is never a command"
+            f"{at}.agent ({spec.name}): {spec.agent} is not an agent, and a hook never runs a command"
         )
     return hook_of(spec, at, env, (found.repo, found.channel))
 
@@ -178,16 +280,16 @@ def _job(spec: Spec, at: str, where: Where) -> Job:
     if not _NAME.fullmatch(spec.name):
         raise ConfigError(f"{at}.name: {spec.name!r}: use letters, digits, '.', '_' and '-'")
     if bool(spec.command.strip()) == bool(spec.prompt.strip()):
-        raise ConfigError(f"{at} ({spec.name}): give it a command or a prompt, one of the two")
+        raise ConfigError(f"{at} ({spec.name}): give it either a command or a prompt")
     if spec.agent and spec.command:
         raise ConfigError(f"{at}.agent ({spec.name}): a command runs without an agent")
     if not 0 <= spec.catch_up_hours <= 24 * 365:
         raise ConfigError(f"{at}.catchUpHours ({spec.name}): from 0 to 8760")
     found = where(spec.repo, spec.channel)
     if found is None:
-        raise ConfigError(f"{at} ({spec.name}): no repository served here fits its repo or channel")
+        raise ConfigError(f"{at} ({spec.name}): no served repository matches its repo or channel")
     if bool(spec.cron) == bool(spec.watch):
-        raise ConfigError(f"{at} ({spec.name}): give it a cron line or files to watch, one of the two")
+        raise ConfigError(f"{at} ({spec.name}): give it either a cron line or files to watch")
     try:
         cron = parse(spec.cron, zone_of(spec.timezone)) if spec.cron else None
     except ValueError as error:

@@ -1,12 +1,17 @@
-"""Runs jobs and timers when they are due. The book is on disk before anything is said of it."""
+"""Runs jobs and timers when they are due. The schedule is on disk before anything is said of it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from uuid import uuid4
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from datetime import datetime
+from uuid import UUID, uuid4, uuid5
 
+from msgspec import structs
+
+from codebutler.chat.chats import Chats
+from codebutler.control.listeners import Listeners
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import said
@@ -16,8 +21,15 @@ from codebutler.platform.tasks import Tasks, wait_for
 from codebutler.schedule import book as books
 from codebutler.schedule.book import Book, Run, Timer
 from codebutler.schedule.files import Found, News
+from codebutler.domain.model import OPERATOR, Event, MessagePosted, Post, TurnOutcome
+from codebutler.intake.intake import Outcome
+from codebutler.intake.records import Kept, Notes
+from codebutler.platform.tasks import Tasks
+from codebutler.platform.waiting import wait_for
+from codebutler.schedule import state as transitions
+from codebutler.schedule.files import FoundJobs, News
 from codebutler.schedule.jobs import Job
-from codebutler.schedule.port import Door, Mouth
+from codebutler.schedule.state import JobRun, Schedule, Timer
 from codebutler.text.markup import plain
 
 LOOK_S = 5.0
@@ -25,23 +37,60 @@ SETTLE_S = 0.5
 SHORTEST_S = 0.05
 NOTE = "schedule"
 
+_OPERATIONS = UUID("5c6c0f0b-3f0e-5b39-9d1b-6a1c4d0e8a57")
+
+Publish = Callable[[str, str, Post, bool], Awaitable[str]]
+"""Posts (channel, key, post, unsure) once for each key and returns its ts. ``unsure``: it may stand there already.
+Raises ChatError."""
+Accept = Callable[[Event], Awaitable[Outcome]]
+"""Journals an event and says what became of it. Raises StoreError."""
+
 log = logging.getLogger("codebutler.schedule")
 
 
+class Publisher:
+    """Posts in channels on behalf of the supervisor; the same key has the same operation id in every life."""
+
+    def __init__(self, chats: Chats, listeners: Listeners) -> None:
+        self._chats = chats
+        self._listeners = listeners
+
+    async def publish(self, channel: str, key: str, post: Post, unsure: bool) -> str:
+        """Post once, however often it is tried; returns the ts. Raises ChatError."""
+        ts = await self._chats.submit(channel, uuid5(_OPERATIONS, key).hex, post, unsure=unsure)
+        self._listeners.tell(channel, post, ts)
+        return ts
+
+
+def scheduled(channel: str, ts: str, now: datetime, *, user: str, text: str, job: str = "") -> MessagePosted:
+    """Our own message ``ts`` as an event: what ``user`` wants to be done now."""
+    return MessagePosted(
+        channel=channel,
+        ts=ts,
+        sent_at=now.timestamp(),
+        order=ts,
+        is_direct=False,
+        user=user,
+        text=text,
+        origin="schedule",
+        job=job,
+    )
+
+
 class Scheduler:
-    """``run`` is its life; ``jobs`` and ``book`` are what it knows now."""
+    """``run`` is its life; ``jobs`` and ``schedule`` are what it knows now."""
 
     def __init__(
-        self, notes: Notes, mouth: Mouth, look: Callable[[], Found], clock: Clock, tasks: Tasks
+        self, notes: Notes, publish: Publish, look: Callable[[], FoundJobs], clock: Clock, tasks: Tasks
     ) -> None:
         self.jobs: Mapping[str, Job] = {}
-        self._kept = Kept(notes, NOTE, Book())
-        self._mouth = mouth
+        self._kept = Kept(notes, NOTE, Schedule())
+        self._publish = publish
         self._look = look
         self._clock = clock
         self._tasks = tasks
-        self._door: Door | None = None
-        self._on_read: Callable[[Found], None] = lambda _: None
+        self._accept: Accept | None = None
+        self._on_read: Callable[[FoundJobs], None] = lambda _: None
         self._wake = asyncio.Event()
         self._speaking: dict[str, asyncio.Task[None]] = {}
         self._tried: set[str] = set()
@@ -50,13 +99,13 @@ class Scheduler:
         self._seen = asyncio.Event()
 
     @property
-    def book(self) -> Book:
+    def schedule(self) -> Schedule:
         """What is due, and what runs."""
         return self._kept.value
 
-    async def run(self, door: Door, on_read: Callable[[Found], None] = lambda _: None) -> None:
-        """Until cancelled. A disk that takes nothing is waited for. ``on_read`` hears what the files say."""
-        self._door = door
+    async def run(self, accept: Accept, on_read: Callable[[FoundJobs], None] = lambda _: None) -> None:
+        """Until cancelled. While the disk is full it waits. ``on_read`` is told what the files say."""
+        self._accept = accept
         self._on_read = on_read
         while True:
             look_s = LOOK_S
@@ -67,11 +116,11 @@ class Scheduler:
             await self._pause(look_s)
 
     async def ready(self) -> None:
-        """Wait until the files have been read and the book is open."""
+        """Wait until the files have been read and the schedule is open."""
         await self._ready.wait()
 
     async def look_again(self) -> None:
-        """Wait until the files have been read once more and hold still, but not long: a disk may take nothing."""
+        """Wait until the files have been read once more and hold still, but not long: the disk may be full."""
         self._wanted = wanted = self._looks + 1
         self._wake.set()
         until_s = self._clock.monotonic() + LOOK_S
@@ -79,24 +128,24 @@ class Scheduler:
             self._seen.clear()
             await wait_for(self._clock, self._seen, left_s)
 
-    async def change(self, change: Callable[[Book], Book]) -> None:
-        """Change the book, on disk first. Raises StoreError: then all is as it was."""
+    async def change(self, change: Callable[[Schedule], Schedule]) -> None:
+        """Change the schedule, on disk first. Raises StoreError: then all is as it was."""
         await self._kept.change(change)
         self._wake.set()
 
-    def say(self, run: Run) -> None:
+    def say(self, run: JobRun) -> None:
         """Say a run now; nothing happens if that is being done."""
         self._start(run.key, self._say_run(run))
 
     def changed(self, job: Job) -> None:
         """Files that the job watches have changed. What it changes itself while it runs does not count."""
-        state = self.book.jobs.get(books.key_of(job))
-        if state is not None and not state.paused and not books.is_running(state, self._clock.now()):
-            self.say(Run(job, f"job:{books.key_of(job)}:{uuid4().hex}", OPERATOR))
+        state = self.schedule.jobs.get(transitions.key_of(job))
+        if state is not None and not state.paused and not transitions.is_running(state, self._clock.now()):
+            self.say(JobRun(job, f"job:{transitions.key_of(job)}:{uuid4().hex}", OPERATOR))
 
     async def ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
         """Messages of the channel have their outcome: one of them may be a run of ours. It is on disk when this
-        returns; a disk that takes nothing is waited for."""
+        returns; while the disk is full, it waits."""
         await self.ready()
         while True:
             try:
@@ -111,22 +160,24 @@ class Scheduler:
         self._looks = look = self._looks + 1
         if not self._ready.is_set():
             await self._kept.open()
-            self._tried |= {f"timer:{timer.id}" for timer in self.book.timers}
+            self._tried |= {f"timer:{timer.id}" for timer in self.schedule.timers}
         found = await asyncio.to_thread(self._look)
         self.jobs = found.jobs
         if not self._ready.is_set():
-            self._tried |= {run.key for run in books.runs(self.book, self.jobs, OPERATOR)}
+            self._tried |= {run.key for run in transitions.runs(self.schedule, self.jobs, OPERATOR)}
         self._on_read(found)
         for news in found.news:
             await self._tell(news)
         now = self._clock.now()
         await self.change(
-            lambda book: books.begin(books.reconcile(book, self.jobs.values(), now), self.jobs, now)
+            lambda schedule: transitions.begin(
+                transitions.reconcile(schedule, self.jobs.values(), now), self.jobs, now
+            )
         )
         self._ready.set()
-        for run in books.runs(self.book, self.jobs, OPERATOR):
+        for run in transitions.runs(self.schedule, self.jobs, OPERATOR):
             self.say(run)
-        for timer in self.book.timers:
+        for timer in self.schedule.timers:
             if timer.at <= now:
                 self._start(f"timer:{timer.id}", self._say_timer(timer))
         if found.unsettled:
@@ -136,10 +187,10 @@ class Scheduler:
         return LOOK_S
 
     async def _pause(self, look_s: float) -> None:
-        """Until something may be due, a file may have changed, or the book did."""
+        """Until something may be due, a file may have changed, or the schedule did."""
         if self._wanted > self._looks:
             return
-        due = books.next_at(self.book)
+        due = transitions.next_at(self.schedule)
         wait_s = look_s if due is None else min(look_s, (due - self._clock.now()).total_seconds())
         self._wake.clear()
         await wait_for(self._clock, self._wake, max(wait_s, SHORTEST_S))
@@ -158,26 +209,17 @@ class Scheduler:
         self._tried.add(key)
         return unsure
 
-    async def _say_run(self, run: Run) -> None:
-        key, job = books.key_of(run.job), run.job
+    async def _say_run(self, run: JobRun) -> None:
+        key, job = transitions.key_of(run.job), run.job
         header = Post(message=said(f"⏰ **{plain(job.label)}**: starting…"))
         try:
-            ts = await self._mouth.post(job.channel, run.key, header, unsure=self._is_unsure(run.key))
+            ts = await self._publish(job.channel, run.key, header, self._is_unsure(run.key))
             # Noted before it is handed in: its end may come at once.
-            await self.change(lambda book: books.said(book, key, ts, self._clock.now()))
-            event = MessagePosted(
-                channel=job.channel,
-                ts=ts,
-                sent_at=self._clock.now().timestamp(),
-                order=ts,
-                is_direct=False,
-                user=run.user,
-                text=job.text,
-                origin="schedule",
-                job=job.name,
-            )
+            await self.change(lambda schedule: transitions.said(schedule, key, ts, self._clock.now()))
+            now = self._clock.now()
+            event = scheduled(job.channel, ts, now, user=run.user, text=job.text, job=job.name)
             if await self._handed_in(event):
-                await self.change(lambda book: books.taken(book, key))
+                await self.change(lambda schedule: transitions.taken(schedule, key))
             else:
                 await self._failed(key)
         except ChatError as error:
@@ -190,50 +232,40 @@ class Scheduler:
         key = f"timer:{timer.id}"
         post = Post(message=said(f"⏰ {plain(timer.text)}"), thread_ts=timer.thread_ts)
         try:
-            ts = await self._mouth.post(timer.channel, key, post, unsure=self._is_unsure(key))
-            await self._handed_in(
-                MessagePosted(
-                    channel=timer.channel,
-                    ts=ts,
-                    sent_at=self._clock.now().timestamp(),
-                    order=ts,
-                    is_direct=False,
-                    user=timer.user,
-                    text=timer.text,
-                    thread_ts=timer.thread_ts,
-                    origin="schedule",
-                )
-            )
-            await self.change(lambda book: books.without_timer(book, timer.id))
+            ts = await self._publish(timer.channel, key, post, self._is_unsure(key))
+            now = self._clock.now()
+            event = scheduled(timer.channel, ts, now, user=timer.user, text=timer.text)
+            await self._handed_in(structs.replace(event, thread_ts=timer.thread_ts))
+            await self.change(lambda schedule: transitions.without_timer(schedule, timer.id))
         except ChatError as error:
             log.warning("timer %s could not be said, and is dropped: %s", timer.id, error)
-            await self.change(lambda book: books.without_timer(book, timer.id))
+            await self.change(lambda schedule: transitions.without_timer(schedule, timer.id))
         except StoreError as error:
             log.warning("timer %s waits for the disk: %s", timer.id, error)
 
     async def _handed_in(self, event: MessagePosted) -> bool:
         """False if it is refused. What was handed in before is no second wish. Raises StoreError."""
-        assert self._door is not None, "nothing is due before `run`"
-        return await self._door.accept(event) in ("accepted", "duplicate")
+        assert self._accept is not None, "nothing is due before `run`"
+        return await self._accept(event) in ("accepted", "duplicate")
 
     async def _note_ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
-        _, key = books.ended(self.book, self.jobs, channel, messages, outcome)
+        _, key = transitions.ended(self.schedule, self.jobs, channel, messages, outcome)
         if key:
             await self._change_told(
-                key, lambda book: books.ended(book, self.jobs, channel, messages, outcome)[0]
+                key, lambda schedule: transitions.ended(schedule, self.jobs, channel, messages, outcome)[0]
             )
 
     async def _failed(self, key: str) -> None:
-        await self._change_told(key, lambda book: books.given_up(book, key, self._clock.now()))
+        await self._change_told(key, lambda schedule: transitions.given_up(schedule, key, self._clock.now()))
 
-    async def _change_told(self, key: str, change: Callable[[Book], Book]) -> None:
+    async def _change_told(self, key: str, change: Callable[[Schedule], Schedule]) -> None:
         """Tell the channel if that is what pauses the job; who has paused it knows."""
-        before = books.paused_why(self.book, key)
+        before = transitions.paused_why(self.schedule, key)
         await self.change(change)
-        job, why = self.jobs.get(key), books.paused_why(self.book, key)
+        job, why = self.jobs.get(key), transitions.paused_why(self.schedule, key)
         if why and not before and job is not None:
             why = f"⚠️ The job **{plain(job.name)}** has {plain(why)} and is paused. "
-            await self._notice(job.channel, f"{why}`!jobs resume {job.name}` starts it again.")
+            await self._notice(job.channel, f"{why}`!jobs resume {job.name}` resumes it.")
 
     async def _tell(self, news: News) -> None:
         level = logging.WARNING if news.trouble else logging.INFO
@@ -243,6 +275,6 @@ class Scheduler:
 
     async def _notice(self, channel: str, text: str) -> None:
         try:
-            await self._mouth.post(channel, uuid4().hex, Post(message=said(text)), unsure=False)
+            await self._publish(channel, uuid4().hex, Post(message=said(text)), False)  # noqa: FBT003 - it is new
         except ChatError as error:
             log.warning("a notice could not be posted in %s: %s", channel, error)

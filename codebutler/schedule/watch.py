@@ -6,13 +6,162 @@ import asyncio
 import fnmatch
 import logging
 import os
-from collections.abc import Callable, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing, suppress
 from pathlib import Path
 
+from watchfiles import Change, awatch
+
 from codebutler.domain.errors import CodeButlerError
-from codebutler.schedule.changes import Changes, directories
 from codebutler.schedule.jobs import Job
+
+QUIET_MS = 1000
+STEP_MS = 100
+"""A change is told after a moment without another one, or ``QUIET_MS`` after the first."""
+BOTH_S = 1.5
+"""How long an old one goes on beside a new one: for longer than it may hold a change back."""
+ROUNDS = 3
+"""While directories come and come: how often they are looked for before anything is told."""
+IGNORED = frozenset(
+    {".git", ".codebutler", "node_modules", ".venv", "__pycache__", ".mypy_cache", ".pytest_cache"}
+)
+MAX_DIRECTORIES = 4000
+"""Of one repository: the system lets a user watch a limited number in all (inotify(7), max_user_watches)."""
+
+Seen = set[tuple[Change, str]]
+
+
+class Changes:
+    """``told`` is its life; ``walk`` finds the directories below ``root``."""
+
+    def __init__(self, root: Path, walk: Callable[[Path], set[str]]) -> None:
+        self._root = root
+        self._walk = walk
+        self._watched: set[str] = set()
+        self._seen: asyncio.Queue[Seen | Exception] = asyncio.Queue()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def told(self) -> AsyncGenerator[set[str]]:
+        """The paths that have changed, time and again.
+
+        Raises CodeButlerError if there are too many directories, OSError or RuntimeError if they cannot be watched.
+        """
+        names: Seen = set()
+        came: set[str] = set()
+        look, rounds = True, 0
+        try:
+            while True:
+                more, look = await self._renew(came) if look else (await self._next(), False)
+                came = await asyncio.to_thread(_directories_in, more)
+                names |= more
+                look = look or bool(came)
+                rounds = rounds + 1 if look else 0
+                if names and rounds % ROUNDS == 0:
+                    yield {name for _, name in names}
+                    names = set()
+        finally:
+            await _end(self._watching)
+
+    async def _renew(self, came: set[str]) -> tuple[Seen, bool]:
+        """Watch the directories that there are now, if some are new: what has changed in the meantime, and whether
+        to look again. ``came``: directories that are known to be new, whatever was watched in their place."""
+        found = await asyncio.to_thread(self._walk, self._root)
+        fresh = (found - self._watched) | (came & found)
+        if not fresh:
+            return set(), False
+        older = self._watching
+        try:
+            self._watching = await self._begin(found)
+        except FileNotFoundError:
+            self._watched -= came
+            return set(), True  # one of them was here for a moment only
+        self._watched, names = found, set[tuple[Change, str]]()
+        if older is not None:
+            # What came with a new directory came before anybody watched that.
+            names = {(Change.added, name) for name in await asyncio.to_thread(_files_in, fresh)}
+            names |= await self._meanwhile(older)
+        return names, True
+
+    async def _begin(self, places: set[str]) -> asyncio.Task[None]:
+        watching = asyncio.create_task(self._watch(places), name=f"watch {self._root}")
+        await asyncio.sleep(0)  # it has begun before it waits for the first time
+        if watching.done():
+            watching.result()
+        watching.add_done_callback(self._ended)
+        return watching
+
+    def _ended(self, watching: asyncio.Task[None]) -> None:
+        if not watching.cancelled() and isinstance(error := watching.exception(), Exception):
+            self._seen.put_nowait(error)
+
+    async def _watch(self, places: set[str]) -> None:
+        changing = awatch(*places, watch_filter=_counts, debounce=QUIET_MS, step=STEP_MS, recursive=False)
+        async with aclosing(changing):
+            async for changes in changing:
+                self._seen.put_nowait(changes)
+
+    async def _meanwhile(self, older: asyncio.Task[None]) -> Seen:
+        """What both have seen, the old one to its end."""
+        names: Seen = set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BOTH_S):
+                while True:
+                    names |= await self._next()
+        await _end(older)
+        with suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(2 * STEP_MS / 1000):
+                    names |= await self._next()
+        return names
+
+    async def _next(self) -> Seen:
+        seen = await self._seen.get()
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+
+def directories(root: Path) -> set[str]:
+    """``root`` and every directory below it that is no link and counts.
+
+    Raises CodeButlerError if there are too many to watch, OSError if ``root`` cannot be read.
+    """
+    root.stat()
+    found: set[str] = set()
+    for here, names, _, _ in os.fwalk(root):
+        found.add(here)
+        names[:] = [name for name in names if name not in IGNORED]
+        if len(found) > MAX_DIRECTORIES:
+            raise CodeButlerError(
+                f"there are more than {MAX_DIRECTORIES} directories: use `cron` instead of `watch`"
+            )
+    return found
+
+
+async def _end(watching: asyncio.Task[None] | None) -> None:
+    if watching is not None:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+def _files_in(places: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    for place in places:
+        try:
+            found += [entry.path for entry in os.scandir(place) if entry.is_file(follow_symlinks=False)]
+        except OSError:
+            continue  # it was here for a moment only
+    return found
+
+
+def _directories_in(changes: Seen) -> set[str]:
+    added = (Path(name) for what, name in changes if what == Change.added)
+    return {str(path) for path in added if path.is_dir() and not path.is_symlink()}
+
+
+def _counts(_: Change, path: str) -> bool:
+    return not IGNORED.intersection(Path(path).parts)
+
 
 log = logging.getLogger("codebutler.schedule")
 
@@ -56,7 +205,7 @@ class Watchers:
         except (OSError, RuntimeError, CodeButlerError) as error:
             # Tried again with the next reading of the files.
             if self._told.get(repo) != str(error):
-                log.warning("[%s] its files cannot be watched: %s", repo, error)
+                log.warning("[%s] files cannot be watched: %s", repo, error)
             self._told[repo] = str(error)
 
     def _changed(self, repo: str, path: Path, names: Iterable[str]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
+import importlib
 import multiprocessing
 import os
 import signal
@@ -17,7 +19,8 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
@@ -26,8 +29,12 @@ from codebutler.platform.lookup import TERMINAL_PATH
 from codebutler.platform.processes import ALLOCATOR_VARIABLES, pid_namespace, pids, seen, variable_of
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
+from codebutler.platform import allocator, descriptors, killpoints
+from codebutler.platform.descriptors import lower_to
+from codebutler.platform.stopping import pass_over_interrupts
+from codebutler.platform.table import pid_namespace, pids, seen, variable_of
 from codebutler.protocol.messages import ToParent
-from codebutler.supervisor import entry
+from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 
 # What a worker prints, line by line and bounded.
 
@@ -35,7 +42,7 @@ CHUNK_BYTES = 2**14
 LINE_BYTES = 2**13
 
 
-class Output:
+class WorkerOutput:
     """The reading end of a pipe that a worker has as its stdout and stderr."""
 
     def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
@@ -43,7 +50,7 @@ class Output:
         self._transport = transport
 
     @classmethod
-    async def over(cls, fd: int) -> Output:
+    async def over(cls, fd: int) -> WorkerOutput:
         """Take over ``fd``."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=CHUNK_BYTES)
@@ -148,12 +155,16 @@ KEPT_PREFIXES = ("LC_", "XDG_")
 class WorkerProcess:
     """A worker and the pipe to it: the real WorkerLink."""
 
-    def __init__(self, process: ForkServerProcess, channel: Channel[ToParent], output: Output) -> None:
+    def __init__(
+        self, process: ForkServerProcess, channel: MessagePipe[ToParent], output: WorkerOutput
+    ) -> None:
         assert process.pid is not None
         self.pid = process.pid
         self._process = process
         self._channel = channel
         self._output = output
+        self.messages, self.send, self.drain = channel.messages, channel.send, channel.drain
+        self.printed = output.lines
         self._loop = asyncio.get_running_loop()
         self._dead: asyncio.Future[int] = self._loop.create_future()
         self._pidfd = _pidfd_open(process.pid)
@@ -163,22 +174,6 @@ class WorkerProcess:
     def unread_bytes(self) -> int:
         """How much of what it was sent the worker has not taken yet."""
         return self._channel.unread_bytes
-
-    def messages(self, admit: Callable[[int], Awaitable[None]] | None = None) -> AsyncIterator[ToParent]:
-        """Until end of file. Raises ProtocolError, after closing the pipe, for a bad frame."""
-        return self._channel.messages(admit)
-
-    def printed(self) -> AsyncIterator[str]:
-        """Each line on the worker's stdout and stderr, where nothing should be but a traceback."""
-        return self._output.lines()
-
-    def send(self, message: object) -> None:
-        """Queue one message. Raises FrameTooLargeError."""
-        self._channel.send(message)
-
-    async def drain(self) -> None:
-        """Wait until the worker has taken enough that more may be queued."""
-        await self._channel.drain()
 
     async def wait_dead(self) -> int:
         """The exit code, negative for a signal; 255 if the fork server died and took the code with it."""
@@ -237,7 +232,7 @@ class ForkServer:
         self._given = given
         self._files = files
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([entry.__name__, *preload])
+        self._context.set_forkserver_preload([__name__, *preload])
 
     def start(self) -> None:
         """Start the template process now, so that the first worker need not wait for its imports."""
@@ -254,12 +249,12 @@ class ForkServer:
         with contextlib.ExitStack() as pipes, contextlib.ExitStack() as failing:
             ours, theirs = map(pipes.enter_context, self._context.Pipe(duplex=True))
             printed, printing = map(pipes.enter_context, self._context.Pipe(duplex=False))
-            channel = await Channel.over(socket.socket(fileno=os.dup(ours.fileno())), to_parent_codec())
+            channel = await MessagePipe.over(socket.socket(fileno=os.dup(ours.fileno())), to_parent_codec())
             failing.callback(channel.close)
-            output = await Output.over(os.dup(printed.fileno()))
+            output = await WorkerOutput.over(os.dup(printed.fileno()))
             failing.callback(output.close)
             process = self._context.Process(
-                target=entry.run, args=(self._target, theirs, printing, self._files), name=name, daemon=True
+                target=run_worker, args=(self._target, theirs, printing, self._files), name=name, daemon=True
             )
             # Once it is asked, the fork server ends when we run out of files half-way, and with it every worker.
             descriptors.check_free()
@@ -315,3 +310,23 @@ def _pidfd_open(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except OSError:
         return None
+
+
+def run_worker(target: str, connection: Connection, printing: Connection, files: int | None) -> None:
+    """Call ``target`` ("package.module:function") with the worker's end of the pipe.
+
+    ``files`` is its soft limit of open files, None = as it is. ``printing`` becomes stdout and stderr: what is printed
+    belongs in the parent's log, not on its terminal.
+    """
+    os.dup2(printing.fileno(), 1)
+    os.dup2(printing.fileno(), 2)
+    printing.close()
+    # A session of its own: Ctrl-C in the terminal is for the parent, which then asks the workers to stop.
+    with contextlib.suppress(OSError):
+        os.setsid()
+    pass_over_interrupts()
+    if files is not None:
+        lower_to(files)
+    faulthandler.enable(all_threads=True)
+    module, _, function = target.partition(":")
+    getattr(importlib.import_module(module), function)(connection)

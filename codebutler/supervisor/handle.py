@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from codebutler.config.schema import RepoSettings
-from codebutler.intake.entry import Entry
+from codebutler.intake.records import Entry
 from codebutler.platform.descriptors import is_shortage
 from codebutler.platform.tasks import first_of
 from codebutler.protocol.messages import Heartbeat, LogTag
@@ -127,7 +127,7 @@ class WorkerHandle:
         try:
             async with asyncio.TaskGroup() as tasks, self._shared.slots:
                 try:
-                    link = await self._shared.spawner.spawn(self.repo.name)
+                    link = await self._shared.spawn(self.repo.name)
                 except (OSError, EOFError) as error:
                     code = None if is_shortage(error) else NOT_STARTED
                     return Death(code, 0.0, None, f"no process could be started: {error}")

@@ -110,9 +110,9 @@ class Life:
         self._vitals = Vitals(shared.timing, duty.repo.config.worker.idle_sleep_minutes * 60, now_s)
         self._reports = duty.reports
         self._kick = asyncio.Event()
-        self._frames = TokenBucket.full(FRAMES_PER_S, FRAMES_PER_S, now_s)
-        self._bytes = TokenBucket.full(BYTES_PER_S, BYTES_BURST, now_s)
-        self._lines = TokenBucket.full(PRINTED_PER_S, PRINTED_PER_S, now_s)
+        self._frames = TokenBucket(FRAMES_PER_S, FRAMES_PER_S, now_s)
+        self._bytes = TokenBucket(BYTES_PER_S, BYTES_BURST, now_s)
+        self._lines = TokenBucket(PRINTED_PER_S, PRINTED_PER_S, now_s)
         self._unheard = False
 
     @property

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal
 
 from codebutler.domain.errors import EXIT_CONFIGURATION, EXIT_IOERR
 from codebutler.protocol.messages import StopReason
@@ -19,8 +19,6 @@ from codebutler.protocol.messages import StopReason
 
 WorkerState = Literal["stopped", "starting", "running", "stopping", "sleeping", "backoff", "quarantined"]
 PublicState = Literal["stopped", "starting", "running", "sleeping", "backoff", "quarantined"]
-
-STATES: tuple[WorkerState, ...] = get_args(WorkerState)
 
 MOVES: Mapping[WorkerState, frozenset[WorkerState]] = MappingProxyType(
     {
@@ -33,8 +31,6 @@ MOVES: Mapping[WorkerState, frozenset[WorkerState]] = MappingProxyType(
         "quarantined": frozenset({"starting", "stopped"}),
     }
 )
-
-WITH_PROCESS: frozenset[WorkerState] = frozenset({"starting", "running", "stopping"})
 
 
 def move(old: WorkerState, new: WorkerState) -> WorkerState:
@@ -53,7 +49,7 @@ def public(state: WorkerState) -> PublicState:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class WorkerTiming:
     """How long a worker may take. ``abort_s`` is what it gets to dump its stacks; ``eof_s`` to end once its
     pipe is closed; ``slot_s`` how long a slow start may keep others from starting."""
 
@@ -74,7 +70,7 @@ class Timing:
 class Vitals:
     """One process's; every moment is in seconds of one monotonic clock. ``idle_sleep_s``: 0 = it never sleeps."""
 
-    def __init__(self, timing: Timing, idle_sleep_s: float, now_s: float) -> None:
+    def __init__(self, timing: WorkerTiming, idle_sleep_s: float, now_s: float) -> None:
         self.asked: StopReason | None = None
         """What it was told when it was asked to end."""
         self._timing = timing

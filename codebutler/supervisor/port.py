@@ -23,7 +23,7 @@ from codebutler.protocol.messages import (
     TurnEnded,
     TurnStarted,
 )
-from codebutler.supervisor.lifecycle import Policy, Timing
+from codebutler.supervisor.lifecycle import Policy, WorkerTiming
 
 # What a worker's supervision needs of the world: a link to its process, and the parent's services.
 
@@ -63,12 +63,8 @@ class WorkerLink(Protocol):
         """Close this end of the pipes."""
 
 
-class Spawner(Protocol):
-    """Starts worker processes. Raises OSError or EOFError when it cannot."""
-
-    async def spawn(self, name: str) -> WorkerLink:
-        """Start the worker of the repository ``name``; its settings follow over the link."""
-
+Spawn = Callable[[str], Awaitable[WorkerLink]]
+"""Starts the worker of the repository of that name; its settings follow over the link. Raises OSError or EOFError."""
 
 News = Budget | Doing | Live | Overview | TurnStarted
 """What a worker tells as it happens."""
@@ -198,11 +194,11 @@ class Shared:
     """Shared by all handles; ``rng`` gives numbers in [0, 1). Made inside a running loop. ``places``: how many may run
     at once; ``slots``: how many of them may be starting."""
 
-    spawner: Spawner
+    spawn: Spawn
     services: Services
     clock: Clock
     rng: Callable[[], float]
-    timing: Timing = field(default_factory=Timing)
+    timing: WorkerTiming = field(default_factory=WorkerTiming)
     policy: Policy = field(default_factory=Policy)
     places: Places = field(default_factory=Places)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE))

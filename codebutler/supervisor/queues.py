@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from io import BytesIO
 
@@ -15,7 +15,7 @@ from msgspec import json, structs
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError, ChatUnreachableError, ProtocolError
 from codebutler.domain.model import Operation, Post, Update, Upload
-from codebutler.intake.entry import Entry
+from codebutler.intake.records import Entry
 from codebutler.platform.killpoints import reached
 from codebutler.protocol.messages import (
     MAX_UPLOAD_BYTES,
@@ -246,10 +246,10 @@ class Fetches:
         refusal = ThreadFetched if isinstance(message, FetchThread) else FetchFailed
         if len(self._tasks) >= MOST_WAITING:
             self._send(refusal(request_id=message.request_id, code="too_many"))
-        elif isinstance(message, FetchThread):
-            self._begin(self._read(repo, message), f"thread:{repo.name}:{message.thread_ts[:40]}")
-        else:
-            self._begin(self._run(repo, message), f"fetch:{repo.name}:{message.file_id[:40]}")
+            return
+        task = asyncio.create_task(self._run(repo, message, refusal), name=f"fetch:{repo.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -258,53 +258,48 @@ class Fetches:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _read(self, repo: RepoSettings, message: FetchThread) -> None:
-        request_id = message.request_id
-        try:
-            async with self._slots:
-                said, left_out = await self._services.thread(repo, message.thread_ts, message.before_ts)
-        except ChatError as error:
-            self._send(ThreadFetched(request_id=request_id, code=error.code or "unreachable"))
-        except Exception as error:  # noqa: BLE001 - one thread's fault is that thread's answer
-            self._reports.remark("ERR", f"reading a thread broke: {type(error).__name__}")
-            self._send(ThreadFetched(request_id=request_id, code="internal_error"))
-        else:
-            self._send(ThreadFetched(request_id=request_id, said=said, left_out=left_out))
-
-    async def _run(self, repo: RepoSettings, message: Fetch) -> None:
-        request_id, file_id = message.request_id, message.file_id
-        try:
-            async with self._slots:
-                take = _Pipe(request_id, self._send, self._drain)
-                told = await self._services.fetch(repo, file_id, take)
-        except ChatError as error:
-            self._reports.remark("WRN", f"file {file_id[:40]} was not fetched: {error.code or error}")
-            self._send(FetchFailed(request_id=request_id, code=error.code))
-        except Exception as error:  # noqa: BLE001 - one file's fault is that file's answer
-            self._reports.remark("ERR", f"fetching {file_id[:40]} broke: {type(error).__name__}")
-            self._send(FetchFailed(request_id=request_id, code="internal_error"))
-        else:
-            if told.transcript:
-                self._send(FileTranscript(request_id=request_id, text=told.transcript))
-            else:
-                self._send(FileChunk(request_id=request_id, data=b"", last=True, file=told.file))
-
-
-class _Pipe:
-    """Takes the pieces of one file to the process, no faster than it reads."""
-
-    def __init__(
-        self, request_id: str, send: Callable[[object], None], drain: Callable[[], Awaitable[None]]
+    async def _run(
+        self,
+        repo: RepoSettings,
+        message: Fetch | FetchThread,
+        refusal: type[ThreadFetched] | type[FetchFailed],
     ) -> None:
-        self._request_id = request_id
-        self._send = send
-        self._drain = drain
+        answer: ThreadFetched | FetchFailed | FileTranscript | FileChunk
+        try:
+            async with self._slots:
+                if isinstance(message, FetchThread):
+                    answer = await self._thread(repo, message)
+                else:
+                    answer = await self._file(repo, message)
+        except ChatError as error:
+            answer = refusal(request_id=message.request_id, code=error.code or "unreachable")
+            self._reports.remark("WRN", f"{_what(message)} was not fetched: {error.code or error}")
+        except Exception as error:  # noqa: BLE001 - one request's fault is that request's answer
+            answer = refusal(request_id=message.request_id, code="internal_error")
+            self._reports.remark("ERR", f"fetching {_what(message)} broke: {type(error).__name__}")
+        self._send(answer)
 
-    async def __call__(self, piece: bytes) -> None:
-        self._send(FileChunk(request_id=self._request_id, data=piece))
-        await self._drain()
+    async def _thread(self, repo: RepoSettings, message: FetchThread) -> ThreadFetched:
+        said, left_out = await self._services.thread(repo, message.thread_ts, message.before_ts)
+        return ThreadFetched(request_id=message.request_id, said=said, left_out=left_out)
+
+    async def _file(self, repo: RepoSettings, message: Fetch) -> FileTranscript | FileChunk:
+        request_id = message.request_id
+
+        async def take(piece: bytes) -> None:
+            """No faster than the process reads."""
+            self._send(FileChunk(request_id=request_id, data=piece))
+            await self._drain()
+
+        told = await self._services.fetch(repo, message.file_id, take)
+        if told.transcript:
+            return FileTranscript(request_id=request_id, text=told.transcript)
+        return FileChunk(request_id=request_id, data=b"", last=True, file=told.file)
+
+
+def _what(message: Fetch | FetchThread) -> str:
+    return (
+        f"thread {message.thread_ts[:40]}"
+        if isinstance(message, FetchThread)
+        else f"file {message.file_id[:40]}"
+    )

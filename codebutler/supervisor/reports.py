@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from msgspec import structs
 
 from codebutler.config.schema import RepoSettings
@@ -35,37 +33,27 @@ BLOCK_COST = 20
 DELIVERIES_IN_FLIGHT = 64
 
 
-@dataclass(slots=True)
 class TokenBucket:
-    """Holds at most ``burst`` tokens and gains ``rate`` of them per second."""
+    """Holds at most ``burst`` tokens, full at first, and gains ``rate`` of them per second."""
 
-    rate: float
-    burst: float
-    tokens: float
-    at_s: float
-
-    @classmethod
-    def full(cls, rate: float, burst: float, now_s: float) -> TokenBucket:
-        """A bucket that nothing was taken from."""
-        return cls(rate, burst, burst, now_s)
+    def __init__(self, rate: float, burst: float, now_s: float) -> None:
+        self._rate = rate
+        self._burst = self._tokens = burst
+        self._at_s = now_s
 
     def take(self, now_s: float, count: float = 1) -> bool:
         """Whether there were so many tokens to take."""
-        self._refill(now_s)
-        if self.tokens < count:
-            return False
-        self.tokens -= count
-        return True
+        if self.owe(now_s, count) == 0:
+            return True
+        self._tokens += count
+        return False
 
     def owe(self, now_s: float, count: float = 1) -> float:
         """Take tokens that may not be there yet; returns how long to wait until they are."""
-        self._refill(now_s)
-        self.tokens -= count
-        return max(0.0, -self.tokens / self.rate)
-
-    def _refill(self, now_s: float) -> None:
-        self.tokens = min(self.burst, self.tokens + max(0.0, now_s - self.at_s) * self.rate)
-        self.at_s = now_s
+        gained = max(0.0, now_s - self._at_s) * self._rate
+        self._tokens = min(self._burst, self._tokens + gained) - count
+        self._at_s = now_s
+        return max(0.0, -self._tokens / self._rate)
 
 
 class LogGate:
@@ -73,8 +61,8 @@ class LogGate:
     others wrote must stay. Says how many it held back."""
 
     def __init__(self, now_s: float) -> None:
-        self._lines = TokenBucket.full(LOG_LINES_PER_S, LOG_BURST, now_s)
-        self._bytes = TokenBucket.full(LOG_BYTES_PER_DAY / DAY_S, LOG_BYTES_PER_DAY, now_s)
+        self._lines = TokenBucket(LOG_LINES_PER_S, LOG_BURST, now_s)
+        self._bytes = TokenBucket(LOG_BYTES_PER_DAY / DAY_S, LOG_BYTES_PER_DAY, now_s)
         self._dropped = 0
 
     def admit(self, text: str, now_s: float) -> list[str]:
@@ -113,7 +101,7 @@ class Reports:
         self._clock = clock
         now_s = clock.monotonic()
         self._gate = LogGate(now_s)
-        self._audits = TokenBucket.full(AUDITS_PER_S, AUDIT_BURST, now_s)
+        self._audits = TokenBucket(AUDITS_PER_S, AUDIT_BURST, now_s)
         self._last_error = ("", now_s)
 
     def note(self, tag: LogTag, text: str) -> None:

@@ -34,7 +34,7 @@ async def test_after_a_crash_each_channel_concerned_is_told_once(tmp_path: Path,
         await built.answer(channel, late, "pong")
         await built.until("a question", lambda: buttons(built, channel, running, "codebutler.retry"))
         [line] = await built.until("the line", lambda: told(built, channel) or None)
-        assert "1 message that came meanwhile is answered late" in line
+        assert "1 message sent meanwhile is answered late" in line
         assert "1 interrupted run asks in its thread" in line
         # A second crash right after it: what it left is dealt with in the threads.
         await built.stop(signal.SIGKILL)

@@ -121,7 +121,7 @@ async def test_k02_a_sleep_of_eight_hours(tmp_path: Path, git_repo: Path) -> Non
         assert [answered(built, channel, ts) for ts in (before, *missed)] == [1, 1, 1]
         assert not any(LATE in whole_text(message) for message in built.answers(channel, before))
         [line] = await built.until("the line", lambda: told(built, channel) or None)
-        assert line == "👋 Back after 8 h: 2 messages that came meanwhile are answered late."
+        assert line == "👋 Back after 8 h: 2 messages sent meanwhile are answered late."
         status = await built.status()
         assert status is not None
         assert [repo["worker"]["restarts"] for repo in status["repos"]] == [0]

@@ -127,7 +127,7 @@ async def test_j01_j02_a_job_of_a_file(tmp_path: Path, git_repo: Path) -> None:
             "what is wrong with the file",
             lambda: (
                 any(
-                    "is not valid YAML" in message.text and "the jobs stay as they were" in message.text
+                    "is not valid YAML" in message.text and "the previous jobs stay in force" in message.text
                     for message in built.workspace.workspace.channel(channel).messages.values()
                 )
                 or None
@@ -135,8 +135,8 @@ async def test_j01_j02_a_job_of_a_file(tmp_path: Path, git_repo: Path) -> None:
         )
         assert "is paused" in await built.run("jobs", "pause", "sample/look")
         assert "paused: by the operator" in await built.run("jobs")
-        assert "goes on" in await built.run("jobs", "resume", "look")
-        assert "There is no job 'nope'" in await built.run("jobs", "run", "nope", check=False)
+        assert "resumed" in await built.run("jobs", "resume", "look")
+        assert "No job 'nope'" in await built.run("jobs", "run", "nope", check=False)
         await _j04_a_commit_brings_jobs(built, channel, git_repo)
 
 
@@ -155,7 +155,7 @@ async def _j04_a_commit_brings_jobs(built: House, channel: str, repo: Path) -> N
         ),
     )
     git(repo, "rm", "-q", "--cached", ".codebutler/jobs.yaml")
-    assert "There is no job 'evil'" in await built.run("jobs", "run", "evil", check=False)
+    assert "No job 'evil'" in await built.run("jobs", "run", "evil", check=False)
     await built.run("trust", "sample")
     while "evil" not in await built.run("jobs"):
         assert built.supervisor is not None
@@ -166,7 +166,7 @@ async def test_j03_a_timer_outlives_a_kill(tmp_path: Path, git_repo: Path) -> No
     async with house(tmp_path, "sample") as built:
         channel = await rehearsal(built, git_repo)
         root = await built.say(channel, "!in 2s list the files")
-        await built.answer(channel, root, "withdraws it")
+        await built.answer(channel, root, "cancels it")
         await built.stop(signal.SIGKILL)
         await built.supervise()
         spoken = await built.answer(channel, root, "⏰ list the files")

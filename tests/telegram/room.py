@@ -16,9 +16,10 @@ from codebutler.config.permission import Decision
 from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.model import ButtonClicked, Event, MessageEdited, MessagePosted
-from codebutler.intake.entry import Entry
-from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
+from codebutler.intake.repos import Repo
 from tests.telegram.server import ANA, FORUM, GROUP, BotServer
 
 PATIENCE_S = 20.0

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 DECIDES = "codebutler/config/permission.py"
 ASKED = {
     DECIDES: {"ask", "command", "press", "retract"},
-    "codebutler/parent/direct/places.py": {"see"},
-    "codebutler/parent/cards.py": {"see"},
+    "codebutler/intake/direct.py": {"see"},
+    "codebutler/parent/apphome.py": {"see"},
     "codebutler/parent/services.py": {"see"},
     "workers/codebutler_worker/commands/resume.py": {"continue"},
     "workers/codebutler_worker/commands/skills.py": {"skill"},

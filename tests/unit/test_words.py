@@ -23,8 +23,8 @@ from codebutler.domain.commands import (
     usage_hint,
     word_of,
 )
-from codebutler.intake.intake import Repo
-from codebutler.parent.commands import table as parent
+from codebutler.intake.repos import Repo
+from codebutler.parent.commands import asked as parent
 from codebutler.parent.commands.asked import AskedDirectly
 from codebutler_worker.commands import table as worker
 from tests.unit.docs.written import ARCHITECTURE, COMMANDS, written

@@ -21,7 +21,6 @@ import msgspec
 
 from codebutler.domain.message import Message, QuestionCard, said
 from codebutler.domain.model import MessagePosted, Post, TurnNote, Upload
-from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import (
     MAX_FRAME_BYTES,
     MAX_UPLOAD_BYTES,
@@ -43,6 +42,7 @@ from codebutler.protocol.messages import (
     Stored,
     UploadPiece,
 )
+from codebutler.protocol.pipe import to_worker_codec
 
 HEADER = struct.Struct(">I")
 

@@ -10,7 +10,7 @@ from codebutler.chat.port import Download
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import File, NoRequest, Operation, Quoted
-from codebutler.intake.entry import Entry
+from codebutler.intake.records import Entry
 from codebutler.protocol.messages import Audit, Doing, LogTag, TurnEnded
 from codebutler.supervisor.port import News
 from tests.events import posted

@@ -43,7 +43,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     services, clock = RecordingServices(), ManualClock()
     spawner = FakeSpawner(eager=eager, stubborn=stubborn)
-    async with Supervisor(Shared(spawner, services, clock, lambda: 0.0)) as supervisor:
+    async with Supervisor(Shared(spawner.spawn, services, clock, lambda: 0.0)) as supervisor:
         supervisor.add(repo(idle_min=idle_min))
         if start:
             supervisor.start()

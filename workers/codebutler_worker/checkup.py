@@ -23,7 +23,7 @@ from codebutler.config.git_repo import behind
 from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError, SandboxUnavailableError
-from codebutler.protocol.findings import Finding, fail, ok, warn
+from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey

@@ -19,8 +19,6 @@ from codebutler.config.schema import AgentSection, Config, RepoSettings
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.domain.model import Command, MessagePosted, Prompt, Request
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import (
     Configure,
     Deliver,
@@ -33,6 +31,7 @@ from codebutler.protocol.messages import (
     ToParent,
     TurnEnded,
 )
+from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -140,7 +139,7 @@ async def _rehearse(directory: Path) -> bool:
     serving = asyncio.create_task(
         serve(theirs, HurriedClock(), _agents, Home(directory / "home")), name="warm-up"
     )
-    channel: Channel[ToParent] = await Channel.over(ours, to_parent_codec())
+    channel: MessagePipe[ToParent] = await MessagePipe.over(ours, to_parent_codec())
     told: list[str] = []
     try:
         async for message in channel.messages():
@@ -151,7 +150,7 @@ async def _rehearse(directory: Path) -> bool:
         await channel.wait_closed()
 
 
-def _answer(channel: Channel[ToParent], message: ToParent, directory: Path, told: list[str]) -> None:
+def _answer(channel: MessagePipe[ToParent], message: ToParent, directory: Path, told: list[str]) -> None:
     """``told``: the outcome of each request, that the overview was told, and that it was asked to end."""
     if isinstance(message, Hello):
         config = Config(agent=AgentSection(debounce_seconds=0))

@@ -22,7 +22,7 @@ from codebutler.domain.errors import (
     ChatUnreachableError,
     StoreError,
 )
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 
 NOTE = "streams"
 SKEW_S = 60.0

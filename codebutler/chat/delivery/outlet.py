@@ -21,7 +21,7 @@ from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.domain.model import Post, React, Update, Upload
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 from codebutler.platform.killpoints import reached
 
 NOT_FOUND = "file_not_found"

@@ -21,7 +21,7 @@ from codebutler.chat.port import ChatPort, Page
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatUnreachableError
 from codebutler.domain.model import Operation, Post
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 
 
 class Sender:

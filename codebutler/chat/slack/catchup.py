@@ -34,10 +34,11 @@ from codebutler.chat.slack.missed import (
 )
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
-from codebutler.intake.entry import Gap
-from codebutler.intake.held import HeldBack
-from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.dispatcher import HeldBack
+from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Gap
+from codebutler.intake.repos import Repo
 from codebutler.platform.tasks import cancel
 
 AT_ONCE = 4

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from codebutler.chat.slack.fields import seconds_of, ts_at, written
 from codebutler.domain.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
-from codebutler.intake.entry import LOOK_BACK_S, Gap, Seen
+from codebutler.intake.records import LOOK_BACK_S, Gap, SeenMessage
 
 # Events of one moment may come in any order.
 OVERLAP_S = 60.0
@@ -146,7 +146,7 @@ def _is_after(ts: str, since_s: float) -> bool:
     return bool(ts) and seconds_of(ts) > since_s - OVERLAP_S
 
 
-def _may_wait(seen: Seen, frame: Window) -> bool:
+def _may_wait(seen: SeenMessage, frame: Window) -> bool:
     return seen.taken and seen.sent_at > frame.look_s
 
 
@@ -161,7 +161,7 @@ def _edit(shown: Shown, event: MessagePosted) -> MessageEdited:
     )
 
 
-def _deletion(channel: str, seen: Seen) -> MessageDeleted:
+def _deletion(channel: str, seen: SeenMessage) -> MessageDeleted:
     return MessageDeleted(
         **written(channel, seen.ts),
         ts=seen.ts,

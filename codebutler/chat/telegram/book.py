@@ -17,7 +17,7 @@ from msgspec import Struct
 from codebutler.chat.telegram.ids import name_of, ts_of
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import File
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 
 T = TypeVar("T", bound=Struct)
 

@@ -18,6 +18,7 @@ from codebutler.chat.telegram.render import OPEN, TICKED, Key
 from codebutler.domain.clock import Clock
 from codebutler.domain.message import PICK_ACTION
 from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 
 BYTES = 9
 """Of chance in an id: as many as nobody guesses, and 12 characters."""

@@ -32,7 +32,7 @@ from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, React, Update, Upload
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 
 T = TypeVar("T")
 

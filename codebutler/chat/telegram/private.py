@@ -15,7 +15,7 @@ from codebutler.chat.telegram.markdown import People
 from codebutler.chat.telegram.messages import Messages, Place
 from codebutler.chat.telegram.render import Rendered, laid_out
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 
 NOTE = "telegram.home."
 

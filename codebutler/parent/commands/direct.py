@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.domain.commands import DIRECT
-from codebutler.parent.apphome.view import NEEDS, SIGNS, done_line, need_line, repo_line
+from codebutler.parent.apphome_page import NEEDS, SIGNS, done_line, need_line, repo_line
 from codebutler.parent.commands.asked import AskedDirectly
 from codebutler.text.markup import code, plain
 
@@ -14,12 +14,12 @@ def usage(asked: AskedDirectly) -> str:
     """How to talk to us here."""
     names = sorted(repo.name for repo in asked.repos.values())
     if len(names) == 1:
-        where = f"Write anything: **{plain(names[0])}**'s agent works on it. Reply in the thread to go on."
+        where = f"Write anything: **{plain(names[0])}**'s agent works on it. Reply in the thread to continue."
     else:
         listed = ", ".join(f"**{plain(name)}**" for name in names[:MAX_LISTED])
         where = (
             f"Write anything, and I ask which repository it is about: {listed}. "
-            f"{code(f'{names[0]}: …')} says it at once. Reply in the thread to go on."
+            f"{code(f'{names[0]}: …')} says it at once. Reply in the thread to continue."
         )
     return "\n".join(
         [
@@ -29,7 +29,7 @@ def usage(asked: AskedDirectly) -> str:
                 for word in DIRECT.values()
                 if word.direct != "direct.usage"
             ),
-            "In a thread all the other words work as in its channel: `!help` there lists them.",
+            "In a thread all the other commands work as in its channel: `!help` there lists them.",
             "_Others who may use a repository see its conversations in `!list`, also those begun here._",
         ]
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from codebutler.parent.commands.asked import Asked
-from codebutler.schedule.desk import UnknownJobError
-from codebutler.schedule.words import split_at, split_in
+from codebutler.schedule.commands import UnknownJobError, split_at, split_in
 from codebutler.text.markup import person
 
 

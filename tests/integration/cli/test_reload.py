@@ -44,7 +44,7 @@ def supervising(home: Home, recorder: Recorder) -> Iterator[None]:
     ready, loop, done = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
     async def serve() -> None:
-        async with control_server(home.socket, recorder):
+        async with control_server(home.socket, recorder.answer, recorder.chat):
             ready.set()
             await done.wait()
 

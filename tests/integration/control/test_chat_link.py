@@ -32,7 +32,7 @@ class Echo:
 
     async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
         if request.repo != "sample":
-            raise CodeButlerError("no repository is served as that")
+            raise CodeButlerError("no repository is served under the name that")
         yield Opened(repo=request.repo, agent="echo", thread_ts=request.thread_ts)
         async for wish in wishes:
             if wish == Say(text="bye"):
@@ -60,7 +60,7 @@ def converse(path: Path) -> list[ControlReply]:
 
 async def test_wishes_go_in_and_replies_come_out_in_order(tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
-    async with control_server(path, Echo()):
+    async with control_server(path, Echo().answer, Echo().chat):
         async with asyncio.timeout(30):
             replies = await asyncio.to_thread(converse, path)
     assert replies == [
@@ -77,8 +77,8 @@ def refused(path: Path) -> None:
 
 async def test_a_refusal_is_its_line(tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
-    async with control_server(path, Echo()):
-        with pytest.raises(CodeButlerError, match="no repository is served as that"):
+    async with control_server(path, Echo().answer, Echo().chat):
+        with pytest.raises(CodeButlerError, match="no repository is served under the name that"):
             async with asyncio.timeout(30):
                 await asyncio.to_thread(refused, path)
 

@@ -54,7 +54,7 @@ async def replies(path: Path, request: ControlRequest) -> list[ControlReply]:
 
 async def test_a_request_is_answered_to_the_end(tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
-    async with control_server(path, Scripted()):
+    async with control_server(path, Scripted().answer, Scripted().chat):
         assert await replies(path, StatusRequest()) == [StatusReply(status={"repos": []}), Done()]
         assert await replies(path, SendRequest(repo="r", text="ab" * 200_000)) == [
             Said(text="ab" * 400_000),
@@ -66,7 +66,7 @@ async def test_a_request_is_answered_to_the_end(tmp_path: Path) -> None:
 async def test_the_socket_is_its_owners_alone_and_goes_with_the_server(tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
     path.write_text("left over by a crash")
-    async with control_server(path, Scripted()):
+    async with control_server(path, Scripted().answer, Scripted().chat):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not path.exists()
 
@@ -89,7 +89,7 @@ async def test_another_user_hears_nothing_even_where_the_files_mode_would_let_th
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         Path(directory).chmod(0o755)
         path = Path(directory) / "s.sock"
-        async with control_server(path, Scripted()):
+        async with control_server(path, Scripted().answer, Scripted().chat):
             path.chmod(0o666)
             for uid, heard in (("4321", b""), ("0", b"repos")):
                 process = await asyncio.create_subprocess_exec(
@@ -123,7 +123,7 @@ async def test_an_unreadable_request_gets_a_line_and_the_server_lives_on(tmp_pat
     import asyncio
 
     path = tmp_path / "s.sock"
-    async with control_server(path, Scripted()):
+    async with control_server(path, Scripted().answer, Scripted().chat):
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(line)
         assert b"unreadable request" in await reader.readline()

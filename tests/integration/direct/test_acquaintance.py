@@ -7,9 +7,9 @@ from pathlib import Path
 
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
-from codebutler.parent.direct.acquaintance import ATTEMPTS, Acquaintance
-from codebutler.parent.direct.book import Book
+from codebutler.parent.slack import ATTEMPTS, DirectConversations
 
 
 class Slack:
@@ -26,9 +26,9 @@ class Slack:
         return f"D{user}"
 
 
-async def meeting(slack: Slack, book: Book, journal: Journal, *users: str) -> None:
+async def meeting(slack: Slack, book: DirectThreads, journal: Journal, *users: str) -> None:
     clock = ManualClock()
-    task = asyncio.create_task(Acquaintance(slack, book, journal, clock).meet(users))
+    task = asyncio.create_task(DirectConversations(slack.open_direct, book, journal, clock).meet(users))
     while not task.done():
         await clock.advance(60)
         await settle()
@@ -38,7 +38,7 @@ async def meeting(slack: Slack, book: Book, journal: Journal, *users: str) -> No
 async def test_everybody_is_met_once_in_all_lives(tmp_path: Path) -> None:
     slack = Slack(ChatRateLimitedError(7.0))
     async with Journal.open(tmp_path / "journal.db", ManualClock()) as journal:
-        book = Book(journal)
+        book = DirectThreads(journal)
         await meeting(slack, book, journal, "U1", "U2")
         assert book.channels == ("DU1", "DU2")
         assert book.home("DU1", "1.1") == ""
@@ -48,7 +48,7 @@ async def test_everybody_is_met_once_in_all_lives(tmp_path: Path) -> None:
         )
         await meeting(slack, book, journal, "U1", "U2")
     async with Journal.open(tmp_path / "journal.db", ManualClock()) as journal:
-        book = Book(journal)
+        book = DirectThreads(journal)
         await book.load()
         await meeting(slack, book, journal, "U1", "U2", "U3")
         assert book.channels == ("DU1", "DU2", "DU3")
@@ -58,12 +58,12 @@ async def test_everybody_is_met_once_in_all_lives(tmp_path: Path) -> None:
 async def test_without_the_scope_nobody_is_met_and_nothing_breaks(tmp_path: Path) -> None:
     slack = Slack(ChatError("no", "missing_scope"), ChatError("no", "missing_scope"))
     async with Journal.open(tmp_path / "journal.db", ManualClock()) as journal:
-        await meeting(slack, Book(journal), journal, "U1", "U2")
+        await meeting(slack, DirectThreads(journal), journal, "U1", "U2")
     assert slack.asked == ["U1", "U2"]
 
 
 async def test_where_slack_is_not_reached_it_is_given_up_for_now(tmp_path: Path) -> None:
     slack = Slack(*[ChatUnreachableError("down")] * ATTEMPTS)
     async with Journal.open(tmp_path / "journal.db", ManualClock()) as journal:
-        await meeting(slack, Book(journal), journal, "U1")
+        await meeting(slack, DirectThreads(journal), journal, "U1")
     assert slack.asked == ["U1"] * ATTEMPTS

@@ -16,17 +16,17 @@ from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import StoreError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post, React, Update
+from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
-from codebutler.parent.direct.book import Book
 
 HOME, DIRECT = "C1", "D1"
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[Book]:
+async def opened(path: Path) -> AsyncIterator[DirectThreads]:
     async with Journal.open(path, ManualClock()) as journal:
-        book = Book(journal)
+        book = DirectThreads(journal)
         await book.load()
         yield book
 
@@ -102,7 +102,7 @@ async def test_an_answer_that_was_posted_stays_posted_when_the_disk_takes_nothin
     await journal.close()
     with pytest.raises(StoreError):
         await journal.place_direct(HOME, DIRECT, ["F1"])
-    chat, book = MemoryChat(), Book(journal)
+    chat, book = MemoryChat(), DirectThreads(journal)
     asked = chat.say(DIRECT, "U1", "hello")
     await book.posted(HOME, DIRECT, asked)
     async with Sender(chat, ManualClock(), Editor(str), detour=book) as sender:

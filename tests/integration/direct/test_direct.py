@@ -28,13 +28,13 @@ from codebutler.domain.model import (
     React,
     TurnNote,
 )
-from codebutler.intake.entry import Entry
-from codebutler.intake.intake import Intake, Repo, Threads
+from codebutler.intake.direct import DirectReader, DirectThreads
+from codebutler.intake.intake import Intake, Threads
 from codebutler.intake.journal import Journal
-from codebutler.parent.apphome.view import RepoCard
-from codebutler.parent.direct.book import Book
-from codebutler.parent.direct.door import DirectDoor
-from codebutler.parent.direct.step import DirectMessages, Known
+from codebutler.intake.records import Entry
+from codebutler.intake.repos import Repo
+from codebutler.parent.apphome_page import RepoCard
+from codebutler.parent.direct import DirectMessages, DirectSources
 from codebutler.platform.tasks import Tasks
 from tests.events import clicked, deleted, edited, posted, slashed
 
@@ -69,7 +69,7 @@ class House:
     async def start(self) -> None:
         self.routed.clear()
         self.journal = await self._stack.enter_async_context(Journal.open(self._path, self.clock))
-        book = Book(self.journal)
+        book = DirectThreads(self.journal)
         await book.load()
         self.sender = await self._stack.enter_async_context(
             Sender(self.chat, self.clock, Editor(str), detour=book)
@@ -77,15 +77,17 @@ class House:
         statuses = StatusBoard(None, self.clock, str)
         slack = ServedChat(name="Slack", chat=self.chat, sender=self.sender, statuses=statuses)
         self.tasks = Tasks(lambda name, error: self.commands.append(f"{name}: {error!r}"))
-        known = Known(book, lambda: self.repos, self.cards, lambda name: self.down.get(name, ""), self)
-        direct = DirectMessages(known, Chats([slack]), self.journal, self.tasks, self.clock)
+        sources = DirectSources(
+            book, lambda: self.repos, self.cards, lambda name: self.down.get(name, ""), self
+        )
+        direct = DirectMessages(sources, Chats([slack]), self.journal, self.tasks, self.clock)
         self.intake = Intake(
             repos=lambda: self.repos,
             journal=self.journal,
             dispatch=lambda entry: direct.take(entry, self.routed.append),
             refusals=self,
             clock=self.clock,
-            threads=Threads(direct=DirectDoor(book, lambda: self.repos)),
+            threads=Threads(direct=DirectReader(book, lambda: self.repos)),
         )
         await self.intake.resume()
         await self.quiet()

@@ -12,9 +12,10 @@ from codebutler.config.schema import AgentSection, Config, SlackSection
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, MessagePosted, Prompt
-from codebutler.intake.entry import Entry
-from codebutler.intake.intake import Intake, Repo, Threads
+from codebutler.intake.intake import Intake, Threads
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
+from codebutler.intake.repos import Repo
 from tests.events import posted
 
 OWNER = "U0OWNER"

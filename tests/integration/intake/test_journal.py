@@ -25,9 +25,9 @@ from codebutler.domain.model import (
     Request,
 )
 from codebutler.intake import journal_file
-from codebutler.intake.entry import Entry, Seen
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_writer import GATHERED
+from codebutler.intake.records import Entry, SeenMessage
 from codebutler_migrations import runner
 from tests.events import clicked, deleted, edited, posted, slashed
 
@@ -271,7 +271,7 @@ def test_settled_events_are_forgotten_after_a_month_but_for_the_newest(path: Pat
     connection = journal_file.open_file(path, clock)
     with closing(connection), connection:
         for number in range(journal_file.LATEST + 10):
-            seq = journal_file.insert(connection, f"message:C1:{number}", "C1", (old, "{}", "{}"))
+            seq = journal_file.append(connection, f"message:C1:{number}", "C1", (old, "{}", "{}"), None)
             assert seq is not None
             if number != 3:
                 journal_file.drop_payloads(connection, [seq])
@@ -289,16 +289,18 @@ async def test_a_gap_in_a_long_history_is_found_by_indexes(path: Path) -> None:
     with closing(connection):
         for number in range(2000):
             ts = f"{1700000000 + number * 60}.000000"
-            seen = Seen(ts, f"{1700000000 + number // 3 * 180}.000000", "U1", taken=True, sent_at=float(ts))
+            seen = SeenMessage(
+                ts, f"{1700000000 + number // 3 * 180}.000000", "U1", taken=True, sent_at=float(ts)
+            )
             journal_file.remember(connection, "C1", seen)
         now = datetime.fromtimestamp(1700000000 + 2000 * 60, UTC)
-        journal_file.open_gap(connection, "C1", now.timestamp())
+        journal_file.open_gaps(connection, ("C1",), now.timestamp())
         connection.set_trace_callback(statements.append)
         gap = journal_file.gap(connection, "C1", "1699000000.000000")
         journal_file.newest_before(connection, "C1", now.timestamp())
         journal_file.arrivals(connection, "C1", now.timestamp() - 3600)
         journal_file.pending_rows(connection)
-        journal_file.open_gap(connection, "C1", now.timestamp())
+        journal_file.open_gaps(connection, ("C1",), now.timestamp())
         connection.set_trace_callback(None)
         plans = [row[3] for each in statements for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")]
     assert gap is not None
@@ -324,7 +326,7 @@ async def test_threads_that_began_before_what_history_tells_are_known_by_their_l
     assert gap is not None
     assert gap.first_root == root
     assert gap.beyond == (
-        Seen(f"{1700000000 - 120}.000000", root, "U1", taken=True, sent_at=1700000000 - 120),
+        SeenMessage(f"{1700000000 - 120}.000000", root, "U1", taken=True, sent_at=1700000000 - 120),
     )
 
 

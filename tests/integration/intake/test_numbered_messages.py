@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.schema import Config
+from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock
-from codebutler.domain.model import Event, MessagePosted, NoRequest
+from codebutler.domain.model import MessagePosted, NoRequest
 from codebutler.intake.absence import Arrival
-from codebutler.intake.entry import Entry, Seen
-from codebutler.intake.held import HeldBack
-from codebutler.intake.intake import Intake, Outcome, Repo, Threads, dated
+from codebutler.intake.direct import DirectReader, DirectThreads
+from codebutler.intake.dispatcher import HeldBack
+from codebutler.intake.intake import Intake, Threads, dated
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry, SeenMessage
+from codebutler.intake.repos import Repo
 from tests.events import numbered
 from tests.integration.intake.test_intake import Books
 
@@ -55,36 +57,26 @@ async def test_the_journal_remembers_it_by_its_time(journal: Journal) -> None:
         assert await journal.append(event, NoRequest())
     assert [entry.event for entry in await journal.pending()] == [TEN, NINE]
     assert await journal.seen(NINE.channel) == (
-        Seen("9", "9", "111", taken=True, sent_at=NOON_S + 1),
-        Seen("10", "10", "111", taken=True, sent_at=NOON_S + 2),
+        SeenMessage("9", "9", "111", taken=True, sent_at=NOON_S + 1),
+        SeenMessage("10", "10", "111", taken=True, sent_at=NOON_S + 2),
     )
     assert await journal.high_water(NINE.channel) == NOON_S + 2
     assert await journal.newest_before(NINE.channel, NOON + timedelta(seconds=2)) == NOON_S + 1
     assert await journal.arrivals(NINE.channel, NOON + timedelta(seconds=2)) == (Arrival(NOON_S + 2, NOON),)
 
 
-class Direct:
-    def __init__(self) -> None:
-        self.came: list[Event] = []
-
-    async def accept(self, intake: Intake, event: Event, *, missed: bool) -> Outcome:
-        self.came.append(event)
-        return "accepted"
-
-    def repo_of(self, event: Event) -> Repo | None:
-        return None
-
-
 async def test_a_conversation_is_direct_where_the_event_says_so(journal: Journal) -> None:
-    books, direct = Books(), Direct()
+    books, threads = Books(), DirectThreads(journal)
+    private, group = numbered(1, NOON_S, channel="111", is_direct=True), numbered(2, NOON_S, channel="D1")
+    slack = SlackSection(channel_id="D1", allowed_users=(private.user,))
+    repos = {"D1": Repo("shop", Config(slack=slack))}
     intake = Intake(
-        repos=lambda: {"D1": Repo("shop", Config())},
+        repos=lambda: repos,
         journal=journal,
         dispatch=books.routed.append,
         refusals=books,
         clock=ManualClock(),
-        threads=Threads(direct=direct),
+        threads=Threads(direct=DirectReader(threads, lambda: repos)),
     )
-    private, group = numbered(1, NOON_S, channel="111", is_direct=True), numbered(1, NOON_S, channel="D1")
-    assert [await intake.accept(each) for each in (private, group)] == ["accepted", "refused"]
-    assert direct.came == [private]
+    assert [await intake.accept(each) for each in (private, group)] == ["accepted", "accepted"]
+    assert (threads.home("111", "1"), threads.home("D1", "2")) == ("D1", "")

@@ -13,8 +13,8 @@ from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import ButtonClicked, Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.intake.absence import Arrival
-from codebutler.intake.entry import Gap, Seen
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Gap, SeenMessage
 from codebutler_migrations import runner
 from tests import events
 
@@ -67,8 +67,8 @@ async def test_waiting_events_of_every_revision_have_their_facts(path: Path, rev
 
 async def test_what_is_remembered_of_channels_is_told_in_seconds(path: Path) -> None:
     async with Journal.open(path, ManualClock()) as journal:
-        first = Seen(FIRST, OLD_ROOT, "U1", taken=True, sent_at=1700000001.000002)
-        second = Seen(SECOND, SECOND, "U2", taken=False, sent_at=1700000003.000004)
+        first = SeenMessage(FIRST, OLD_ROOT, "U1", taken=True, sent_at=1700000001.000002)
+        second = SeenMessage(SECOND, SECOND, "U2", taken=False, sent_at=1700000003.000004)
         assert await journal.high_water("C1") == 1700000003.000004
         assert await journal.high_water("D1") == 1700000009.000001
         assert await journal.seen("C1") == (first, second)

@@ -9,7 +9,7 @@ from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import RepoTable, Served, Unserved
-from codebutler.parent.notes import ConfigNotes
+from codebutler.parent.configuration import ConfigNotes
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.messages import LogTag
 

@@ -26,14 +26,13 @@ from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, Update
+from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
-from codebutler.intake.notes import OwnNotes
+from codebutler.intake.records import OwnNotes
 from codebutler.intake.repos import Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
-from codebutler.parent.apphome.turns import LatestTurns
-from codebutler.parent.direct.book import Book
-from codebutler.parent.parts import Given, Parts, Signals
+from codebutler.parent.parts import Given, LatestTurns, Parts, Signals
 from codebutler.parent.services import ParentServices
 from codebutler.platform.backups import Restored
 from codebutler.platform.descriptors import Descriptors
@@ -75,7 +74,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
     async with AsyncExitStack() as stack:
         journal = Journal.open(tmp_path / "journal.db", clock)
         stack.push_async_callback(journal.close)
-        book = Book(journal)
+        book = DirectThreads(journal)
         await book.place("C1", "D1", ("1234567890.000001",))
         people = People(clock)
         people.meet(["U0ANA"])
@@ -99,7 +98,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
             restored=None,
             audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
             tasks=Tasks(lambda name, error: None),
-            book=book,
+            direct=book,
             repos=Repos(RepoTable(()), lambda: book.channels),
             turns=LatestTurns(journal, signals.changed.tell),
             listeners=Listeners(),
@@ -114,7 +113,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         )
         services = ParentServices(parts, Chats([slack, telegram]))
         signals.interrupted.add(heard.append)
-        signals.changed.add(lambda: heard.append(services.budgets.words(REPO.name, NOW)))
+        signals.changed.add(lambda: heard.append(parts.budgets.words(REPO.name, NOW)))
         yield services, chat
 
 
@@ -235,7 +234,7 @@ async def test_after_a_backup_each_chat_is_told_what_it_can_do(
         await slack.until(lambda: bool(slack.texts("C1")))
         await telegram.until(lambda: bool(telegram.texts("tg:-1001")))
     assert "fetched again from the channel's history" in slack.texts("C1")[0]
-    assert "has to be written again" in telegram.texts("tg:-1001")[0]
+    assert "send again what was written" in telegram.texts("tg:-1001")[0]
 
 
 async def test_a_worker_speaks_in_the_chat_of_its_repository(desk: tuple[ParentServices, MemoryChat]) -> None:

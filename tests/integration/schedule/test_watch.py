@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import CodeButlerError
-from codebutler.schedule import changes
-from codebutler.schedule.changes import Changes, directories
-from codebutler.schedule.jobs import Job, Place, parse_file, place_at
-from codebutler.schedule.watch import Watchers
+from codebutler.schedule import watch
+from codebutler.schedule.jobs import Job, JobPlace, parse_file, place_at
+from codebutler.schedule.watch import Changes, Watchers, directories
 
 DEADLINE_S = 60
 JOBS = b"""
@@ -28,7 +27,7 @@ jobs:
 @asynccontextmanager
 async def watching(repo: Path) -> AsyncIterator[asyncio.Queue[Job]]:
     """What is started, once the watcher is up."""
-    jobs = parse_file(JOBS, "jobs.yaml", place_at(Place("shop", "C1"))).jobs
+    jobs = parse_file(JOBS, "jobs.yaml", place_at(JobPlace("shop", "C1"))).jobs
     started: asyncio.Queue[Job] = asyncio.Queue()
     watchers = Watchers(lambda _: repo, started.put_nowait)
     watchers.use(jobs)
@@ -192,12 +191,12 @@ def test_directories_are_found_without_links_and_what_does_not_count(tmp_path: P
 async def test_too_many_are_refused_and_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(changes, "MAX_DIRECTORIES", 2)
+    monkeypatch.setattr(watch, "MAX_DIRECTORIES", 2)
     (tmp_path / "a" / "b").mkdir(parents=True)
     with pytest.raises(CodeButlerError, match="more than 2 directories"):
         directories(tmp_path)
     watchers = Watchers(lambda _: tmp_path, lambda _: None)
-    jobs = parse_file(JOBS, "jobs.yaml", place_at(Place("shop", "C1"))).jobs
+    jobs = parse_file(JOBS, "jobs.yaml", place_at(JobPlace("shop", "C1"))).jobs
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             watchers.use(jobs)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import LockHeldError
-from codebutler.supervisor.lock import SupervisorLock
+from codebutler.supervisor.supervisor import SupervisorLock
 
 HOLDER = """
 import pathlib, subprocess, sys
-from codebutler.supervisor.lock import SupervisorLock
+from codebutler.supervisor.supervisor import SupervisorLock
 with SupervisorLock(pathlib.Path(sys.argv[1])):
     child = subprocess.Popen(["sleep", "300"], close_fds=False, stdout=subprocess.DEVNULL)
     print(child.pid, flush=True)

@@ -20,14 +20,14 @@ from codebutler.domain.clock import SystemClock
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
 from codebutler.supervisor.forkserver import ForkServer
-from codebutler.supervisor.lifecycle import Policy, Timing
+from codebutler.supervisor.lifecycle import Policy, WorkerTiming
 from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from tests.workers.services import RecordingServices, entry, repo
 
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
-QUICK = Timing(start_s=20, heartbeat_s=0.2, abort_s=0.3, eof_s=0.5)
+QUICK = WorkerTiming(start_s=20, heartbeat_s=0.2, abort_s=0.3, eof_s=0.5)
 EAGER = Policy(first_delay_s=0.01, longest_delay_s=0.02, retry_s=600)
 
 
@@ -57,10 +57,10 @@ class House:
 
 @asynccontextmanager
 async def house(
-    fork_server: ForkServer, timing: Timing = QUICK, policy: Policy = EAGER
+    fork_server: ForkServer, timing: WorkerTiming = QUICK, policy: Policy = EAGER
 ) -> AsyncIterator[House]:
     services = RecordingServices()
-    shared = Shared(fork_server, services, SystemClock(), random.Random(1).random, timing, policy)
+    shared = Shared(fork_server.spawn, services, SystemClock(), random.Random(1).random, timing, policy)
     async with Supervisor(shared) as supervisor:
         yield House(supervisor, services)
 
@@ -281,7 +281,7 @@ async def test_shutdown_ends_every_worker_and_a_grace_of_zero_kills(fork_server:
 
 
 async def test_a_worker_that_hangs_dumps_its_stack_and_is_killed(fork_server: ForkServer) -> None:
-    async with house(fork_server, Timing(start_s=0.3, abort_s=0.2)) as home:
+    async with house(fork_server, WorkerTiming(start_s=0.3, abort_s=0.2)) as home:
         home.supervisor.add(repo(hang_at_start="1"))
         await started(home)
         await home.services.until(lambda: "it starts again" in home.services.log_text("shop"))

@@ -24,6 +24,9 @@ from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import Place, parse_file, place_in
 from codebutler.web.dashboard.dashboard import Dashboard
 from codebutler.web.front import MAX_BODY_BYTES, PER_MINUTE, Front, Hooks
+from codebutler.schedule.jobs import Hook, JobPlace, parse_file, place_in
+from codebutler.web.front import Front
+from codebutler.web.hooks import MAX_BODY_BYTES, PER_MINUTE, Hooks
 
 SECRET = "a-secret-of-some-length"
 FILE = b"hooks: [{name: ci, secretEnv: S, prompt: look}]"
@@ -34,7 +37,7 @@ class Schedule:
     """What was called, once a key."""
 
     def __init__(self) -> None:
-        hooks = parse_file(FILE, "jobs.yaml", place_in([Place("shop", "C1")]), {"S": SECRET}).hooks
+        hooks = parse_file(FILE, "jobs.yaml", place_in([JobPlace("shop", "C1")]), {"S": SECRET}).hooks
         self.hooks: Mapping[str, Hook] = {hook.name: hook for hook in hooks}
         self.calls: list[tuple[str, object, str]] = []
         self.broken = False

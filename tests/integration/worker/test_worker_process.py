@@ -21,6 +21,7 @@ from codebutler.domain.model import Event, Post, Prompt, Request
 from codebutler.platform.processes import pid_namespace
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
+from codebutler.platform.table import pid_namespace
 from codebutler.protocol.messages import (
     Configure,
     Deliver,
@@ -33,6 +34,7 @@ from codebutler.protocol.messages import (
     Shutdown,
     ToParent,
 )
+from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
 from codebutler_worker.desk.desk import Agents
 from codebutler_worker.programs.leftovers import MARK
@@ -162,7 +164,7 @@ def test_what_every_worker_shares_holds_nothing_of_the_parents_or_the_migrations
 
 async def test_what_breaks_it_is_one_record(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
-    channel = await Channel.over(ours, to_parent_codec())
+    channel = await MessagePipe.over(ours, to_parent_codec())
     serving = asyncio.create_task(serve(theirs, SystemClock(), no_agents, Home(tmp_path / "home")))
     messages = channel.messages()
     assert isinstance(await anext(messages), Hello)

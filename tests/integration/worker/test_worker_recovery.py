@@ -13,9 +13,8 @@ import pytest
 from codebutler.config.paths import Home
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import ButtonClicked, Post
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Configure, Goodbye, Heartbeat, Hello, Log, Send, TurnEnded
+from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage
 from codebutler_worker.worker.bootstrap import serve
 from tests.events import clicked
@@ -241,7 +240,7 @@ async def test_a_store_of_a_newer_version_ends_the_worker_for_good(tmp_path: Pat
     backend = ScriptedBackend(clock)
     home = Home(tmp_path / "home")
     serving = asyncio.create_task(serve(theirs, clock, lambda told, _clock: OneAgent(backend, told), home))
-    parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend)
+    parent = Parent(await MessagePipe.over(ours, to_parent_codec()), clock, backend)
     listening = asyncio.create_task(parent.listen())
     await parent.until(lambda: parent.said(Hello))
     parent.channel.send(Configure(settings=settings(tmp_path)))

@@ -25,6 +25,13 @@ from codebutler.parent.apphome.publisher import PACE_S, AppHome, HomeSources
 from codebutler.parent.apphome.turns import LatestTurns
 from codebutler.parent.apphome.view import RepoCard, stranger
 from codebutler.platform.tasks import Observers, beside
+from codebutler.intake.repos import Repo
+from codebutler.parent import apphome_page
+from codebutler.parent.apphome import PACE_S, AppHome, HomeSources
+from codebutler.parent.apphome_page import RepoCard, stranger
+from codebutler.parent.parts import LatestTurns
+from codebutler.platform.observers import Observers
+from codebutler.platform.tasks import beside
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -55,7 +62,7 @@ def card(*turns: TurnNote, name: str = "shop", worker: str = "running", trouble:
 
 
 def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[dict[str, Any]]:
-    return blocks_of(view.home(cards, trouble, now))
+    return blocks_of(apphome_page.home(cards, trouble, now))
 
 
 def text(blocks: list[dict[str, Any]]) -> str:
@@ -324,12 +331,12 @@ async def test_a_stranger_is_told_so() -> None:
 async def test_who_pressed_what_is_gone_is_told_until_the_next_change() -> None:
     slack = Slack()
     async with slack.life() as home:
-        home.vain("U1")
+        home.not_served("U1")
         await slack.passes()
         slack.turns.tell("shop", (note("done"),))
         await slack.passes()
     first, second = (shown for _, shown in slack.published)
-    assert "not served any more: nothing was decided" in first
+    assert "no longer served: nothing was decided" in first
     assert "not served" not in second
 
 

@@ -10,7 +10,7 @@ from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
-from codebutler.parent.apphome.vain import NOT_SERVED, Vain
+from codebutler.parent.slack import NOT_SERVED, UnservedPresses
 from codebutler.platform.tasks import Tasks
 
 
@@ -25,7 +25,7 @@ class Pressed:
     async def press(self, *, at_home: bool) -> None:
         tasks = Tasks(lambda name, error: self.broken.append(f"{name}: {error}"))
         async with Sender(self.chat, ManualClock(), Editor(str)) as sender:
-            vain = Vain(self.homes.append, sender, tasks)
+            vain = UnservedPresses(self.homes.append, sender, tasks)
             vain.pressed(PressedInVain("U1", "C1", "5.1", at_home=at_home))
             await tasks.close(10)
 

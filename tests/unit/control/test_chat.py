@@ -14,7 +14,7 @@ from codebutler.chat.port import Page
 from codebutler.chat.slack.answers import operation_metadata
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
-from codebutler.control.chat import Chat, Mouth
+from codebutler.control.chat import Chat, Speaker
 from codebutler.control.listeners import Listeners
 from codebutler.control.messages import (
     ChatRequest,
@@ -45,8 +45,8 @@ from codebutler.domain.model import (
     Post,
     Update,
 )
-from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Outcome
+from codebutler.intake.records import Entry
 from codebutler.intake.repos import Served
 from codebutler.protocol.messages import Live
 from tests.events import posted
@@ -132,8 +132,8 @@ class Terminal:
     def __init__(self, around: Around, request: ChatRequest, patience_s: float = 3600) -> None:
         self.listeners = Listeners(redact=lambda text: text.replace("hunter2", "[redacted]"))
         self._wishes: asyncio.Queue[Wish | None] = asyncio.Queue()
-        mouth = Mouth(around, around, around, ManualClock())
-        chat = Chat(SERVED, request, mouth, self.listeners, patience_s=patience_s)
+        speaker = Speaker(around.accept, around, around.down, ManualClock())
+        chat = Chat(SERVED, request, speaker, self.listeners, patience_s=patience_s)
         self.replies = chat.replies(self._wished())
 
     async def _wished(self) -> AsyncIterator[Wish]:
@@ -230,7 +230,7 @@ async def test_what_gets_nowhere_is_told_and_waits_for_nothing(around: Around) -
         terminal.wish(Say(text="three"))
         *_, told = await terminal.hear(3)
         assert isinstance(told, Said)
-        assert "(exit code 78); the message is kept until it does" in told.text
+        assert "(exit code 78); your message is kept until it is" in told.text
 
 
 async def test_a_slack_that_keeps_us_waiting_is_told(around: Around) -> None:
@@ -288,7 +288,8 @@ async def test_a_wish_that_cannot_be_read_ends_the_chat(around: Around) -> None:
         raise CodeButlerError("unreadable wish")
         yield Say(text="")
 
-    chat = Chat(SERVED, ChatRequest(repo="shop"), Mouth(around, around, around, ManualClock()), Listeners())
+    speaker = Speaker(around.accept, around, around.down, ManualClock())
+    chat = Chat(SERVED, ChatRequest(repo="shop"), speaker, Listeners())
     with pytest.raises(CodeButlerError, match="unreadable wish"):
         async with asyncio.timeout(30):
             _ = [reply async for reply in chat.replies(broken())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.control.ear import Ear, Spoken
+from codebutler.control.listeners import Listener
 from codebutler.control.messages import Choice, Said
 from codebutler.domain.message import (
     ApprovalCard,
@@ -16,8 +16,9 @@ from codebutler.domain.message import (
     Request,
     said,
 )
-from codebutler.domain.model import Post, React, Update, Upload, Value
+from codebutler.domain.model import Operation, Post, React, Update, Upload, Value
 
+Told = tuple[Operation, str]
 STOP, ALLOW = "codebutler.stop", "codebutler.allow"
 
 
@@ -25,12 +26,22 @@ def button(action_id: str, label: str = "Go", value: str = "v") -> Button:
     return Button(label, action_id, value)
 
 
-def post(text: str, *buttons: Button, thread_ts: str = "1.0", value: Value = "answer") -> Spoken:
-    return Spoken(Post(message=said(text, *buttons), thread_ts=thread_ts, value=value), "1.1")
+def post(text: str, *buttons: Button, thread_ts: str = "1.0", value: Value = "answer") -> Told:
+    return Post(message=said(text, *buttons), thread_ts=thread_ts, value=value), "1.1"
 
 
-def edit(text: str, *buttons: Button, value: Value = "progress") -> Spoken:
-    return Spoken(Update(target_ts="1.1", message=said(text, *buttons), value=value), "")
+def edit(text: str, *buttons: Button, value: Value = "progress") -> Told:
+    return Update(target_ts="1.1", message=said(text, *buttons), value=value), ""
+
+
+def shown(listener: Listener, told: Told) -> Said | None:
+    """What a terminal shows of it."""
+    listener.tell(*told)
+    if listener.replies.empty():
+        return None
+    reply = listener.replies.get_nowait()
+    assert isinstance(reply, Said)
+    return reply
 
 
 AT_WORK = post("🔧 claude is working · 0s", button(STOP), value="progress")
@@ -48,36 +59,36 @@ IN_LINE = post("⏳ Next in line.", button(STOP), value="progress")
         (post("said"), "text", edit("said better"), "text"),
     ],
 )
-def test_of_what_kind_a_message_is(first: Spoken, kind: str, then: Spoken, kind_then: str) -> None:
-    ear = Ear("1.0")
-    heard = [ear.said(first), ear.said(then)]
+def test_of_what_kind_a_message_is(first: Told, kind: str, then: Told, kind_then: str) -> None:
+    listener = Listener("C1", "1.0")
+    heard = [shown(listener, first), shown(listener, then)]
     assert [said.kind for said in heard if said] == [kind, kind_then]
     assert {said.ts for said in heard if said} == {"1.1"}
 
 
 def test_a_card_is_told_whole() -> None:
     requests = (Request(id="1", texts=("a <", "b"), verdict="x"), Request(id="2", texts=("c",), verdict="y"))
-    heard = Ear("1.0").said(
-        Spoken(Post(message=Message(card=ApprovalCard(requests)), thread_ts="1.0"), "1.1")
+    heard = shown(
+        Listener("C1", "1.0"), (Post(message=Message(card=ApprovalCard(requests)), thread_ts="1.0"), "1.1")
     )
     assert heard is not None
     assert heard.text == "a <\nb\nx\nc\ny"
 
 
 def test_only_its_own_thread_is_heard() -> None:
-    ear = Ear("1.0")
-    assert ear.said(post("elsewhere", thread_ts="0.5")) is None
-    assert ear.said(edit("of a message elsewhere")) is None
-    assert ear.said(Spoken(React(target_ts="1.0", name="eyes"), "")) is None
-    assert ear.said(Spoken(Upload(filename="a", content=b"\xff", thread_ts="0.5"), "F1")) is None
+    listener = Listener("C1", "1.0")
+    assert shown(listener, post("elsewhere", thread_ts="0.5")) is None
+    assert shown(listener, edit("of a message elsewhere")) is None
+    assert shown(listener, (React(target_ts="1.0", name="eyes"), "")) is None
+    assert shown(listener, (Upload(filename="a", content=b"\xff", thread_ts="0.5"), "F1")) is None
 
 
 def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
     asked = Question(id="q", text="?", options=(Option("red"),), several=True)
     form = Request(id="r", texts=("May I?",))
-    ear = Ear("1.0")
+    listener = Listener("C1", "1.0")
     heard = [
-        ear.said(Spoken(Post(message=Message(card=card), thread_ts="1.0"), "1.1"))
+        shown(listener, (Post(message=Message(card=card), thread_ts="1.0"), "1.1"))
         for card in (QuestionCard((asked,)), ApprovalCard((form,)))
     ]
     said, approval = heard
@@ -91,21 +102,22 @@ def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
 
 
 def test_a_file_is_shown_unless_it_is_too_long_for_a_terminal() -> None:
-    ear = Ear("1.1")
-    for content, shown in (
+    listener = Listener("C1", "1.1")
+    for content, text in (
         (b"x" * 200_000, "📎 a.log\n" + "x" * 200_000),
         (b"x" * 200_001, "📎 a.log, 0.2 MB: see its thread in the chat."),
         (b"\x1b[31m", "📎 a.log, 0.0 kB: see its thread in the chat."),
     ):
-        said = ear.said(Spoken(Upload(filename="a.log", content=content, thread_ts="1.1"), "F1"))
+        said = shown(listener, (Upload(filename="a.log", content=content, thread_ts="1.1"), "F1"))
         assert said is not None
-        assert said.text == shown
+        assert said.text == text
 
 
 def test_text_is_as_it_was_meant_and_without_secrets() -> None:
-    ear = Ear("1.0")
-    ear.redact = lambda text: text.replace("hunter2", "[redacted]")
-    assert ear.said(post("a \\<b> @\u200bhere hunter2")) == Said(text="a <b> @here [redacted]", ts="1.1")
-    card = ear.said(post("?", button(ALLOW, "hunter2")))
+    listener = Listener("C1", "1.0", redact=lambda text: text.replace("hunter2", "[redacted]"))
+    assert shown(listener, post("a \\<b> @\u200bhere hunter2")) == Said(
+        text="a <b> @here [redacted]", ts="1.1"
+    )
+    card = shown(listener, post("?", button(ALLOW, "hunter2")))
     assert card is not None
     assert card.choices[0].label == "[redacted]"

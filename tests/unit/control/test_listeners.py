@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from codebutler.control.listeners import Listener, Listeners
+from codebutler.control.listeners import Listeners
 from codebutler.control.messages import Choice, Done, Said
 from codebutler.domain.message import Button, Message, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload
@@ -16,22 +16,24 @@ BUTTON = Button("Stop", "codebutler.stop", "t1")
 CHOICE = Choice(label="Stop", action_id="codebutler.stop", value="t1")
 
 
-async def hear(listener: Listener, *told: tuple[Operation, str] | TurnOutcome) -> list[Said | Done]:
-    """Operations with their ts, and outcomes of its message."""
+async def hear(*told: tuple[Operation, str] | TurnOutcome) -> list[Said | Done]:
+    """What is answered to the message 1.1 of C1: operations with their ts, and outcomes of the message."""
     listeners = Listeners()
-    with listeners.added(listener):
+    with listeners.added("C1", "1.1") as listener:
+        listener.await_outcome("1.1")
         for each in told:
             if isinstance(each, str):
                 await listeners.ended("C1", ("1.1",), each)
             else:
                 listeners.tell("C1", *each)
         async with asyncio.timeout(5):
-            return [reply async for reply in listener.replies()]
+            return [reply async for reply in listener.answers()]
 
 
 async def test_texts_of_the_thread_until_the_outcome_is_told() -> None:
-    listeners, listener = Listeners(), Listener("C1", "1.1", "1.1")
-    with listeners.added(listener):
+    listeners = Listeners()
+    with listeners.added("C1", "1.1") as listener:
+        listener.await_outcome("1.1")
         listeners.started("C1", ("1.1",))
         # No emoji says how it went: people set them, too.
         listeners.tell("C1", React(target_ts="1.1", name="white_check_mark"), "")
@@ -41,18 +43,17 @@ async def test_texts_of_the_thread_until_the_outcome_is_told() -> None:
         await listeners.ended("C2", ("1.1",), "failed")
         await listeners.ended("C1", ("1.0", "1.1"), "done")
         async with asyncio.timeout(5):
-            replies = [reply async for reply in listener.replies()]
+            replies = [reply async for reply in listener.answers()]
     assert replies == [Said(text="the answer", ts="1.3"), Done(text="done")]
 
 
 @pytest.mark.parametrize("outcome", ["failed", "stopped", "refused", "interrupted"])
 async def test_what_was_not_done_is_not_ok(outcome: TurnOutcome) -> None:
-    assert await hear(Listener("C1", "1.1", "1.1"), outcome) == [Done(ok=False, text=outcome)]
+    assert await hear(outcome) == [Done(ok=False, text=outcome)]
 
 
 async def test_progress_is_marked_as_such_and_followed() -> None:
     replies = await hear(
-        Listener("C1", "1.1", "1.1"),
         (Post(message=said("🔧 at work", BUTTON), thread_ts="1.1", value="progress"), "1.2"),
         (Update(target_ts="1.2", message=said("✅ 3s")), ""),
         (Update(target_ts="9.9", message=said("of another turn")), ""),
@@ -67,7 +68,6 @@ async def test_progress_is_marked_as_such_and_followed() -> None:
 
 async def test_every_answer_counts_until_the_outcome() -> None:
     replies = await hear(
-        Listener("C1", "1.1", "1.1"),
         (Post(message=said("on it"), thread_ts="1.1"), "1.2"),
         (Post(message=said("the answer"), thread_ts="1.1"), "1.3"),
         (Upload(filename="cat.png", content=b"\x89PNG\r\n\x1a\n", thread_ts="1.1"), ""),
@@ -86,7 +86,6 @@ async def test_every_answer_counts_until_the_outcome() -> None:
 
 async def test_an_agents_markdown_stays_as_it_is() -> None:
     replies = await hear(
-        Listener("C1", "1.1", "1.1"),
         (Post(message=Message(markdown="**bold**", is_foreign=True), thread_ts="1.1"), "1.2"),
         "done",
     )
@@ -95,13 +94,13 @@ async def test_an_agents_markdown_stays_as_it_is() -> None:
 
 async def test_a_terminal_shows_no_secret_either() -> None:
     listeners = Listeners(redact=Redactor(["held-value-0123"]).redact)
-    listener = Listener("C1", "1.1", "1.1")
-    with listeners.added(listener):
+    with listeners.added("C1", "1.1") as listener:
+        listener.await_outcome("1.1")
         upload = Upload(filename="a.txt", content=b"key: held-value-0123", thread_ts="1.1")
         listeners.tell("C1", upload, "")
         await listeners.ended("C1", ("1.1",), "done")
         async with asyncio.timeout(30):
-            assert [reply async for reply in listener.replies()] == [
+            assert [reply async for reply in listener.answers()] == [
                 Said(text="📎 a.txt\nkey: [redacted]", ts="file "),
                 Done(text="done"),
             ]

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from codebutler.domain.model import NoRequest
-from codebutler.intake.dispatcher import Dispatcher, GoOn, let_pass
-from codebutler.intake.entry import Entry
+from codebutler.intake.dispatcher import Dispatcher, GoOn
+from codebutler.intake.records import Entry
 from tests.events import posted
 
 
@@ -27,8 +27,8 @@ class Way:
             direct_message=self.direct_message,
             parent_command=self.parent_command,
             audit=self.audit,
-            overheard=let_pass,
-            router=self,
+            overheard=lambda entry, go_on: go_on(entry),
+            deliver=self.deliver,
         )
 
     def note(self, step: str, entry: Entry) -> None:

@@ -18,6 +18,8 @@ from codebutler.config.skills import parse_skill
 from codebutler.domain.commands import word_of
 from codebutler.schedule.jobs import Contents, Place, parse_file
 from codebutler.workspace.manifest import offers_of
+from codebutler.schedule.jobs import FileContents, JobPlace, parse_file
+from codebutler.workspace.offers import offers_of
 from tests.unit.docs.pages import PAGES, ROOT, Block, blocks, fault, options, readings, spans
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -84,8 +86,8 @@ def _json(block: Block) -> None:
 
 
 def _yaml(block: Block) -> None:
-    place = Place("shop", "C0SHOP000")
-    assert parse_file(block.text.encode(), block.name, lambda *_: place, HOOK_ENV) != Contents()
+    place = JobPlace("shop", "C0SHOP000")
+    assert parse_file(block.text.encode(), block.name, lambda *_: place, HOOK_ENV) != FileContents()
 
 
 def _markdown(block: Block) -> None:

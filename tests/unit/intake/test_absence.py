@@ -35,15 +35,15 @@ MEANWHILE = Arrival(sent(2), at(4.1))
             FOUR,
             [MEANWHILE] * 3,
             0.0,
-            "👋 Back after 4 min: 3 messages that came meanwhile are answered late.",
+            "👋 Back after 4 min: 3 messages sent meanwhile are answered late.",
         ),
-        (FOUR, [MEANWHILE], 0.0, "👋 Back after 4 min: 1 message that came meanwhile is answered late."),
+        (FOUR, [MEANWHILE], 0.0, "👋 Back after 4 min: 1 message sent meanwhile is answered late."),
         (
             with_interrupted(FOUR, "C1"),
             [MEANWHILE],
             0.0,
-            "👋 Back after 4 min: 1 message that came meanwhile is answered late, "
-            "1 interrupted run asks in its thread how to go on.",
+            "👋 Back after 4 min: 1 message sent meanwhile is answered late, "
+            "1 interrupted run asks in its thread how to continue.",
         ),
         (with_interrupted(FOUR, "C2"), [], 0.0, ""),
         (FOUR, [], 0.0, ""),
@@ -135,7 +135,7 @@ LOST = "Messages sent more than 24 h ago did not reach me: send them again if th
             away((0, 3 * DAY)),
             [Arrival(sent(2 * DAY + 60), at(3 * DAY + 1))],
             sent(-5000),
-            f"👋 Back after 3 days: 1 message that came meanwhile is answered late. {LOST}",
+            f"👋 Back after 3 days: 1 message sent meanwhile is answered late. {LOST}",
         ),
         (away((0, 3 * DAY)), [], 0.0, ""),
         (away((0, DAY - 60)), [], sent(-5), "👋 Back after 23 h: nothing was missed."),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from codebutler.parent.budgets import Budgets
+from codebutler.parent.parts import Budgets
 from codebutler.protocol.messages import Budget, DayUse, LimitUse
 from codebutler.text.amounts import Unit, amount
 

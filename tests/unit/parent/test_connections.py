@@ -14,7 +14,7 @@ from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
 from codebutler.domain.clock import settle
 from codebutler.domain.errors import ChatAuthError
-from codebutler.parent.connections import Connections
+from codebutler.parent.integration import ChatConnections, ConnectedChat
 from codebutler.platform.tasks import Tasks
 
 REFUSED = ChatAuthError("Slack refuses the token", "invalid_auth")
@@ -46,15 +46,22 @@ class Line:
         self.looked += 1
 
 
-@dataclass
 class One:
     """A chat that is connected by such a line."""
 
-    name: ChatName
-    connection: Line
-    met: list[Collection[str]]
-    tokens: list[str]
-    refused: ChatAuthError | None = None
+    def __init__(self, name: ChatName) -> None:
+        self.connection = Line()
+        self.met: list[Collection[str]] = []
+        self.tokens: list[str] = []
+        self.refused: ChatAuthError | None = None
+        self.chat = ConnectedChat(
+            name=name,
+            connection=self.connection,
+            check=self.check,
+            use_tokens=lambda config: self.tokens.append(config.telegram.bot_token),
+            work=self.work,
+            meet=self.meet,
+        )
 
     async def work(self) -> None:
         await asyncio.Event().wait()
@@ -66,29 +73,22 @@ class One:
         if self.refused is not None:
             raise self.refused
 
-    def use_tokens(self, config: Config) -> None:
-        self.tokens.append(config.telegram.bot_token)
-
 
 @dataclass
 class Two:
     slack: One
     telegram: One
-    connections: Connections
+    connections: ChatConnections
     lines: list[str]
     running: asyncio.Task[None]
 
 
-def one(name: ChatName) -> One:
-    return One(name, Line(), [], [])
-
-
 @asynccontextmanager
-async def connected(*chats: One) -> AsyncIterator[tuple[Connections, list[str], asyncio.Task[None]]]:
+async def connected(*chats: One) -> AsyncIterator[tuple[ChatConnections, list[str], asyncio.Task[None]]]:
     lines: list[str] = []
     tasks = Tasks(lambda name, error: lines.append(f"{name}: {error!r}"))
-    connections = Connections(
-        chats,
+    connections = ChatConnections(
+        [each.chat for each in chats],
         lambda: {"U0ANA", "tg:111"},
         lambda users: None,
         lambda repo, tag, text: lines.append(f"{tag} {text}"),
@@ -104,7 +104,7 @@ async def connected(*chats: One) -> AsyncIterator[tuple[Connections, list[str], 
 
 @pytest.fixture
 async def two() -> AsyncIterator[Two]:
-    slack, telegram = one("Slack"), one("Telegram")
+    slack, telegram = One("Slack"), One("Telegram")
     async with connected(slack, telegram) as (connections, lines, running):
         yield Two(slack, telegram, connections, lines, running)
 
@@ -123,17 +123,17 @@ async def test_a_token_that_one_chat_refuses_leaves_the_other_at_work(two: Two) 
     two.slack.connection.ending.set_exception(REFUSED)
     await settle()
     assert not two.running.done()
-    assert "Slack refuses the token" in two.connections.trouble(two.slack)
-    assert two.connections.trouble(two.telegram) == ""
-    assert two.lines == [f"ERR no more events from Slack: {two.connections.trouble(two.slack)}"]
+    assert "Slack refuses the token" in two.connections.trouble(two.slack.chat)
+    assert two.connections.trouble(two.telegram.chat) == ""
+    assert two.lines == [f"ERR no more events from Slack: {two.connections.trouble(two.slack.chat)}"]
 
 
 async def test_an_error_of_ours_in_one_adapter_leaves_the_other_at_work(two: Two) -> None:
     two.telegram.connection.ending.set_exception(KeyError("update_id"))
     await settle()
     assert not two.running.done()
-    assert "KeyError" in two.connections.trouble(two.telegram)
-    assert two.connections.trouble(two.slack) == ""
+    assert "KeyError" in two.connections.trouble(two.telegram.chat)
+    assert two.connections.trouble(two.slack.chat) == ""
 
 
 async def test_tokens_that_every_chat_refuses_end_the_start(two: Two) -> None:
@@ -144,7 +144,7 @@ async def test_tokens_that_every_chat_refuses_end_the_start(two: Two) -> None:
 
 
 async def test_with_one_chat_alone_its_refusal_is_the_end() -> None:
-    slack = one("Slack")
+    slack = One("Slack")
     async with connected(slack) as (_, lines, running):
         slack.connection.ending.set_exception(REFUSED)
         with pytest.raises(ChatAuthError):
@@ -153,7 +153,7 @@ async def test_with_one_chat_alone_its_refusal_is_the_end() -> None:
 
 
 async def test_with_one_chat_alone_an_error_of_ours_is_raised() -> None:
-    slack = one("Slack")
+    slack = One("Slack")
     async with connected(slack) as (_, _lines, running):
         slack.connection.ending.set_exception(KeyError("type"))
         with pytest.raises(KeyError):

@@ -9,30 +9,29 @@ from collections.abc import AsyncIterator
 import pytest
 
 from codebutler.domain.errors import FrameTooLargeError, ProtocolError
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import HEADER, Codec, to_parent_codec
 from codebutler.protocol.messages import Heartbeat, Log, Ready, Stored, ToParent
+from codebutler.protocol.pipe import HEADER, Codec, MessagePipe, to_parent_codec
 
 
 @pytest.fixture
-async def ends() -> AsyncIterator[tuple[Channel[ToParent], socket.socket]]:
+async def ends() -> AsyncIterator[tuple[MessagePipe[ToParent], socket.socket]]:
     """The parent's end, and the worker's end as a bare socket."""
     ours, theirs = socket.socketpair()
     theirs.settimeout(5)
-    channel = await Channel.over(ours, to_parent_codec())
+    channel = await MessagePipe.over(ours, to_parent_codec())
     yield channel, theirs
     channel.close()
     await channel.wait_closed()
     theirs.close()
 
 
-async def heard(channel: Channel[ToParent]) -> list[ToParent]:
+async def heard(channel: MessagePipe[ToParent]) -> list[ToParent]:
     async with asyncio.timeout(5):
         return [message async for message in channel.messages()]
 
 
 async def test_messages_come_in_order_however_they_are_cut(
-    ends: tuple[Channel[ToParent], socket.socket],
+    ends: tuple[MessagePipe[ToParent], socket.socket],
 ) -> None:
     channel, theirs = ends
     codec = to_parent_codec()
@@ -47,7 +46,7 @@ async def test_messages_come_in_order_however_they_are_cut(
 
 
 async def test_an_end_of_file_within_a_frame_ends_quietly(
-    ends: tuple[Channel[ToParent], socket.socket],
+    ends: tuple[MessagePipe[ToParent], socket.socket],
 ) -> None:
     channel, theirs = ends
     theirs.sendall(to_parent_codec().encode(Ready()) + HEADER.pack(100) + b"half")
@@ -65,7 +64,7 @@ async def test_an_end_of_file_within_a_frame_ends_quietly(
     ],
 )
 async def test_a_bad_frame_is_a_typed_error_and_closes_the_pipe(
-    ends: tuple[Channel[ToParent], socket.socket], data: bytes, error: type[ProtocolError]
+    ends: tuple[MessagePipe[ToParent], socket.socket], data: bytes, error: type[ProtocolError]
 ) -> None:
     channel, theirs = ends
     theirs.sendall(data)
@@ -76,7 +75,7 @@ async def test_a_bad_frame_is_a_typed_error_and_closes_the_pipe(
 
 
 async def test_sending_into_a_dead_pipe_is_swallowed_until_the_reader_notices(
-    ends: tuple[Channel[ToParent], socket.socket],
+    ends: tuple[MessagePipe[ToParent], socket.socket],
 ) -> None:
     channel, theirs = ends
     theirs.close()
@@ -93,7 +92,7 @@ async def test_what_is_too_large_to_send_is_refused_before_a_byte_leaves() -> No
 
 
 async def test_drain_waits_for_a_worker_that_does_not_read(
-    ends: tuple[Channel[ToParent], socket.socket],
+    ends: tuple[MessagePipe[ToParent], socket.socket],
 ) -> None:
     channel, theirs = ends
     channel.send(Log(tag="INF", text="x" * 2_000_000))

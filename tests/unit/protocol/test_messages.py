@@ -33,7 +33,6 @@ from codebutler.domain.model import (
     Update,
     Upload,
 )
-from codebutler.protocol.codec import HEADER, to_parent_codec, to_worker_codec
 from codebutler.protocol.messages import (
     Audit,
     Budget,
@@ -67,6 +66,7 @@ from codebutler.protocol.messages import (
     TurnStarted,
     UploadPiece,
 )
+from codebutler.protocol.pipe import HEADER, to_parent_codec, to_worker_codec
 from tests.events import clicked, deleted, edited, posted, slashed
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "protocol"

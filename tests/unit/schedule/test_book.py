@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.domain.model import TurnOutcome
-from codebutler.schedule.book import (
-    Book,
+from codebutler.schedule.jobs import Job, JobPlace, parse_file, place_at
+from codebutler.schedule.state import (
+    Schedule,
     Timer,
     begin,
     ended,
@@ -26,47 +27,46 @@ from codebutler.schedule.book import (
     with_timer,
     without_timer,
 )
-from codebutler.schedule.jobs import Job, Place, parse_file, place_at
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
 
 def job(cron: str = "0 * * * *", extra: str = "", command: str = "make test") -> Job:
     text = f"jobs: [{{name: tests, cron: '{cron}', command: {command}, timezone: UTC{extra}}}]"
-    return parse_file(text.encode(), "jobs.yaml", place_at(Place("shop", "C1"))).jobs[0]
+    return parse_file(text.encode(), "jobs.yaml", place_at(JobPlace("shop", "C1"))).jobs[0]
 
 
 KEY = key_of(job())
 
 
-def book_of(one: Job, now: datetime = START) -> Book:
-    return reconcile(Book(), [one], now)
+def book_of(one: Job, now: datetime = START) -> Schedule:
+    return reconcile(Schedule(), [one], now)
 
 
 def at(hours: float) -> datetime:
     return START + timedelta(hours=hours)
 
 
-def due_at(one: Job, book: Book, now: datetime) -> Book:
-    return begin(book, {KEY: one}, now)
+def due_at(one: Job, schedule: Schedule, now: datetime) -> Schedule:
+    return begin(schedule, {KEY: one}, now)
 
 
 def test_a_job_begins_when_it_is_due_and_moves_on() -> None:
     one = job()
     assert runs(due_at(one, book_of(one), at(0.9)), {KEY: one}, "owner") == []
-    book = due_at(one, book_of(one), at(1))
-    assert [run.key for run in runs(book, {KEY: one}, "owner")] == [
+    schedule = due_at(one, book_of(one), at(1))
+    assert [run.key for run in runs(schedule, {KEY: one}, "owner")] == [
         "job:shop/tests:2026-11-21T11:00:00+00:00"
     ]
-    assert book.jobs[KEY].next == at(2)
+    assert schedule.jobs[KEY].next == at(2)
 
 
 def test_what_is_begun_is_the_same_run_after_a_restart() -> None:
     one = job()
-    book = due_at(one, book_of(one), at(1))
-    again = msgspec.json.decode(msgspec.json.encode(book), type=Book)
+    schedule = due_at(one, book_of(one), at(1))
+    again = msgspec.json.decode(msgspec.json.encode(schedule), type=Schedule)
     again = due_at(one, reconcile(again, [one], at(1.1)), at(1.1))
-    assert runs(again, {KEY: one}, "owner") == runs(book, {KEY: one}, "owner")
+    assert runs(again, {KEY: one}, "owner") == runs(schedule, {KEY: one}, "owner")
 
 
 def test_runs_that_were_missed_become_one_within_the_window() -> None:
@@ -79,70 +79,70 @@ def test_runs_that_were_missed_become_one_within_the_window() -> None:
 
 def test_missed_runs_can_be_left_out() -> None:
     one = job(extra=", missed: skip")
-    book = due_at(one, book_of(one), at(1.5))
-    assert runs(book, {KEY: one}, "o") == []
-    assert book.jobs[KEY].next == at(2)
+    schedule = due_at(one, book_of(one), at(1.5))
+    assert runs(schedule, {KEY: one}, "o") == []
+    assert schedule.jobs[KEY].next == at(2)
 
 
 def test_one_run_at_a_time() -> None:
     one = job()
-    book = taken(said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1)), KEY)
-    assert runs(due_at(one, book, at(2)), {KEY: one}, "o") == []
-    book, key = ended(book, {KEY: one}, one.channel, ("1.1",), "done")
+    schedule = taken(said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1)), KEY)
+    assert runs(due_at(one, schedule, at(2)), {KEY: one}, "o") == []
+    schedule, key = ended(schedule, {KEY: one}, one.channel, ("1.1",), "done")
     assert key == KEY
-    assert len(runs(due_at(one, book, at(2)), {KEY: one}, "o")) == 1
+    assert len(runs(due_at(one, schedule, at(2)), {KEY: one}, "o")) == 1
 
 
 def test_a_run_without_an_outcome_does_not_keep_the_job_back_for_ever() -> None:
     one = job()
-    book = taken(said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1)), KEY)
-    assert len(runs(due_at(one, book, at(26)), {KEY: one}, "o")) == 1
+    schedule = taken(said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1)), KEY)
+    assert len(runs(due_at(one, schedule, at(26)), {KEY: one}, "o")) == 1
 
 
 def test_three_failures_in_a_row_pause_it_and_resuming_forgives() -> None:
     one = job()
-    book = book_of(one)
+    schedule = book_of(one)
     for hour in (1, 2, 3):
-        assert book.jobs[KEY].paused == ""
-        book = said(due_at(one, book, at(hour)), KEY, f"{hour}.0", at(hour))
-        book, _ = ended(book, {KEY: one}, one.channel, (f"{hour}.0",), "failed")
-    assert book.jobs[KEY].paused == "failed 3 times in a row"
-    assert runs(due_at(one, book, at(4)), {KEY: one}, "o") == []
-    book = paused(book, KEY, "")
-    assert book.jobs[KEY].failures == 0
-    assert len(runs(due_at(one, book, at(5)), {KEY: one}, "o")) == 1
+        assert schedule.jobs[KEY].paused == ""
+        schedule = said(due_at(one, schedule, at(hour)), KEY, f"{hour}.0", at(hour))
+        schedule, _ = ended(schedule, {KEY: one}, one.channel, (f"{hour}.0",), "failed")
+    assert schedule.jobs[KEY].paused == "failed 3 times in a row"
+    assert runs(due_at(one, schedule, at(4)), {KEY: one}, "o") == []
+    schedule = paused(schedule, KEY, "")
+    assert schedule.jobs[KEY].failures == 0
+    assert len(runs(due_at(one, schedule, at(5)), {KEY: one}, "o")) == 1
 
 
 def test_a_success_between_forgives() -> None:
     one = job()
-    book = book_of(one)
+    schedule = book_of(one)
     outcomes: list[TurnOutcome] = ["failed", "stopped", "done", "refused", "failed"]
     for number, outcome in enumerate(outcomes):
-        book = said(book, KEY, str(number), START)
-        book, _ = ended(book, {KEY: one}, one.channel, (str(number),), outcome)
-    assert book.jobs[KEY].paused == ""
+        schedule = said(schedule, KEY, str(number), START)
+        schedule, _ = ended(schedule, {KEY: one}, one.channel, (str(number),), outcome)
+    assert schedule.jobs[KEY].paused == ""
 
 
 def test_what_cannot_be_said_is_a_failure() -> None:
     one = job()
-    book = given_up(due_at(one, book_of(one), at(1)), KEY, at(1))
-    assert (book.jobs[KEY].failures, book.jobs[KEY].begun) == (1, None)
+    schedule = given_up(due_at(one, book_of(one), at(1)), KEY, at(1))
+    assert (schedule.jobs[KEY].failures, schedule.jobs[KEY].begun) == (1, None)
 
 
 def test_a_changed_job_waits_for_its_new_time_and_is_forgiven() -> None:
     one, two = job(), job("30 * * * *")
-    book = paused(book_of(one), KEY, "by UYOU")
-    book = reconcile(book, [two], at(0.1))
-    assert (book.jobs[KEY].next, book.jobs[KEY].paused) == (at(0.5), "")
-    assert reconcile(book, [], at(1)).jobs == {}
+    schedule = paused(book_of(one), KEY, "by UYOU")
+    schedule = reconcile(schedule, [two], at(0.1))
+    assert (schedule.jobs[KEY].next, schedule.jobs[KEY].paused) == (at(0.5), "")
+    assert reconcile(schedule, [], at(1)).jobs == {}
 
 
 def test_a_run_that_was_said_but_not_handed_in_is_still_to_be_handed_in() -> None:
     one = job()
-    book = said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1))
-    assert len(runs(book, {KEY: one}, "o")) == 1
-    assert runs(taken(book, KEY), {KEY: one}, "o") == []
-    assert runs(ended(book, {KEY: one}, one.channel, ("1.1",), "done")[0], {KEY: one}, "o") == []
+    schedule = said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1))
+    assert len(runs(schedule, {KEY: one}, "o")) == 1
+    assert runs(taken(schedule, KEY), {KEY: one}, "o") == []
+    assert runs(ended(schedule, {KEY: one}, one.channel, ("1.1",), "done")[0], {KEY: one}, "o") == []
 
 
 def test_switched_off_in_the_file_it_never_runs() -> None:
@@ -152,9 +152,9 @@ def test_switched_off_in_the_file_it_never_runs() -> None:
 
 def test_timers_come_and_go_once() -> None:
     timer = Timer(id="a", at=at(1), user="U1", repo="shop", channel="C1", text="look")
-    book = with_timer(with_timer(Book(), timer), timer)
-    assert next_at(book) == at(1)
-    assert without_timer(book, "a") == Book()
+    schedule = with_timer(with_timer(Schedule(), timer), timer)
+    assert next_at(schedule) == at(1)
+    assert without_timer(schedule, "a") == Schedule()
 
 
 @given(
@@ -163,17 +163,17 @@ def test_timers_come_and_go_once() -> None:
 def test_no_due_time_is_run_twice_whatever_the_clock_does(steps: list[float], cron: str) -> None:
     """Steps in hours, some of them restarts, some an hour back."""
     one, now, seen = job(cron), START, set[str]()
-    book = book_of(one)
+    schedule = book_of(one)
     for number, step in enumerate(steps):
         now += timedelta(hours=step if number % 5 else -1)
-        book = due_at(
-            one, reconcile(msgspec.json.decode(msgspec.json.encode(book), type=Book), [one], now), now
+        schedule = due_at(
+            one, reconcile(msgspec.json.decode(msgspec.json.encode(schedule), type=Schedule), [one], now), now
         )
-        for run in runs(book, {KEY: one}, "o"):
+        for run in runs(schedule, {KEY: one}, "o"):
             assert run.key not in seen
             seen.add(run.key)
-            book = said(book, KEY, run.key, now)
-            book, _ = ended(book, {KEY: one}, one.channel, (run.key,), "done")
+            schedule = said(schedule, KEY, run.key, now)
+            schedule, _ = ended(schedule, {KEY: one}, one.channel, (run.key,), "done")
 
 
 @pytest.mark.parametrize("hours", [0.0, 0.5])

@@ -8,8 +8,8 @@ from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import OPERATOR, Event, MessagePosted, Post
 from codebutler.intake.intake import Outcome
-from codebutler.schedule.calls import REMEMBERED, Calls, HookDesk, began, taken
-from codebutler.schedule.hooks import Hook
+from codebutler.schedule.hooks import REMEMBERED, Calls, HookRunner, began, taken
+from codebutler.schedule.jobs import Hook
 from tests.shown import text_of
 
 HOOK = Hook("ci", "shop", "C1", "look at {{ body }}", "CI <build>", b"secret", "claude")
@@ -46,7 +46,7 @@ class World:
         self.notes[name] = value
         self._step()
 
-    async def post(self, channel: str, key: str, post: Post, *, unsure: bool) -> str:
+    async def publish(self, channel: str, key: str, post: Post, unsure: bool) -> str:
         self._step()
         if isinstance(self.fails, ChatError):
             raise self.fails
@@ -66,8 +66,8 @@ class World:
         self._step()
         return self.outcome
 
-    def desk(self) -> HookDesk:
-        return HookDesk(self, self, self, ManualClock())
+    def desk(self) -> HookRunner:
+        return HookRunner(self, self.publish, self.accept, ManualClock())
 
 
 async def test_a_call_is_said_and_handed_in_as_the_operators_wish() -> None:

@@ -66,7 +66,7 @@ def test_an_hour_that_summer_time_takes_away_is_not_left_out() -> None:
     "line", ["", "* * * *", "* * * * * *", "61 * * * *", "* * * * 8", "* * * * mo", "x y z a b", "@never"]
 )
 def test_what_is_no_cron_line_is_refused_in_one_line(line: str) -> None:
-    with pytest.raises(ValueError, match="is no cron line") as refused:
+    with pytest.raises(ValueError, match="is not a cron line") as refused:
         parse(line, BERLIN)
     assert "\n" not in str(refused.value)
 

@@ -7,13 +7,16 @@ from pathlib import Path
 from codebutler.platform.files import PrivateDir
 from codebutler.schedule.files import JobFiles, News, Source
 from codebutler.schedule.jobs import Place, place_at
+from codebutler.config.files import PrivateDir
+from codebutler.schedule.files import JobFiles, JobSource, News
+from codebutler.schedule.jobs import JobPlace, place_at
 
 ONE = "jobs: [{name: look, cron: '@yearly', prompt: list the files}]"
-SHOP = Place("shop", "C1")
+SHOP = JobPlace("shop", "C1")
 
 
 def files(place: Path) -> JobFiles:
-    return JobFiles(lambda: [Source("shop", lambda: PrivateDir(place), place_at(SHOP), (SHOP,))])
+    return JobFiles(lambda: [JobSource("shop", lambda: PrivateDir(place), place_at(SHOP), (SHOP,))])
 
 
 def test_a_change_counts_once_it_has_been_read_twice(tmp_path: Path) -> None:
@@ -26,7 +29,7 @@ def test_a_change_counts_once_it_has_been_read_twice(tmp_path: Path) -> None:
     assert (list(found.jobs), found.news, found.unsettled) == (["shop/look"], (), True)
     found = looks.look()
     assert (list(found.jobs), found.unsettled) == ([], False)
-    assert found.news == (News("shop", "C1", "jobs read again: removed look"),)
+    assert found.news == (News("shop", "C1", "jobs reloaded: removed look"),)
 
 
 def test_a_file_that_is_being_written_takes_nothing_away(tmp_path: Path) -> None:
@@ -40,7 +43,7 @@ def test_a_file_that_is_being_written_takes_nothing_away(tmp_path: Path) -> None
     assert list(looks.look().jobs) == ["shop/look"]
     found = looks.look()
     assert list(found.jobs) == ["shop/other"]
-    assert [news.line for news in found.news] == ["jobs read again: added other; removed look"]
+    assert [news.line for news in found.news] == ["jobs reloaded: added other; removed look"]
 
 
 def test_the_last_jobs_removal_and_what_is_wrong_without_any_job_are_told_in_the_channel(
@@ -52,6 +55,6 @@ def test_the_last_jobs_removal_and_what_is_wrong_without_any_job_are_told_in_the
     looks.look()
     (news,) = looks.look().news
     assert news.channel == "C1"
-    assert "the jobs stay as they were" in news.line
+    assert "the previous jobs stay in force" in news.line
     assert news.trouble
     assert looks.look().news == ()

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.model import OPERATOR, Prompt
-from codebutler.schedule.hooks import MAX_VALUE_CHARS, Hook
-from codebutler.schedule.jobs import Place, parse_file, place_in
+from codebutler.schedule.jobs import MAX_VALUE_CHARS, Hook, JobPlace, parse_file, place_in
 from codebutler.text.requests import request_of
 from tests.events import posted
 
@@ -25,7 +24,7 @@ hooks:
 
 def hook(env: dict[str, str] | None = None, file: str = FILE) -> Hook:
     env = {"CI_SECRET": SECRET} if env is None else env
-    return parse_file(file.encode(), "jobs.yaml", place_in([Place("shop", "C1")]), env).hooks[0]
+    return parse_file(file.encode(), "jobs.yaml", place_in([JobPlace("shop", "C1")]), env).hooks[0]
 
 
 def signed(body: bytes, secret: str = SECRET) -> dict[str, str]:
@@ -103,10 +102,10 @@ def test_whatever_comes_it_becomes_text_and_is_not_read_again(body: object) -> N
         (FILE, {}, "set CI_SECRET in the home's .env"),
         (FILE, {"CI_SECRET": "short"}, "at least 16 characters"),
         (FILE.replace("name: ci", "name: 'a/b'"), None, "letters, digits"),
-        (FILE.replace("claude, label", "claude, channel: C9, label"), None, "no repository"),
+        (FILE.replace("claude, label", "claude, channel: C9, label"), None, "no served repository"),
         ("hooks: [{name: a, secretEnv: CI_SECRET, prompt: ' '}]", None, "give it a prompt"),
         ("hooks: [{name: a, secretEnv: CI_SECRET, command: make}]", None, "hooks[0]"),
-        ("hooks: [{name: a, secretEnv: CI_SECRET, agent: run, prompt: x}]", None, "run is no agent"),
+        ("hooks: [{name: a, secretEnv: CI_SECRET, agent: run, prompt: x}]", None, "run is not an agent"),
         ("hooks: [{name: a, secretEnv: CI_SECRET, agent: RUN, prompt: x}]", None, "before the colon"),
         ("hooks: [{name: a, secretEnv: CI_SECRET, agent: ' run', prompt: x}]", None, "before the colon"),
     ],

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from codebutler.domain.errors import ConfigError
-from codebutler.schedule.jobs import Job, Place, parse_file, place_at, place_in
+from codebutler.schedule.jobs import Job, JobPlace, parse_file, place_at, place_in
 from codebutler.schedule.watch import concerns
 
-HERE = Place("shop", "C1", "shop-dev")
-THERE = Place("blog", "C2")
+HERE = JobPlace("shop", "C1", "shop-dev")
+THERE = JobPlace("blog", "C2")
 
 
 def jobs(text: str) -> tuple[Job, ...]:
@@ -67,7 +67,7 @@ def test_an_empty_file_has_no_jobs(text: str) -> None:
         ("jobs: [{name: a}]", "a command or a prompt"),
         ("jobs: [{name: a, command: x}]", "a cron line or files to watch"),
         ("jobs: [{name: a, command: x, cron: '@daily', watch: ['*.py']}]", "a cron line or files to watch"),
-        ("hooks: [{name: a, secretEnv: S, prompt: x}]", "belong in the jobs.yaml of the home"),
+        ("hooks: [{name: a, secretEnv: S, prompt: x}]", "the home's jobs.yaml only"),
         ("jobs: [{name: a, cron: '@daily'}]", "a command or a prompt"),
         ("jobs: [{name: a, cron: '@daily', command: x, prompt: y}]", "a command or a prompt"),
         ("jobs: [{name: a, cron: '@daily', command: x, agent: claude}]", "without an agent"),
@@ -107,7 +107,7 @@ def test_the_homes_file_names_the_repository() -> None:
         "blog",
         "shop",
     ]
-    with pytest.raises(ConfigError, match="no repository"):
+    with pytest.raises(ConfigError, match="no served repository"):
         parse_file(b"jobs: [{name: a, cron: '@daily', command: x}]", "jobs.yaml", place_in([HERE, THERE]))
 
 

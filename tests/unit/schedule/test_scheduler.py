@@ -15,12 +15,11 @@ from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import OPERATOR, Command, Event, MessagePosted, Post, TurnOutcome
 from codebutler.intake.intake import Outcome
-from codebutler.parent.commands.asked import Resources
-from codebutler.parent.commands.table import answer
+from codebutler.parent.commands.asked import Resources, answer
 from codebutler.platform.tasks import Tasks, beside
-from codebutler.schedule.desk import Asker, ScheduleDesk
-from codebutler.schedule.files import Found
-from codebutler.schedule.jobs import Place, parse_file, place_at
+from codebutler.schedule.commands import Asker, ScheduleCommands
+from codebutler.schedule.files import FoundJobs
+from codebutler.schedule.jobs import JobPlace, parse_file, place_at
 from codebutler.schedule.scheduler import Scheduler
 from tests.shown import text_of
 
@@ -31,7 +30,7 @@ ASKER = Asker(user="U1", repo="shop", channel="C1", thread_ts="5.5", key="messag
 
 class Commands:
     def __init__(self, scheduler: Scheduler, clock: ManualClock) -> None:
-        self._resources = Resources(ScheduleDesk(scheduler, clock, ZoneInfo("UTC")), clock, START)
+        self._resources = Resources(ScheduleCommands(scheduler, clock, ZoneInfo("UTC")), clock, START)
 
     async def answer(self, name: str, argument: str, asker: Asker) -> str:
         return await answer(Command(name=name, argument=argument), self._resources, asker)
@@ -60,9 +59,9 @@ class World:
         if self.steps == self.die_at:
             raise Killed
 
-    def look(self) -> Found:
-        jobs = parse_file(self.file.encode(), "jobs.yaml", place_at(Place("shop", "C1"))).jobs
-        return Found({f"{job.repo}/{job.name}": job for job in jobs})
+    def look(self) -> FoundJobs:
+        jobs = parse_file(self.file.encode(), "jobs.yaml", place_at(JobPlace("shop", "C1"))).jobs
+        return FoundJobs({f"{job.repo}/{job.name}": job for job in jobs})
 
     async def note(self, name: str) -> str:
         return self.notes.get(name, "")
@@ -72,7 +71,7 @@ class World:
         self.notes[name] = value
         self._step()
 
-    async def post(self, channel: str, key: str, post: Post, *, unsure: bool) -> str:
+    async def publish(self, channel: str, key: str, post: Post, unsure: bool) -> str:
         self._step()
         if self.refuse_posts:
             raise ChatError("channel_not_found")
@@ -96,11 +95,11 @@ class World:
     async def life(self) -> AsyncIterator[Scheduler]:
         """One supervisor's life; it ends like a killed process, whatever is under way."""
         tasks = Tasks(lambda name, error: None)
-        scheduler = Scheduler(self, self, self.look, self.clock, tasks)
+        scheduler = Scheduler(self, self.publish, self.look, self.clock, tasks)
         # One thread: what `calm` has run there comes after what was begun before.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         try:
-            async with beside(scheduler.run(self), name="schedule"):
+            async with beside(scheduler.run(self.accept), name="schedule"):
                 yield scheduler
         except Killed:
             pass
@@ -134,9 +133,9 @@ async def test_what_is_due_is_said_and_handed_in_as_the_owners_wish() -> None:
         assert wish.job == "tests"
         # Of another channel's message with the same ts it is not the end.
         await scheduler.ended("C2", (ts,), "done")
-        assert scheduler.book.jobs["shop/tests"].awaited == ts
+        assert scheduler.schedule.jobs["shop/tests"].awaited == ts
         await scheduler.ended("C1", ("0.1", ts), "done")
-        state = scheduler.book.jobs["shop/tests"]
+        state = scheduler.schedule.jobs["shop/tests"]
         assert (state.awaited, state.last_ok, state.failures) == ("", True, 0)
 
 
@@ -149,7 +148,7 @@ async def test_an_interrupted_run_is_over_and_not_its_jobs_fault() -> None:
             await world.passes(1)
             assert len(world.wishes) == number + 1
             await scheduler.ended("C1", tuple(world.wishes), "interrupted")
-        state = scheduler.book.jobs["shop/tests"]
+        state = scheduler.schedule.jobs["shop/tests"]
         assert (state.failures, state.paused, state.last_ok) == (0, "", False)
 
 
@@ -176,7 +175,7 @@ async def test_the_end_of_a_run_is_heard_by_the_next_life_and_waits_for_the_disk
         world.full = False
         await world.passes(0.1)
         await ending
-        assert scheduler.book.jobs["shop/tests"].awaited == ""
+        assert scheduler.schedule.jobs["shop/tests"].awaited == ""
 
 
 async def test_what_was_just_vouched_for_is_known_before_that_is_answered() -> None:
@@ -187,12 +186,12 @@ async def test_what_was_just_vouched_for_is_known_before_that_is_answered() -> N
         world.file = "jobs: [{name: more, cron: '0 * * * *', command: make more, timezone: UTC}]"
         async with asyncio.timeout(30):
             await scheduler.look_again()
-        assert set(scheduler.jobs) == set(scheduler.book.jobs) == {"shop/more"}
+        assert set(scheduler.jobs) == set(scheduler.schedule.jobs) == {"shop/more"}
 
 
 async def test_a_file_that_never_holds_still_is_not_waited_for_long() -> None:
     world = World()
-    world.look = lambda: Found({}, unsettled=True)  # type: ignore[method-assign]  # what the world shows next
+    world.look = lambda: FoundJobs({}, unsettled=True)  # type: ignore[method-assign]  # what the world shows next
     async with world.life() as scheduler:
         await calm()
         asked = asyncio.create_task(scheduler.look_again())
@@ -231,7 +230,7 @@ async def test_a_run_that_ends_after_somebody_has_paused_its_job_says_nothing_of
         await scheduler.ended("C1", (ts,), outcome)
         await calm()
         assert [text_of(post) for _, post in world.posts.values()] == ["⏰ *tests*: starting…"]
-        assert scheduler.book.jobs["shop/tests"].paused == "by [@U1](person:U1)"
+        assert scheduler.schedule.jobs["shop/tests"].paused == "by [@U1](person:U1)"
 
 
 @pytest.mark.parametrize("fault", ["refused", "unsayable"])
@@ -241,7 +240,7 @@ async def test_what_is_refused_three_times_is_paused_too(fault: str) -> None:
     async with world.life() as scheduler:
         await calm()
         await world.passes(4)
-        assert scheduler.book.jobs["shop/tests"].paused == "failed 3 times in a row"
+        assert scheduler.schedule.jobs["shop/tests"].paused == "failed 3 times in a row"
 
 
 async def test_a_broken_disk_begins_nothing_and_is_waited_for() -> None:
@@ -295,7 +294,7 @@ async def test_a_timer_speaks_for_whoever_set_it_in_its_thread() -> None:
         await world.passes(2.1)
         (wish,) = world.wishes.values()
         assert (wish.user, wish.text, wish.thread_ts) == ("U1", "run: make deploy", "5.5")
-        assert scheduler.book.timers == ()
+        assert scheduler.schedule.timers == ()
 
 
 async def test_words_about_jobs() -> None:
@@ -305,16 +304,14 @@ async def test_words_about_jobs() -> None:
         assert await desk.answer("jobs", "", ASKER) == "• **tests** `0 * * * *` next at 11:00"
         assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
         assert "by [@U1](person:U1)" in await desk.answer("jobs", "", ASKER)
-        assert "next at 11:00" in await desk.answer("jobs", "resume tests", ASKER)
+        assert "next run at 11:00" in await desk.answer("jobs", "resume tests", ASKER)
         assert "Starting" in await desk.answer("jobs", "run tests", ASKER)
         await desk.answer("jobs", "run tests", ASKER)
         await calm()
         assert [wish.user for wish in world.wishes.values()] == ["U1"]
-        assert "There is no job 'nope' here; there are: tests." in await desk.answer(
-            "jobs", "run nope", ASKER
-        )
+        assert "No job 'nope' here. Jobs: tests." in await desk.answer("jobs", "run nope", ASKER)
         assert "Say it as" in await desk.answer("jobs", "dance", ASKER)
-        assert "Say it as" in await desk.answer("in", "soon", ASKER)
-        assert "no timer" in await desk.answer("jobs", "cancel abc", ASKER)
-        (row,) = ScheduleDesk(scheduler, world.clock, ZoneInfo("UTC")).rows()
+        assert "Use `!in" in await desk.answer("in", "soon", ASKER)
+        assert "No timer" in await desk.answer("jobs", "cancel abc", ASKER)
+        (row,) = ScheduleCommands(scheduler, world.clock, ZoneInfo("UTC")).rows()
         assert (row["name"], row["repo"], row["next"]) == ("tests", "shop", "2026-11-21T11:00:00+00:00")

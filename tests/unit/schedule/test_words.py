@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from codebutler.schedule.words import split_at, split_in, when
+from codebutler.schedule.commands import split_at, split_in, when
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -28,7 +28,7 @@ def test_in_a_while(text: str, delta: timedelta, what: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "2h", "soon x", "0m x", "999999d x", "h x"])
 def test_no_such_while(text: str) -> None:
-    with pytest.raises(ValueError, match=r"Say it as|more than a year"):
+    with pytest.raises(ValueError, match=r"Use `!in|more than a year"):
         split_in(text, NOW)
 
 
@@ -48,7 +48,7 @@ def test_at_a_time(text: str, expected: datetime, what: str) -> None:
     "text", ["", "18:00", "25:00 x", "2026-02-30 10:00 x", "2026-01-01 10:00 x", "2099-01-01 10:00 x"]
 )
 def test_no_such_time(text: str) -> None:
-    with pytest.raises(ValueError, match=r"Say it as|no time|over already|more than a year"):
+    with pytest.raises(ValueError, match=r"Use `!at|not a valid time|already passed|more than a year"):
         split_at(text, NOW, BERLIN)
 
 

@@ -8,7 +8,7 @@ from codebutler.supervisor.reports import DAY_S, LOG_BURST, LOG_BYTES_PER_DAY, L
 
 @given(st.lists(st.floats(0, 5), max_size=200))
 def test_a_bucket_never_gives_more_than_its_burst_and_its_rate(gaps_s: list[float]) -> None:
-    bucket = TokenBucket.full(rate=10, burst=5, now_s=0)
+    bucket = TokenBucket(rate=10, burst=5, now_s=0)
     now_s, taken = 0.0, 0
     for gap_s in gaps_s:
         now_s += gap_s
@@ -17,7 +17,7 @@ def test_a_bucket_never_gives_more_than_its_burst_and_its_rate(gaps_s: list[floa
 
 
 def test_an_empty_bucket_tells_how_long_to_wait() -> None:
-    bucket = TokenBucket.full(rate=10, burst=1, now_s=0)
+    bucket = TokenBucket(rate=10, burst=1, now_s=0)
     assert bucket.owe(0) == 0
     assert not bucket.take(0)
     assert abs(bucket.owe(0) - 0.1) < 1e-9
@@ -26,7 +26,7 @@ def test_an_empty_bucket_tells_how_long_to_wait() -> None:
 
 
 def test_a_clock_that_goes_back_takes_nothing_away() -> None:
-    bucket = TokenBucket.full(rate=1, burst=2, now_s=100)
+    bucket = TokenBucket(rate=1, burst=2, now_s=100)
     assert bucket.take(50)
     assert bucket.take(50)
     assert not bucket.take(50)

@@ -20,7 +20,9 @@ class Crowd:
         self.names = names
         self.spawner = FakeSpawner()
         self.clock = ManualClock()
-        shared = Shared(self.spawner, RecordingServices(), self.clock, lambda: 0.0, places=Places(count))
+        shared = Shared(
+            self.spawner.spawn, RecordingServices(), self.clock, lambda: 0.0, places=Places(count)
+        )
         self.supervisor = Supervisor(shared)
 
     async def start(self) -> None:

@@ -5,7 +5,9 @@ from typing import get_args
 
 import pytest
 
-from codebutler.supervisor.lifecycle import MOVES, STATES, PublicState, WorkerState, move, public
+from codebutler.supervisor.lifecycle import MOVES, PublicState, WorkerState, move, public
+
+STATES: tuple[WorkerState, ...] = get_args(WorkerState)
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(STATES, STATES)))

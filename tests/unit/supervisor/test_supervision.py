@@ -250,7 +250,7 @@ async def test_what_a_worker_says_is_on_its_way_before_what_it_notes() -> None:
                 self.under_way = len(self.sent)
 
     services, clock, spawner = Watched(), ManualClock(), FakeSpawner()
-    async with Supervisor(Shared(spawner, services, clock, lambda: 0.0)) as supervisor:
+    async with Supervisor(Shared(spawner.spawn, services, clock, lambda: 0.0)) as supervisor:
         supervisor.add(repo())
         supervisor.start()
         await settle()
@@ -271,7 +271,7 @@ async def test_the_end_of_a_turn_is_answered_when_it_is_kept_and_holds_up_nothin
             await super().turn_ended(repo, ended)
 
     services, clock, spawner = SlowDisk(), ManualClock(), FakeSpawner()
-    async with Supervisor(Shared(spawner, services, clock, lambda: 0.0)) as supervisor:
+    async with Supervisor(Shared(spawner.spawn, services, clock, lambda: 0.0)) as supervisor:
         supervisor.add(repo())
         supervisor.start()
         await settle()
@@ -291,7 +291,7 @@ async def test_an_audit_that_cannot_be_written_stops_the_worker() -> None:
             raise OSError(28, "No space left on device")
 
     services, clock, spawner = FullDisk(), ManualClock(), FakeSpawner()
-    async with Supervisor(Shared(spawner, services, clock, lambda: 0.0)) as supervisor:
+    async with Supervisor(Shared(spawner.spawn, services, clock, lambda: 0.0)) as supervisor:
         supervisor.add(repo())
         supervisor.start()
         await settle()

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from codebutler.supervisor.lifecycle import Timing, Vitals
+from codebutler.supervisor.lifecycle import Vitals, WorkerTiming
 
-TIMING = Timing(start_s=30, heartbeat_s=5, missed=3)
+TIMING = WorkerTiming(start_s=30, heartbeat_s=5, missed=3)
 
 
 def begun(idle_sleep_s: float = 0) -> Vitals:

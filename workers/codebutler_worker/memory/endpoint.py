@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from codebutler.config.schema import Config
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler.protocol.findings import Finding, ok
+from codebutler.protocol.messages import Finding, ok
 from codebutler_worker.agents.native.presets import KIMI, PRESETS, target
 from codebutler_worker.agents.native.service import Endpoint
 

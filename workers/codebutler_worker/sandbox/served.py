@@ -8,7 +8,7 @@ from pathlib import Path
 
 from codebutler.config.git_repo import Owner, barred, committer_env
 from codebutler.config.schema import RepoSettings
-from codebutler.protocol.findings import Finding, fail, ok, warn
+from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler_worker.sandbox.committing import NAMING
 from codebutler_worker.sandbox.person import HOMES, home_of_agents, identity
 

@@ -34,7 +34,10 @@ from codebutler.platform.processes import hand_over_soon
 from codebutler.platform.signals import pass_over_interrupts
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
+from codebutler.platform.stopping import pass_over_interrupts
+from codebutler.platform.threads import hand_over_soon
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
+from codebutler.protocol.pipe import MessagePipe, to_worker_codec
 from codebutler_worker.conversation.recovery import after_restore
 from codebutler_worker.desk.desk import Agents, Desk
 from codebutler_worker.desk.draft import Draft
@@ -73,7 +76,7 @@ async def serve(
     ``agents`` makes the repository's agents once its settings are known; ``home`` is where the store's
     backups are kept.
     """
-    channel: Channel[ToWorker] = await Channel.over(sock, to_worker_codec())
+    channel: MessagePipe[ToWorker] = await MessagePipe.over(sock, to_worker_codec())
     logger, handler = logging.getLogger("codebutler_worker"), HomeHandler(channel.send)
     logger.addHandler(handler)
     try:

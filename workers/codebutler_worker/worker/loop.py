@@ -11,7 +11,6 @@ from functools import partial
 from codebutler.config.programs import program_names
 from codebutler.domain.errors import EXIT_FAILED, ProtocolError, StoreError
 from codebutler.platform.killpoints import reached
-from codebutler.protocol.channel import Channel
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,
@@ -33,6 +32,7 @@ from codebutler.protocol.messages import (
     ThreadFetched,
     ToWorker,
 )
+from codebutler.protocol.pipe import MessagePipe
 from codebutler_worker.budget.watch import BudgetReports
 from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.asking.reminding import Reminders
@@ -52,7 +52,7 @@ HEARTBEAT_S = 5.0
 END_AGENTS_S = 5.0
 
 
-async def greet(channel: Channel[ToWorker]) -> Configure | None:
+async def greet(channel: MessagePipe[ToWorker]) -> Configure | None:
     """Say Hello and wait to be told who we are; None if the parent is gone. Raises ProtocolError."""
     channel.send(Hello(version=PROTOCOL_VERSION, pid=os.getpid()))
     async for message in channel.messages():
@@ -65,7 +65,7 @@ async def greet(channel: Channel[ToWorker]) -> Configure | None:
 class Worker:
     """The receive loop and what runs beside it."""
 
-    def __init__(self, channel: Channel[ToWorker], desk: Desk) -> None:
+    def __init__(self, channel: MessagePipe[ToWorker], desk: Desk) -> None:
         self._channel = channel
         self._desk = desk
         self._inbox = Inbox(desk.settings, desk.skills)

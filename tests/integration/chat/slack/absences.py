@@ -17,10 +17,11 @@ from codebutler.config.permission import Decision
 from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.model import Event, MessagePosted
-from codebutler.intake.entry import Entry
-from codebutler.intake.held import HeldBack
-from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.dispatcher import HeldBack
+from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
+from codebutler.intake.repos import Repo
 from tests.events import posted
 
 OWNER = "U0OWNER"

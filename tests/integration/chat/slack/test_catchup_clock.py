@@ -14,7 +14,7 @@ from codebutler.chat.memory import ME
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.http import ChatClock
 from codebutler.domain.clock import ManualClock, settle
-from codebutler.intake.held import HeldBack
+from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.journal import Journal
 from tests.integration.chat.slack.absences import Life, World
 

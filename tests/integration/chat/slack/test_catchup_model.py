@@ -22,10 +22,10 @@ from codebutler.chat.slack.fields import ts_at
 from codebutler.config.schema import AgentSection, Config, SlackSection
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.model import MessagePosted
-from codebutler.intake.entry import Entry
-from codebutler.intake.held import HeldBack
-from codebutler.intake.intake import Repo
+from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
+from codebutler.intake.repos import Repo
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
 

@@ -14,9 +14,9 @@ from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
-from codebutler.intake.held import HeldBack
-from codebutler.intake.intake import Repo
+from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.journal import Journal
+from codebutler.intake.repos import Repo
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life, World, world
 
 __all__ = ["world"]

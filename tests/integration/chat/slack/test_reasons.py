@@ -20,9 +20,10 @@ from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatUnreachableError
 from codebutler.domain.model import ButtonClicked, Event
-from codebutler.intake.entry import Entry
-from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
+from codebutler.intake.repos import Repo
 from codebutler.platform.tasks import Tasks
 
 OWNER, STRANGER = "U0OWNER", "U0EVE"

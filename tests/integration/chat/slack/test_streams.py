@@ -16,9 +16,11 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.message import Message
 from codebutler.domain.model import Post
+from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
 from codebutler.parent.direct.book import Book
 from codebutler.workspace.panel import Fault
+from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import WorkspaceServer
 
 HOME = "C0HOME"
@@ -45,7 +47,7 @@ class Notes:
 class Stage:
     """One conversation, its repository's channel being HOME."""
 
-    def __init__(self, server: WorkspaceServer, api: SlackApi, journal: Journal, book: Book) -> None:
+    def __init__(self, server: WorkspaceServer, api: SlackApi, journal: Journal, book: DirectThreads) -> None:
         self.server = server
         self.api = api
         self.notes = Notes(journal)
@@ -90,7 +92,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         SlackApi(server.bot_token, server.api_url) as api,
         Journal.open(tmp_path / "journal.db", clock) as journal,
     ):
-        book = Book(journal)
+        book = DirectThreads(journal)
         built = Stage(server, api, journal, book)
         await book.place(HOME, built.place, (built.root,))
         yield built

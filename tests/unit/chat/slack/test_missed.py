@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from codebutler.chat.slack.fields import seconds_of, ts_at
 from codebutler.chat.slack.missed import Shown, earlier, missed, threads, unsettled, window
 from codebutler.domain.model import Event, MessageDeleted, MessageEdited, MessagePosted
-from codebutler.intake.entry import Gap, Seen
 from codebutler.intake.intake import dated
+from codebutler.intake.records import Gap, SeenMessage
 from tests import events
 from tests.events import deleted, edited
 
@@ -34,11 +34,11 @@ def show(ts: str, thread_ts: str | None = None, **more: str) -> Shown:
     return Shown(ts=ts, event=posted(ts, thread_ts=thread_ts), **more)  # type: ignore[arg-type]  # texts only
 
 
-def seen(ts: str, root_ts: str = "", *, taken: bool = True) -> Seen:
-    return Seen(ts, root_ts or ts, "U1", taken, seconds_of(ts))
+def seen(ts: str, root_ts: str = "", *, taken: bool = True) -> SeenMessage:
+    return SeenMessage(ts, root_ts or ts, "U1", taken, seconds_of(ts))
 
 
-def gap(*known: Seen, since: str = at(0), floor: str = FLOOR) -> Gap:
+def gap(*known: SeenMessage, since: str = at(0), floor: str = FLOOR) -> Gap:
     first_s = (seconds_of(since), seconds_of(floor))
     return Gap("C1", *first_s, known, min((each.root_ts for each in known), default=""), known)
 

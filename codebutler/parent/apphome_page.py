@@ -44,6 +44,10 @@ HEALTH = {
 }
 
 
+UNSERVED = Section("⚠️ That repository is no longer served: nothing was decided.")
+"""For somebody who pressed a button of a repository that is gone, until the next change."""
+
+
 @dataclass(frozen=True, slots=True)
 class RepoCard:
     """A repository as somebody who may use it sees it. ``trouble``: what is out of order, "" if nothing is;
@@ -63,11 +67,6 @@ def stranger(key: str) -> list[Section]:
     """For somebody who may use nothing here."""
     what_to_do = f"Its owner can add your user ID to `{key}`."
     return [Section(f"You are not authorized to use CodeButler here. {what_to_do}")]
-
-
-def not_served() -> list[Section]:
-    """For somebody who pressed a button of a repository that is gone, until the next change."""
-    return [Section("⚠️ That repository is not served any more: nothing was decided.")]
 
 
 def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[Section]:
@@ -94,7 +93,7 @@ def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[Section
         *_lines(
             [repo_line(card) for card in cards],
             MAX_REPOS,
-            "None is served: `codebutler add-repo PATH` adds one.",
+            "No repositories yet: `codebutler add-repo PATH` adds one.",
         ),
     ]
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from codebutler.chat.chats import Chats
 from codebutler.chat.layout import Section
 from codebutler.chat.port import HomePage
+from codebutler.config.permission import Person, Where, may
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.domain.message import every_text
@@ -18,6 +20,13 @@ from codebutler.intake.notes import Notes
 from codebutler.parent.apphome.turns import LatestTurns
 from codebutler.parent.apphome.view import RepoCard, home, not_served, stranger
 from codebutler.text.markup import at_home
+from codebutler.intake.records import Notes
+from codebutler.intake.repos import Served
+from codebutler.parent.apphome_page import UNSERVED, RepoCard, home, stranger
+from codebutler.parent.parts import LatestTurns, Parts
+from codebutler.supervisor.supervisor import RepoRow, Supervisor
+from codebutler.text.amounts import load
+from codebutler.text.links import at_home
 
 PACE_S = 3.0
 """Changes within it are one publication; Slack allows views.publish 100 times a minute and more for an app."""
@@ -43,14 +52,14 @@ class AppHome:
 
     def __init__(
         self,
-        board: HomePage | None,
+        page: HomePage | None,
         notes: Notes,
         sources: HomeSources,
         clock: Clock,
         redact: Callable[[str], str],
         workspace_url: Callable[[], Awaitable[str]],
     ) -> None:
-        self._board = board
+        self._page = page
         self._notes = notes
         self._sources = sources
         self._clock = clock
@@ -58,7 +67,7 @@ class AppHome:
         self._workspace_url = workspace_url
         self._readers: list[str] = []
         self._due: set[str] = set()
-        self._vain: set[str] = set()
+        self._not_served: set[str] = set()
         self._shown: dict[str, list[Section]] = {}
         self._news = asyncio.Event()
         self._unkept = False
@@ -71,9 +80,9 @@ class AppHome:
         self._unkept = True
         self._news.set()
 
-    def vain(self, user: str) -> None:
-        """They pressed a button of what is not served any more: they see that, and what is left."""
-        self._vain.add(user)
+    def not_served(self, user: str) -> None:
+        """They pressed a button of what is no longer served: they see that, and what is left."""
+        self._not_served.add(user)
         self.opened(user)
 
     def changed(self) -> None:
@@ -116,16 +125,16 @@ class AppHome:
             if cards is None
             else home(cards, self._sources.trouble(), self._clock.now())
         )
-        if user in self._vain:
-            parts = [*not_served(), *parts]
+        if user in self._not_served:
+            parts = [UNSERVED, *parts]
         url = await self._workspace_url()
         parts = [self._cleaned(part, url) for part in parts]
-        if self._board is None or self._shown.get(user) == parts:
+        if self._page is None or self._shown.get(user) == parts:
             return
         try:
-            await self._board.publish_home(user, parts)
+            await self._page.publish_home(user, parts)
             self._shown[user] = parts
-            self._vain.discard(user)
+            self._not_served.discard(user)
         except ChatRateLimitedError as error:
             self._due.add(user)
             await self._clock.sleep(error.retry_after_s)
@@ -134,3 +143,55 @@ class AppHome:
 
     def _cleaned(self, part: Section, url: str) -> Section:
         return every_text(part, lambda text: at_home(self._redact(text), url))
+
+
+TROUBLED = {
+    "quarantined": "its worker keeps failing: `codebutler logs` on its machine says why",
+    "stopped": "its worker is stopped: `codebutler logs` on its machine says why",
+}
+
+
+class Cards:
+    """What each person may see of all repositories, as things stand now."""
+
+    def __init__(self, parts: Parts, supervisor: Supervisor, chats: Chats) -> None:
+        self._parts = parts
+        self._supervisor = supervisor
+        self._chats = chats
+
+    def of(self, user: str) -> list[RepoCard] | None:
+        """One card for each repository that the user may talk to; None if there is none."""
+        table, rows = self._parts.repos.table, {row.name: row for row in self._supervisor.rows()}
+        cards = [
+            self._card(served, rows.get(served.entry.name))
+            for served in table.served
+            if may(Person(user), "see", Where(served.config, served.channel_id)).allowed
+        ]
+        if not cards:
+            return None
+        absent = [
+            RepoCard(each.entry.name, each.entry.channel_id, "stopped", (), each.problem)
+            for each in table.unserved
+        ]
+        return [*cards, *(card for card in absent if table.named(card.name) is None)]
+
+    def _card(self, served: Served, row: RepoRow | None) -> RepoCard:
+        name, channel = served.entry.name, served.channel_id
+        state = row.worker.state if row else "stopped"
+        return RepoCard(
+            name=name,
+            channel=channel,
+            worker=state,
+            turns=self._parts.turns.by_repo.get(name, ()),
+            today=self._parts.budgets.words(name, self._parts.clock.now()),
+            load=_load(row),
+            trouble=self._chats.of(channel).sender.channels.trouble(channel) or TROUBLED.get(state, ""),
+        )
+
+
+def _load(row: RepoRow | None) -> str:
+    """ "" where there is nothing to do."""
+    turns = row.turns if row else None
+    if turns is None or not (turns.running or turns.waiting or turns.queued):
+        return ""
+    return load(turns.running, turns.waiting, turns.queued, turns.parked)

@@ -18,9 +18,10 @@ import msgspec
 from codebutler.chat.chats import Chats
 from codebutler.config.permission import decided
 from codebutler.domain.clock import Clock
-from codebutler.domain.commands import DIRECT, WORDS
+from codebutler.domain.commands import DIRECT, SLASH, WORDS, nearest
 from codebutler.domain.errors import ChatError, RegistryError
 from codebutler.domain.message import REPO_ACTION, said
+from codebutler.domain.message import Button, said
 from codebutler.domain.model import (
     ButtonClicked,
     Command,
@@ -30,19 +31,19 @@ from codebutler.domain.model import (
     Operation,
     Post,
     SlashCommand,
+    Update,
 )
+from codebutler.intake.direct import DirectThreads, allowed, home_of, items_of, root_of
 from codebutler.intake.dispatcher import GoOn
-from codebutler.intake.entry import Entry
-from codebutler.intake.intake import Refusals, Repo
+from codebutler.intake.intake import Refusals
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
+from codebutler.intake.repos import Repo
 from codebutler.observe.chain import kind_of
-from codebutler.parent.apphome.view import RepoCard
-from codebutler.parent.commands.asked import AskedDirectly
-from codebutler.parent.commands.table import direct_answer
-from codebutler.parent.direct import wording
-from codebutler.parent.direct.book import Book
-from codebutler.parent.direct.places import allowed, home_of, items_of, root_of
+from codebutler.parent.apphome_page import RepoCard
+from codebutler.parent.commands.asked import AskedDirectly, direct_answer
 from codebutler.platform.tasks import Tasks
+from codebutler.text.markup import code, plain
 from codebutler.text.requests import request_of
 
 PATIENCE = timedelta(days=7)
@@ -54,11 +55,11 @@ Thread = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DirectSources:
     """What is looked up: threads, the served repositories by channel, what somebody may see of them, and why
     one's worker stays down ("" if it does not); and where it is written down what it refuses."""
 
-    book: Book
+    threads: DirectThreads
     repos: Callable[[], Mapping[str, Repo]]
     cards: Callable[[str], Sequence[RepoCard] | None]
     down: Callable[[str], str]
@@ -68,8 +69,10 @@ class Known:
 class DirectMessages:
     """A step of the dispatcher: those after it see a direct message as one of its repository's channel."""
 
-    def __init__(self, known: Known, chats: Chats, journal: Journal, tasks: Tasks, clock: Clock) -> None:
-        self._known = known
+    def __init__(
+        self, sources: DirectSources, chats: Chats, journal: Journal, tasks: Tasks, clock: Clock
+    ) -> None:
+        self._sources = sources
         self._chats = chats
         self._journal = journal
         self._tasks = tasks
@@ -82,13 +85,13 @@ class DirectMessages:
         """Where no repository is known yet for a thread, the entry is kept until the person
         has said which.
         """
-        if not entry.event.is_direct or entry.channel in self._known.repos():
+        if not entry.event.is_direct or entry.channel in self._sources.repos():
             go_on(entry)
             return
         event = entry.event
         thread = (entry.channel, root_of(event))
-        home = home_of(self._known.book, event)
-        repo = self._known.repos().get(home)
+        home = home_of(self._sources.threads, event)
+        repo = self._sources.repos().get(home)
         if isinstance(event, SlashCommand) or (repo is None and isinstance(entry.request, Command)):
             self._start(self._answer(entry), entry)
         elif repo is None:
@@ -103,9 +106,9 @@ class DirectMessages:
 
     def _place(self, entry: Entry, home: str) -> None:
         """What waited was placed nowhere when it came."""
-        book, items = self._known.book, items_of(entry.event)
-        if not book.knows(home, entry.channel, items):
-            self._tasks.start(book.note(home, entry.channel, items), name=f"place of {entry.event.key}")
+        threads, items = self._sources.threads, items_of(entry.event)
+        if not threads.knows(home, entry.channel, items):
+            self._tasks.start(threads.note(home, entry.channel, items), name=f"place of {entry.event.key}")
 
     def _hand_on(self, entry: Entry, home: str, repo: Repo, go_on: GoOn) -> None:
         if _is_choice(entry):
@@ -118,18 +121,18 @@ class DirectMessages:
             decision = decided(repo.config, event, request)
             if not decision.allowed:
                 kind = kind_of(event, request)
-                self._known.refusals.refused(entry.event, kind, decision, tell=True)
+                self._sources.refusals.refused(entry.event, kind, decision, tell=True)
                 self._start(_nothing(), entry)
                 return
             if isinstance(entry.request, NoRequest) and isinstance(request, Command):
-                self._known.refusals.commanded(entry.event, kind_of(event, request))
+                self._sources.refusals.commanded(entry.event, kind_of(event, request))
         if isinstance(event, MessagePosted) and self._is_down(repo):
             self._tasks.start(self._say_down(entry, repo), name=f"bad news for {event.user}")
         go_on(replace(entry, channel=home, event=event, request=request))
 
     def _is_down(self, repo: Repo) -> bool:
         try:
-            return self._known.down(repo.name) != ""
+            return self._sources.down(repo.name) != ""
         except RegistryError:
             return False  # it is being removed just now
 
@@ -146,11 +149,14 @@ class DirectMessages:
             self._start(_nothing(), entry)
 
     async def _ask(self, thread: Thread, entry: Entry) -> None:
-        mine, latest = allowed(self._known.repos(), entry.event.user), self._known.book.latest(entry.channel)
+        mine, latest = (
+            allowed(self._sources.repos(), entry.event.user),
+            self._sources.threads.latest(entry.channel),
+        )
         # What was meant last is probably meant again.
         names = [mine[home].name for home in sorted(mine, key=lambda home: (home != latest, mine[home].name))]
         if names:
-            self._cards[thread] = await self._say(entry, wording.question(names, thread[1]))
+            self._cards[thread] = await self._say(entry, question(names, thread[1]))
 
     async def _close(self, entry: Entry, repo: Repo) -> None:
         """The question is answered, by a button or by a name alone."""
@@ -162,14 +168,14 @@ class DirectMessages:
         """On its card, if this life knows it."""
         channel, root = thread
         if card_ts := card_ts or self._cards.pop(thread, ""):
-            operation = wording.chosen(card_ts, repo.name)
+            operation = chosen(card_ts, repo.name)
             with suppress(ChatError):  # the choice holds, whatever its card shows
                 await self._chats.submit(channel, f"direct-chosen-{channel}-{root}", operation)
 
     async def _say_down(self, entry: Entry, repo: Repo) -> None:
         """Its channel was told, which somebody who writes here may not read. Once for each thread."""
         root = root_of(entry.event)
-        post = Post(message=said(wording.down(repo.name)), thread_ts=root)
+        post = Post(message=said(down(repo.name)), thread_ts=root)
         with suppress(ChatError):
             await self._chats.submit(entry.channel, f"direct-down-{entry.channel}-{root}", post, unsure=True)
 
@@ -177,12 +183,12 @@ class DirectMessages:
         event, request = entry.event, entry.request
         name = request.name if isinstance(request, Command) else ""
         if name in DIRECT:
-            repos, cards = allowed(self._known.repos(), event.user), self._known.cards(event.user) or ()
+            repos, cards = allowed(self._sources.repos(), event.user), self._sources.cards(event.user) or ()
             text = direct_answer(name, AskedDirectly(repos, cards, self._clock.now()))
         elif name in WORDS or isinstance(event, SlashCommand):
-            text = wording.no_slash()
+            text = no_slash()
         else:
-            text = wording.unknown(name)
+            text = unknown(name)
         only_for = event.user if isinstance(event, SlashCommand) else ""
         await self._say(entry, Post(message=said(text), thread_ts=root_of(event) or None, only_for=only_for))
 
@@ -213,3 +219,47 @@ def _is_choice(entry: Entry) -> bool:
 
 async def _nothing() -> None:
     """There is nothing to do about it."""
+
+
+MAX_BUTTONS = 20
+
+
+def question(names: Sequence[str], thread_ts: str) -> Post:
+    """Which repository is meant: a button for each, and how to say it at once."""
+    example = code(f"{names[0]}: …")
+    text = f"Which repository is this about? Next time you can begin with its name: {example}"
+    more = len(names) - MAX_BUTTONS
+    if more > 0:
+        text += f" (and {more} more, by name)"
+    buttons = (Button(name, REPO_ACTION, name) for name in names[:MAX_BUTTONS])
+    return Post(message=said(text, *buttons), thread_ts=thread_ts)
+
+
+def chosen(card_ts: str, name: str) -> Update:
+    """The question, once it is answered."""
+    return Update(
+        target_ts=card_ts, message=said(f"**{plain(name)}** it is. Everything in this thread goes there.")
+    )
+
+
+def down(name: str) -> str:
+    """For a repository whose worker does not come up."""
+    return (
+        f"⚠️ **{plain(name)}** cannot answer now: its worker keeps failing, and `codebutler logs` on its machine says "
+        "why. What you write is kept and answered later."
+    )
+
+
+def unknown(name: str) -> str:
+    """For a word that no repository knows."""
+    near = nearest(name)
+    hint = f" Did you mean `!{near}`?" if near else " `help` lists the commands."
+    return f"I do not know {code(f'!{name[:40]}')}.{hint}"
+
+
+def no_slash() -> str:
+    """For a slash command that concerns one repository."""
+    return (
+        f"Here `{SLASH}` supports {', '.join(f'`{name}`' for name in DIRECT)}. For one repository write `!word` as a "
+        f"message, or `{SLASH} word` in its channel."
+    )

@@ -48,7 +48,7 @@ class Timer(Struct, frozen=True, kw_only=True):
     thread_ts: str | None = None
 
 
-class Book(Struct, frozen=True, kw_only=True):
+class Schedule(Struct, frozen=True, kw_only=True):
     """All jobs' states, by ``key_of``, and the timers that are still to come."""
 
     jobs: dict[str, JobState] = {}
@@ -56,7 +56,7 @@ class Book(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JobRun:
     """One run of a job that is to be said now; ``key`` is the same however often it is tried."""
 
     job: Job
@@ -65,15 +65,15 @@ class Run:
 
 
 def key_of(job: Job) -> str:
-    """The job's name in the book."""
+    """The job's name in the schedule."""
     return f"{job.repo}/{job.name}"
 
 
-def reconcile(book: Book, jobs: Iterable[Job], now: datetime) -> Book:
-    """The book for what the files say now: new jobs wait for their next time, changed ones too and are forgiven,
+def reconcile(schedule: Schedule, jobs: Iterable[Job], now: datetime) -> Schedule:
+    """The schedule for what the files say now: new jobs wait for their next time, changed ones too and are forgiven,
     those that are gone are forgotten."""
-    known = book.jobs
-    return replace(book, jobs={key_of(job): _known(known.get(key_of(job)), job, now) for job in jobs})
+    known = schedule.jobs
+    return replace(schedule, jobs={key_of(job): _known(known.get(key_of(job)), job, now) for job in jobs})
 
 
 def _known(state: JobState | None, job: Job, now: datetime) -> JobState:
@@ -84,10 +84,12 @@ def _known(state: JobState | None, job: Job, now: datetime) -> JobState:
     return state
 
 
-def begin(book: Book, jobs: Mapping[str, Job], now: datetime) -> Book:
+def begin(schedule: Schedule, jobs: Mapping[str, Job], now: datetime) -> Schedule:
     """Begin what is due, and move each such job on to its next time, whether it runs or not."""
-    moved = {key: _begun(state, jobs[key], now) if key in jobs else state for key, state in book.jobs.items()}
-    return replace(book, jobs=moved)
+    moved = {
+        key: _begun(state, jobs[key], now) if key in jobs else state for key, state in schedule.jobs.items()
+    }
+    return replace(schedule, jobs=moved)
 
 
 def _begun(state: JobState, job: Job, now: datetime) -> JobState:
@@ -126,68 +128,68 @@ def _last_due(job: Job, due: datetime, now: datetime) -> datetime:
     return last
 
 
-def runs(book: Book, jobs: Mapping[str, Job], owner: str) -> list[Run]:
+def runs(schedule: Schedule, jobs: Mapping[str, Job], owner: str) -> list[JobRun]:
     """What is begun and not yet said, in order of its time; the file's owner speaks."""
     begun = [
-        (state.begun, key) for key, state in book.jobs.items() if state.begun is not None and key in jobs
+        (state.begun, key) for key, state in schedule.jobs.items() if state.begun is not None and key in jobs
     ]
-    return [Run(jobs[key], f"job:{key}:{due.isoformat()}", owner) for due, key in sorted(begun)]
+    return [JobRun(jobs[key], f"job:{key}:{due.isoformat()}", owner) for due, key in sorted(begun)]
 
 
-def said(book: Book, key: str, ts: str, now: datetime) -> Book:
+def said(schedule: Schedule, key: str, ts: str, now: datetime) -> Schedule:
     """The run stands in the channel as message ``ts``. It is still to be handed in."""
-    return _with(book, key, lambda state: replace(state, awaited=ts, last=now))
+    return _with(schedule, key, lambda state: replace(state, awaited=ts, last=now))
 
 
-def taken(book: Book, key: str) -> Book:
+def taken(schedule: Schedule, key: str) -> Schedule:
     """The run is handed in, and works."""
-    return _with(book, key, lambda state: replace(state, begun=None))
+    return _with(schedule, key, lambda state: replace(state, begun=None))
 
 
-def given_up(book: Book, key: str, now: datetime) -> Book:
+def given_up(schedule: Schedule, key: str, now: datetime) -> Schedule:
     """The run could not be said or was refused: a failure."""
-    return _with(book, key, lambda state: _failed(replace(state, last=now)))
+    return _with(schedule, key, lambda state: _failed(replace(state, last=now)))
 
 
 def ended(
-    book: Book, jobs: Mapping[str, Job], channel: str, messages: Collection[str], outcome: TurnOutcome
-) -> tuple[Book, str]:
-    """(the book after these messages of the channel have their outcome, the key of the job whose run was among them,
-    "" if none was). That a run was interrupted is not its job's fault."""
-    for key, state in book.jobs.items():
+    schedule: Schedule, jobs: Mapping[str, Job], channel: str, messages: Collection[str], outcome: TurnOutcome
+) -> tuple[Schedule, str]:
+    """(the schedule after these messages of the channel have their outcome, the key of the job whose run was among
+    them, "" if none was). That a run was interrupted is not its job's fault."""
+    for key, state in schedule.jobs.items():
         if state.awaited in messages and key in jobs and jobs[key].channel == channel:
             change = _worked if outcome == "done" else _interrupted if outcome == "interrupted" else _failed
-            return _with(book, key, change), key
-    return book, ""
+            return _with(schedule, key, change), key
+    return schedule, ""
 
 
-def paused_why(book: Book, key: str) -> str:
+def paused_why(schedule: Schedule, key: str) -> str:
     """Why the job rests, "" if it does not or is not there."""
-    return book.jobs[key].paused if key in book.jobs else ""
+    return schedule.jobs[key].paused if key in schedule.jobs else ""
 
 
-def paused(book: Book, key: str, why: str) -> Book:
+def paused(schedule: Schedule, key: str, why: str) -> Schedule:
     """The job rests from now on; "" as ``why``: it goes on, and is forgiven."""
     return _with(
-        book, key, lambda state: replace(state, paused=why, failures=0 if not why else state.failures)
+        schedule, key, lambda state: replace(state, paused=why, failures=0 if not why else state.failures)
     )
 
 
-def with_timer(book: Book, timer: Timer) -> Book:
+def with_timer(schedule: Schedule, timer: Timer) -> Schedule:
     """One more timer; the same one again changes nothing."""
-    others = tuple(each for each in book.timers if each.id != timer.id)
-    return replace(book, timers=tuple(sorted((*others, timer), key=lambda each: (each.at, each.id))))
+    others = tuple(each for each in schedule.timers if each.id != timer.id)
+    return replace(schedule, timers=tuple(sorted((*others, timer), key=lambda each: (each.at, each.id))))
 
 
-def without_timer(book: Book, timer_id: str) -> Book:
+def without_timer(schedule: Schedule, timer_id: str) -> Schedule:
     """Without the timer of that id."""
-    return replace(book, timers=tuple(each for each in book.timers if each.id != timer_id))
+    return replace(schedule, timers=tuple(each for each in schedule.timers if each.id != timer_id))
 
 
-def next_at(book: Book) -> datetime | None:
+def next_at(schedule: Schedule) -> datetime | None:
     """When something is due next."""
-    times = [state.next for state in book.jobs.values() if state.next is not None]
-    return min([*times, *(timer.at for timer in book.timers)], default=None)
+    times = [state.next for state in schedule.jobs.values() if state.next is not None]
+    return min([*times, *(timer.at for timer in schedule.timers)], default=None)
 
 
 def _worked(state: JobState) -> JobState:
@@ -204,7 +206,7 @@ def _failed(state: JobState) -> JobState:
     return replace(state, begun=None, awaited="", failures=failures, last_ok=False, paused=why)
 
 
-def _with(book: Book, key: str, change: Callable[[JobState], JobState]) -> Book:
-    if key not in book.jobs:
-        return book
-    return replace(book, jobs={**book.jobs, key: change(book.jobs[key])})
+def _with(schedule: Schedule, key: str, change: Callable[[JobState], JobState]) -> Schedule:
+    if key not in schedule.jobs:
+        return schedule
+    return replace(schedule, jobs={**schedule.jobs, key: change(schedule.jobs[key])})

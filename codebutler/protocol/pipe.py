@@ -4,16 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Generic, TypeVar
 
-from codebutler.domain.errors import ProtocolError
-from codebutler.protocol.codec import HEADER, Codec
+import msgspec
 
+from codebutler.domain.errors import FrameTooLargeError, ProtocolError
+from codebutler.protocol.messages import MAX_DELIVERED_BYTES, MAX_FRAME_BYTES, ToParent, ToWorker
+
+HEADER = struct.Struct(">I")
 M = TypeVar("M")
 
 
-class Channel(Generic[M]):
+class Codec(Generic[M]):
+    """Encodes any message; decodes only those of the union ``kind``."""
+
+    def __init__(
+        self, kind: object, max_frame_bytes: int = MAX_FRAME_BYTES, max_sent_bytes: int = MAX_FRAME_BYTES
+    ) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._max_sent_bytes = max_sent_bytes
+        self._encoder = msgspec.json.Encoder()
+        self._decoder: msgspec.json.Decoder[M] = msgspec.json.Decoder(kind)
+
+    def encode(self, message: object) -> bytes:
+        """One whole frame. Raises FrameTooLargeError before anything is written."""
+        body = self._encoder.encode(message)
+        if len(body) > self._max_sent_bytes:
+            raise _too_large(len(body), self._max_sent_bytes)
+        return HEADER.pack(len(body)) + body
+
+    def decode(self, body: bytes) -> M:
+        """The message in a frame's body. Raises ProtocolError for anything that is not one of the union."""
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ProtocolError(f"unreadable message on the pipe: {error}") from error
+
+    def check_length(self, length: int) -> None:
+        """Raise FrameTooLargeError if a body of ``length`` bytes may not travel."""
+        if length > self.max_frame_bytes:
+            raise _too_large(length, self.max_frame_bytes)
+
+
+def _too_large(length: int, limit: int) -> FrameTooLargeError:
+    return FrameTooLargeError(f"a frame of {length} bytes exceeds the limit of {limit}")
+
+
+def to_worker_codec() -> Codec[ToWorker]:
+    """What a worker reads."""
+    return Codec(ToWorker, max_frame_bytes=MAX_DELIVERED_BYTES)
+
+
+def to_parent_codec() -> Codec[ToParent]:
+    """What the parent reads."""
+    return Codec(ToParent, max_sent_bytes=MAX_DELIVERED_BYTES)
+
+
+class MessagePipe(Generic[M]):
     """Sends any message, receives messages of one union. End of file ends ``messages`` quietly."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, codec: Codec[M]) -> None:
@@ -22,7 +71,7 @@ class Channel(Generic[M]):
         self._codec = codec
 
     @classmethod
-    async def over(cls, sock: socket.socket, codec: Codec[M]) -> Channel[M]:
+    async def over(cls, sock: socket.socket, codec: Codec[M]) -> MessagePipe[M]:
         """Take over a connected socket."""
         sock.settimeout(0)
         reader, writer = await asyncio.open_connection(sock=sock, limit=2**16)

@@ -5,30 +5,28 @@ from __future__ import annotations
 import asyncio
 import os
 
-from codebutler.chat.chats import Chats
-from codebutler.control.wire import Control, control_server
+from codebutler.control.wire import control_server
 from codebutler.intake.intake import Intake
 from codebutler.parent.configuration import GRACE_S, Configuration
-from codebutler.parent.connections import Connections
+from codebutler.parent.integration import ChatConnections, Outbound
+from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Parts
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside
-from codebutler.supervisor.supervisor import Supervisor
 
 FLUSH_S = 5.0
 
 
-class Life:
-    """``serve`` is all of it."""
+class Serving:
+    """``run`` is all of it."""
 
     def __init__(
         self,
         parts: Parts,
-        configuration: Configuration,
+        outbound: Outbound,
         intake: Intake,
-        connections: Connections,
-        supervisor: Supervisor,
-        chats: Chats,
+        configuration: Configuration,
+        connections: ChatConnections,
     ) -> None:
         self._journal = parts.journal
         self._tasks = parts.tasks
@@ -37,15 +35,16 @@ class Life:
         self._configuration = configuration
         self._intake = intake
         self._connections = connections
-        self._supervisor = supervisor
-        self._chats = chats
+        self._supervisor = outbound.supervisor
+        self._chats = outbound.chats
 
-    async def serve(self, control: Control, stopping: Stopping) -> None:
+    async def run(self, operator: Operator, stopping: Stopping) -> None:
         """Until ``stopping`` asks. Raises ChatAuthError if every chat refuses its tokens at the start."""
         await self._configuration.begin()
         await self._intake.resume()
         self._record("", "INF", f"serving {self._configuration.count} (pid {os.getpid()})")
-        async with beside(self._watch_journal(), name="journal"), control_server(self._socket, control):
+        control = control_server(self._socket, operator.answer, operator.chat)
+        async with beside(self._watch_journal(), name="journal"), control:
             await self._until_asked(stopping)
             await self._wind_down(stopping)
         self._record("", "INF", "stopped")

@@ -1,0 +1,255 @@
+"""Direct messages: which repository each of their threads is about, and how they are read.
+
+The repository of a thread is on disk before the event that decides it is; it is looked up in memory.
+
+A worker knows its own channel only, so everything in such a thread is known by that channel (``home``) and by its
+own ts or file ID (``item``). Slack's ts are exact to the microsecond: two of one repository's, in two conversations,
+do not meet.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from codebutler.config.permission import Person, Where, may
+from codebutler.config.schema import Config
+from codebutler.domain.actions import REPO_ACTION
+from codebutler.domain.commands import DIRECT, WORDS
+from codebutler.domain.errors import StoreError
+from codebutler.domain.model import (
+    ButtonClicked,
+    Command,
+    Event,
+    MessageDeleted,
+    MessageEdited,
+    MessagePosted,
+    NoRequest,
+    Request,
+    SlashCommand,
+)
+from codebutler.intake.journal import Journal
+from codebutler.intake.journal_file import KEPT_DIRECT
+from codebutler.intake.repos import Repo
+from codebutler.text.links import relinked
+from codebutler.text.requests import request_of
+
+_NAMED = re.compile(r"\s*([\w.-]{1,100})\s*:\s*(.*)", re.DOTALL)
+_BARE = re.compile(r"\s*(\w+)\s*[?!.]?\s*")
+
+log = logging.getLogger("codebutler.intake.direct")
+
+
+class DirectThreads:
+    """Where the messages of each repository stand. A Detour for the sender. ``load`` it before use."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._places: dict[tuple[str, str], str] = {}
+        self._homes: dict[tuple[str, str], str] = {}
+        self._channels: dict[str, str] = {}
+
+    async def load(self) -> None:
+        """Read what earlier lives kept. Raises StoreError."""
+        for home, item, channel in await self._journal.placed_direct():
+            self._note(home, channel, (item,))
+
+    @property
+    def people(self) -> frozenset[str]:
+        """The users whose direct conversation is known by ``meet``."""
+        return frozenset(item for home, item in self._places if not home)
+
+    async def meet(self, user: str, channel: str) -> None:
+        """This is the conversation with ``user``; it is about nothing yet. Raises StoreError."""
+        await self.place("", channel, (user,))
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Every direct conversation that is known."""
+        return tuple(self._channels)
+
+    def home(self, channel: str, *items: str) -> str:
+        """The channel of the repository that one of these messages of a conversation belongs to; "" if none does."""
+        found = (self._homes.get((channel, item), "") for item in items)
+        return next((home for home in found if home), "")
+
+    def latest(self, channel: str) -> str:
+        """The channel of the repository that the conversation was about last; "" if it was about none."""
+        return self._channels.get(channel, "")
+
+    def where(self, channel: str, item: str) -> str:
+        """The direct conversation in which ``item`` of a repository's channel stands; else the channel itself."""
+        return self._places.get((channel, item), channel)
+
+    async def place(self, home: str, channel: str, items: Collection[str]) -> None:
+        """From now on these belong to the repository of ``home``. Returns once that is on disk. Raises StoreError."""
+        fresh = [item for item in items if self._places.get((home, item)) != channel]
+        if fresh:
+            await self._journal.place_direct(home, channel, fresh)
+            self._note(home, channel, fresh)
+
+    def knows(self, home: str, channel: str, items: Collection[str]) -> bool:
+        """Whether all of them are placed there."""
+        return all(self._places.get((home, item)) == channel for item in items)
+
+    def note(self, home: str, channel: str, items: Collection[str]) -> Coroutine[object, object, None]:
+        """The same, known at once; the rest, to be awaited or started, keeps it for the next life if the disk can."""
+        self._note(home, channel, items)
+        return self._keep(home, channel, tuple(items))
+
+    async def posted(self, channel: str, place: str, ts: str) -> None:
+        """Our own message stands in ``place``."""
+        await self.note(channel, place, (ts,))
+
+    async def _keep(self, home: str, channel: str, items: tuple[str, ...]) -> None:
+        try:
+            await self._journal.place_direct(home, channel, items)
+        except StoreError as error:
+            log.warning("a direct message is not kept for the next start: %s", error)
+
+    def relinked(self, text: str) -> str:
+        """The text with its links to messages leading to where they really stand."""
+        return relinked(text, self.where)
+
+    def _note(self, home: str, channel: str, items: Collection[str]) -> None:
+        self._channels[channel] = home or self._channels.get(channel, "")
+        for item in items:
+            self._places[home, item] = channel
+            self._homes[channel, item] = home
+        while len(self._places) > KEPT_DIRECT:
+            oldest, place = next(iter(self._places.items()))
+            del self._places[oldest]
+            self._homes.pop((place, oldest[1]), None)
+
+
+def allowed(repos: Mapping[str, Repo], user: str) -> dict[str, Repo]:
+    """Those of ``repos`` (by channel) that the user may talk to, as App Home shows them."""
+    return {
+        home: repo
+        for home, repo in repos.items()
+        if may(Person(user), "see", Where(repo.config, home)).allowed
+    }
+
+
+def root_of(event: Event) -> str:
+    """The first message of the thread that the event belongs to; "" for what belongs to none."""
+    match event:
+        case MessagePosted(thread_ts=thread_ts, ts=ts) | MessageEdited(thread_ts=thread_ts, ts=ts):
+            return thread_ts or ts
+        case MessageDeleted(thread_ts=thread_ts, ts=ts):
+            return thread_ts or ts
+        case ButtonClicked(thread_ts=thread_ts, message_ts=ts):
+            return thread_ts or ts
+    return ""
+
+
+def home_of(threads: DirectThreads, event: Event) -> str:
+    """The channel of the repository that the event's thread is about; "" while nobody has said which."""
+    return threads.home(event.channel, *items_of(event))
+
+
+def items_of(event: Event) -> tuple[str, ...]:
+    """What a worker may name when it answers: the message, its thread, its files."""
+    if isinstance(event, MessagePosted):
+        return (event.root_ts, event.ts, *(file.id for file in event.files))
+    return (root,) if (root := root_of(event)) else ()
+
+
+class DirectReader:
+    """Reads direct messages for the intake. ``repos`` are those that are served, by channel."""
+
+    def __init__(self, threads: DirectThreads, repos: Callable[[], Mapping[str, Repo]]) -> None:
+        self._threads = threads
+        self._repos = repos
+
+    def repo_of(self, event: Event) -> Repo | None:
+        """The repository that the event's thread is about, None if that is not known or not served."""
+        return self._repos().get(home_of(self._threads, event))
+
+    async def read(self, event: Event) -> tuple[Repo, Event, Request | None] | None:
+        """The repository that the event is for, the event as it reads there, and None. While nobody has said which
+        repository is meant: one that decides about it, and the request to keep. None for what is to be ignored.
+
+        Raises StoreError.
+        """
+        repo = self.repo_of(event)
+        if repo is not None and not isinstance(event, SlashCommand):
+            return await self._about(repo, event)
+        mine = tuple(allowed(self._repos(), event.user).values())
+        if not mine:
+            return Repo("", Config()), _addressed(event), None
+        if isinstance(event, MessagePosted):
+            return await self._first(event, mine)
+        if isinstance(event, MessageEdited) and (found := named(event.text, mine)):
+            await self._place(found[0], event)
+            event = replace(event, text=found[1])
+        if isinstance(event, ButtonClicked):
+            chosen = called(event.value, mine) if event.action_id == REPO_ACTION else None
+            if chosen is None:
+                return None
+            await self._place(chosen, event)
+        return mine[0], event, request_of(event, ())
+
+    async def _first(
+        self, event: MessagePosted, mine: Sequence[Repo]
+    ) -> tuple[Repo, Event, Request | None] | None:
+        """A message of a thread that is about no repository yet."""
+        if event.thread_ts is None:
+            event = replace(event, text=worded(event.text))
+        elif (repo := called(event.text, mine)) is not None:
+            await self._place(repo, event)
+            return repo, replace(event, text=""), NoRequest()
+        request = request_of(event, frozenset().union(*(repo.prefixes for repo in mine)))
+        if isinstance(request, Command) and _is_ours(request, len(mine)):
+            return mine[0], event, request
+        if found := named(event.text, mine):
+            return await self._about(found[0], event)
+        return await self._about(mine[0], event) if len(mine) == 1 else (mine[0], event, NoRequest())
+
+    async def _about(self, repo: Repo, event: Event) -> tuple[Repo, Event, Request | None]:
+        """Everything said here is said to us."""
+        await self._place(repo, event)
+        if isinstance(event, MessagePosted | MessageEdited) and (found := named(event.text, (repo,))):
+            event = replace(event, text=found[1])
+        return repo, _addressed(event), None
+
+    async def _place(self, repo: Repo, event: Event) -> None:
+        await self._threads.place(repo.config.channel_id, event.channel, items_of(event))
+
+
+def _addressed(event: Event) -> Event:
+    return replace(event, mentioned=True) if isinstance(event, MessagePosted) else event
+
+
+def _is_ours(request: Command, repos: int) -> bool:
+    """What is answered for all repositories, and what none knows. With one, its worker knows more."""
+    if repos > 1 and request.name not in WORDS:
+        return True
+    return request.name in DIRECT and (request.name == "help" or repos > 1) and not request.argument
+
+
+def worded(text: str) -> str:
+    """The text, with the mark before one of the words that need none here."""
+    match = _BARE.fullmatch(text)
+    return f"!{match[1].lower()}" if match and match[1].lower() in DIRECT else text
+
+
+def named(text: str, repos: Iterable[Repo]) -> tuple[Repo, str] | None:
+    """The repository that ``name: text`` is for, and its text; None where no repository is named.
+
+    A word that names an agent in it (``claude: …``) stays that.
+    """
+    match = _NAMED.fullmatch(text)
+    if match is None:
+        return None
+    name = match[1].lower()
+    found = [repo for repo in repos if repo.name.lower() == name and name not in repo.prefixes]
+    return (found[0], match[2]) if len(found) == 1 else None
+
+
+def called(text: str, repos: Iterable[Repo]) -> Repo | None:
+    """The repository whose name is all that the text says."""
+    return next((repo for repo in repos if repo.name.lower() == text.strip().lower()), None)

@@ -1,1 +1,0 @@
-"""App Home: what needs somebody, across all repositories."""

@@ -1,1 +1,0 @@
-"""Direct messages: which repository each conversation is about, and what is answered without one."""
