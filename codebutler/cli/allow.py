@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from codebutler.chat.slack.answers import Person
+from codebutler.chat.people import Person
 from codebutler.cli import config_files, people
 from codebutler.cli.config_files import ALLOWED_USERS as KEY
 from codebutler.cli.output import notice, print_json, say

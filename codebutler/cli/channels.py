@@ -15,7 +15,8 @@ from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.text.letters import unaccented
 
 if TYPE_CHECKING:
-    from codebutler.chat.slack.answers import ChannelInfo, Person
+    from codebutler.chat.people import Person
+    from codebutler.chat.slack.answers import ChannelInfo
     from codebutler.chat.slack.api import SlackApi
 
 _ID = re.compile(r"[CG][A-Z0-9]{6,}")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from codebutler.chat.slack.answers import Person
+from codebutler.chat.people import Person
 from codebutler.cli.output import notice
 from codebutler.config.schema import USER_ID
 from codebutler.domain.errors import ChatError, CodeButlerError

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from codebutler.chat.chats import Chats, Connection, ServedChat
+from codebutler.chat.people import Person
 from codebutler.chat.port import ChatPort
-from codebutler.chat.slack.answers import Person
 from codebutler.config.channels import ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.intake.audit import AuditFirst

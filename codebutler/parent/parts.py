@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
-from codebutler.chat.slack.people import People
+from codebutler.chat.people import People
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of

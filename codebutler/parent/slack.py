@@ -11,8 +11,8 @@ from typing import Self
 
 from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.access import Channels
+from codebutler.chat.people import Person
 from codebutler.chat.port import ChannelMoved
-from codebutler.chat.slack.answers import Person
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.connection import Care, SlackConnection

@@ -11,8 +11,8 @@ from typing import Self
 
 from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.access import Channels
+from codebutler.chat.people import Person
 from codebutler.chat.port import ChannelMoved
-from codebutler.chat.slack.answers import Person
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.connection import Notice, TelegramConnection

@@ -9,7 +9,6 @@ from typing import Any, Literal, Protocol
 
 import pytest
 
-from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import (
     CAPABILITIES,
     ChatPort,
@@ -34,6 +33,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import WorkspaceServer
+from tests.memory_chat import MemoryChat
 from tests.telegram.server import GROUP, BotServer
 from tests.telegram.server import Fault as BotFault
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from codebutler.chat.layout import Section
-from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import CAPABILITIES, Capabilities
 from codebutler.chat.slack.answers import op_id_of
 from codebutler.chat.slack.forms import Placed, reason_form
@@ -13,6 +12,7 @@ from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import Post, React, Update, Upload
 from tests.contract.chats import AbleRig, Rig, Shown, able, everything, rig
+from tests.memory_chat import MemoryChat
 
 __all__ = ["able", "rig"]
 

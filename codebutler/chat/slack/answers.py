@@ -3,16 +3,64 @@ a message's metadata: how a message of ours is recognised when its answer was lo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from msgspec import Struct
 
+from codebutler.chat.fields import PayloadError, section, text_in
+from codebutler.chat.people import Person
 from codebutler.chat.port import Identity, Own, OwnPage, Page
-from codebutler.chat.slack.fields import section
 from codebutler.domain.errors import ChatError
 
+_TS = re.compile(r"\d{1,20}\.\d{1,20}")
 EVENT_TYPE = "codebutler_operation"
+
+
+class Written(TypedDict):
+    """What we know of whatever was written in a channel, by its ts."""
+
+    channel: str
+    sent_at: float
+    order: str
+    is_direct: bool
+
+
+def written(channel: str, ts: str) -> Written:
+    """A ts is all in one: the name of a message, its time and its order."""
+    return Written(channel=channel, sent_at=seconds_of(ts), order=ts, is_direct=is_direct(channel))
+
+
+def is_direct(channel: str) -> bool:
+    """Whether it is somebody's direct conversation with us: the IDs of those begin with D."""
+    return channel.startswith("D")
+
+
+def seconds_of(ts: str) -> float:
+    """When a message was written; exact: ``ts_at`` makes the same ts of it."""
+    return float(ts)
+
+
+def ts_at(moment_s: float) -> str:
+    """Seconds since the epoch as Slack writes them."""
+    return f"{max(0.0, moment_s):017.6f}"
+
+
+def thread_of(message: Mapping[str, Any]) -> str | None:
+    """The thread a message is a reply in; a thread's first message names itself and is no reply.
+
+    Raises PayloadError.
+    """
+    thread_ts = message.get("thread_ts")
+    return None if thread_ts is None or thread_ts == message.get("ts") else ts_of(thread_ts)
+
+
+def ts_of(value: object) -> str:
+    """A message's timestamp as Slack writes it. Raises PayloadError."""
+    if not isinstance(value, str) or not _TS.fullmatch(value):
+        raise PayloadError("a payload without a usable message timestamp")
+    return value
 
 
 def operation_metadata(op_id: str) -> dict[str, Any]:
@@ -50,24 +98,6 @@ class ChannelInfo(Struct, frozen=True, kw_only=True):
     is_private: bool = False
     is_member: bool = False
     is_archived: bool = False
-
-
-class Person(Struct, frozen=True, kw_only=True):
-    """Somebody in the workspace. ``names``: what they are called there, the best first."""
-
-    id: str
-    names: tuple[str, ...]
-    is_bot: bool = False
-    is_deleted: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.names[0]} ({self.id})" if self.names else self.id
-
-
-def text_in(data: Mapping[str, Any], name: str) -> str:
-    """The text under ``name``."""
-    value = data.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def cursor_in(answer: Mapping[str, Any]) -> str:

@@ -10,11 +10,12 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
+from codebutler.chat.fields import text_in
 from codebutler.chat.layout import Section
+from codebutler.chat.people import Person
 from codebutler.chat.port import Capabilities, Download, Identity, OwnPage, Page, Take
 from codebutler.chat.slack.answers import (
     ChannelInfo,
-    Person,
     channel_of,
     cursor_in,
     identity_in,
@@ -23,11 +24,10 @@ from codebutler.chat.slack.answers import (
     page_in,
     person_of,
     shares_in,
-    text_in,
+    ts_at,
 )
 from codebutler.chat.slack.download import Downloads
 from codebutler.chat.slack.escape import neutralise
-from codebutler.chat.slack.fields import ts_at
 from codebutler.chat.slack.http import Call, ChatClock, SlackHttp
 from codebutler.chat.slack.limits import SLACK_LIMITS
 from codebutler.chat.slack.render import Blocks, blocks_of, every_text, rendered

@@ -11,9 +11,9 @@ from random import Random
 from typing import Any, Protocol
 
 from codebutler.chat.absence_notice import AbsenceNotice
+from codebutler.chat.fields import Ignored, PayloadError
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.catchup import CatchUp
-from codebutler.chat.slack.fields import Ignored, PayloadError
 from codebutler.chat.slack.forms import form_refused
 from codebutler.chat.slack.interactive import in_vain, is_at_home, is_form
 from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope

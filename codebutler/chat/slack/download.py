@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import aiohttp
 from yarl import URL
 
+from codebutler.chat.fields import section, text_in
 from codebutler.chat.port import Download
-from codebutler.chat.slack.answers import shares_in, text_in
-from codebutler.chat.slack.fields import section
+from codebutler.chat.slack.answers import shares_in
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import File

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from codebutler.chat.slack.fields import PayloadError
+from codebutler.chat.fields import PayloadError
 
 REASON_FORM = "codebutler.deny_form"
 """The ``callback_id`` of the form that asks why not."""

@@ -10,11 +10,11 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from codebutler.chat.fields import PayloadError, clean
 from codebutler.chat.layout import Box, Section
 from codebutler.chat.port import History, Identity, Page
 from codebutler.chat.slack.answers import op_id_of
 from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE, unescape
-from codebutler.chat.slack.fields import PayloadError, clean
 from codebutler.chat.slack.missed import Shown
 from codebutler.chat.slack.payloads import shown
 from codebutler.domain.actions import PICK_ACTION

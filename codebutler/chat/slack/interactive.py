@@ -9,19 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from codebutler.chat.fields import Ignored, PayloadError, clean, mapping, optional, required, section
 from codebutler.chat.slack import forms
-from codebutler.chat.slack.fields import (
-    Ignored,
-    PayloadError,
-    clean,
-    is_direct,
-    mapping,
-    optional,
-    required,
-    section,
-    thread_of,
-    ts_of,
-)
+from codebutler.chat.slack.answers import is_direct, thread_of, ts_of
 from codebutler.domain.actions import DENY_ACTION, PICK_ACTION, REASON_ACTION
 from codebutler.domain.model import ButtonClicked
 

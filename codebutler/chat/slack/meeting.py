@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+from codebutler.chat.fields import PayloadError
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.fields import PayloadError
 from codebutler.chat.slack.payloads import parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.chat.slack.wire import Envelope

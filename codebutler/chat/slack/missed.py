@@ -13,7 +13,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from codebutler.chat.slack.fields import seconds_of, ts_at, written
+from codebutler.chat.slack.answers import seconds_of, ts_at, written
 from codebutler.domain.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.intake.entry import LOOK_BACK_S, Gap, Seen
 

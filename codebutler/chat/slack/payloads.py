@@ -11,21 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from codebutler.chat.fields import Ignored, PayloadError, clean, mapping, optional, required, section
 from codebutler.chat.port import ChannelMoved, Identity
+from codebutler.chat.slack.answers import is_direct, thread_of, ts_of, written
 from codebutler.chat.slack.escape import unescape
-from codebutler.chat.slack.fields import (
-    Ignored,
-    PayloadError,
-    clean,
-    is_direct,
-    mapping,
-    optional,
-    required,
-    section,
-    thread_of,
-    ts_of,
-    written,
-)
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain, interaction
 from codebutler.chat.slack.missed import Shown
 from codebutler.domain.model import (

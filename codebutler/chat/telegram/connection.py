@@ -10,16 +10,15 @@ from random import Random
 from typing import Any
 
 from codebutler.chat.absence_notice import AbsenceNotice
+from codebutler.chat.fields import Ignored, PayloadError
 from codebutler.chat.port import ChannelMoved
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.commands import menu
-from codebutler.chat.telegram.fields import PayloadError
 from codebutler.chat.telegram.ids import number_of
 from codebutler.chat.telegram.inbox import Inbox
 from codebutler.chat.telegram.polling import Poller, PollStatus, Taken
 from codebutler.chat.telegram.presses import Presses
 from codebutler.chat.telegram.updates import (
-    Ignored,
     InboxOpened,
     Me,
     Membership,

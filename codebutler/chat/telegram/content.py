@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from codebutler.chat.telegram.fields import PayloadError, clean, is_number, section, size, text_in
+from codebutler.chat.fields import PayloadError, clean, is_number, section, size, text_in
 from codebutler.domain.model import File
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from codebutler.chat.fields import Ignored, is_number, mapping, number, section, text_in
 from codebutler.chat.telegram.commands import is_for_another, is_inbox, spoken, start_code
 from codebutler.chat.telegram.content import files_of, marked
-from codebutler.chat.telegram.fields import is_number, mapping, number, section, text_in
 from codebutler.chat.telegram.ids import name_of
 from codebutler.domain.model import File
 
@@ -30,13 +30,6 @@ class Me:
 
     id: int
     username: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """Nothing for us, and why."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

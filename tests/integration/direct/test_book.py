@@ -11,7 +11,6 @@ import pytest
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import StoreError
 from codebutler.domain.message import said
@@ -19,6 +18,7 @@ from codebutler.domain.model import Post, React, Update
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
 from codebutler.parent.direct.book import Book
+from tests.memory_chat import MemoryChat
 
 HOME, DIRECT = "C1", "D1"
 

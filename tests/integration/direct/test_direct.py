@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.chat.status import StatusBoard
 from codebutler.config.permission import Decision
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
@@ -37,6 +36,7 @@ from codebutler.parent.direct.door import DirectDoor
 from codebutler.parent.direct.step import DirectMessages, Known
 from codebutler.platform.tasks import Tasks
 from tests.events import clicked, deleted, edited, posted, slashed
+from tests.memory_chat import MemoryChat
 
 OWNER, D = "U0OWNER", "D1"
 RULES = AuthorizationSection(

@@ -14,9 +14,7 @@ import pytest
 from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
-from codebutler.chat.slack.answers import Person
-from codebutler.chat.slack.people import People
+from codebutler.chat.people import People, Person
 from codebutler.chat.slack.render import rendered
 from codebutler.chat.status import StatusBoard
 from codebutler.config.paths import Home
@@ -42,6 +40,7 @@ from codebutler.protocol.messages import Budget, DayUse, Doing, Live, TurnEnded
 from codebutler.text.links import message_link
 from codebutler.text.markup import person
 from codebutler.text.redact import Redactor
+from tests.memory_chat import MemoryChat
 from tests.shown import blocks_of, text_of
 
 REPO = RepoSettings(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.interactive import PressedInVain
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError
@@ -12,6 +11,7 @@ from codebutler.domain.message import said
 from codebutler.domain.model import Post
 from codebutler.parent.apphome.vain import NOT_SERVED, Vain
 from codebutler.platform.tasks import Tasks
+from tests.memory_chat import MemoryChat
 
 
 class Pressed:

@@ -11,13 +11,13 @@ import pytest
 from codebutler.chat.chats import Chats, ServedChat
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.chat.status import StatusBoard
 from codebutler.config.channels import ChatName
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatAuthError, ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
+from tests.memory_chat import MemoryChat
 
 GROUP = "tg:-1001234"
 NAMES: tuple[ChatName, ...] = ("Slack", "Telegram")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.chat.slack.answers import Person
+from codebutler.chat.people import Person
 from codebutler.cli.people import one_called, wanted_in
 from codebutler.domain.errors import CodeButlerError
 

@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.permission import Decision
 from codebutler.config.schema import Config, SlackSection
@@ -22,6 +21,7 @@ from codebutler.intake.held import HeldBack
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from tests.events import posted
+from tests.memory_chat import ME, MemoryChat
 
 OWNER = "U0OWNER"
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.port import Page
+from codebutler.chat.slack.answers import ts_at
 from codebutler.chat.slack.catchup import CatchUp, Shelf
-from codebutler.chat.slack.fields import ts_at
 from codebutler.config.schema import AgentSection, Config, SlackSection
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.model import MessagePosted
@@ -28,6 +27,7 @@ from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
+from tests.memory_chat import ME, MemoryChat
 
 CHANNELS = ("C1", "C2")
 Scope = Literal["thread", "channel"]

@@ -11,7 +11,6 @@ from random import Random
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.port import Page
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.schema import Config, SlackSection
@@ -22,6 +21,7 @@ from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
+from tests.memory_chat import ME, MemoryChat
 
 CHANNELS, THREADS = 20, 8
 

@@ -8,7 +8,6 @@ from random import Random
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.port import Page
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.schema import Config, SlackSection
@@ -18,6 +17,7 @@ from codebutler.intake.held import HeldBack
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life, World, world
+from tests.memory_chat import ME, MemoryChat
 
 __all__ = ["world"]
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.connection import EventHandler
 from codebutler.chat.slack.forms import Placed, packed, reason_form
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain
@@ -24,6 +23,7 @@ from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.platform.tasks import Tasks
+from tests.memory_chat import MemoryChat
 
 OWNER, STRANGER = "U0OWNER", "U0EVE"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.fields import Ignored
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.fields import Ignored
 from codebutler.chat.slack.payloads import Notice, from_history, parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.chat.slack.wire import Envelope, SocketTiming

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.slack.fields import Ignored, PayloadError
+from codebutler.chat.fields import Ignored, PayloadError
 from codebutler.chat.slack.forms import Placed, packed, reason_form
 from codebutler.chat.slack.interactive import FormAsked, interaction
 from codebutler.domain.model import ButtonClicked

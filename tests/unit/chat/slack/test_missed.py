@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.chat.slack.fields import seconds_of, ts_at
+from codebutler.chat.slack.answers import seconds_of, ts_at
 from codebutler.chat.slack.missed import Shown, earlier, missed, threads, unsettled, window
 from codebutler.domain.model import Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.intake.entry import Gap, Seen

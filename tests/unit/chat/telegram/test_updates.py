@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codebutler.chat.telegram.fields import PayloadError
+from codebutler.chat.fields import PayloadError
 from codebutler.chat.telegram.updates import Ignored, Me, Membership, Moved, Pressed, Said, Started, parse
 from codebutler.domain.model import File
 
@@ -194,5 +194,5 @@ def test_presses_and_edits_and_membership() -> None:
 
 def test_half_a_surrogate_and_nul_can_be_kept() -> None:
     said = heard(text="a\ud83d\0b")
-    assert json.loads(json.dumps(said.text)) == "a��b"
+    assert json.loads(json.dumps(said.text)) == "a�b"
     said.text.encode()

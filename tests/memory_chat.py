@@ -161,7 +161,7 @@ class MemoryChat:
         self._end(fault)
         return ts
 
-    async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - as in the API
+    async def update(self, channel: str, update: Update, op_id: str) -> None:
         """See the port. Refuses what is somebody else's (cant_update_message)."""
         fault = await self._begin("update")
         message = self._find(channel, update.target_ts)
