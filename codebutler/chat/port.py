@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from codebutler.chat.layout import Section
+from codebutler.chat.layout import ReasonForm, Section
 from codebutler.domain.model import File, Post, React, Update, Upload
 
 
@@ -185,8 +185,8 @@ class StatusLine(Protocol):
 class Forms(Protocol):
     """Forms that open over the chat."""
 
-    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
-        """Show one to whoever did what ``trigger_id`` came with; it lives three seconds and works once."""
+    async def open_form(self, trigger_id: str, form: ReasonForm) -> None:
+        """Show it to whoever pressed a button; ``trigger_id`` came with that, works once, and only for a moment."""
 
 
 class HomePage(Protocol):

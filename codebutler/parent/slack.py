@@ -16,10 +16,9 @@ from codebutler.chat.port import ChannelMoved
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.connection import Care, SlackConnection
-from codebutler.chat.slack.interactive import FormAsked, PressedInVain
+from codebutler.chat.slack.forms import FormAsked, PressedInVain, Reasons
 from codebutler.chat.slack.payloads import HomeOpened, Notice
 from codebutler.chat.slack.presence import Heartbeat
-from codebutler.chat.slack.reasons import Reasons
 from codebutler.chat.slack.tokens import check_app_token, check_bot_token
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config

@@ -121,7 +121,8 @@ class AbleRig(Rig, Protocol):
 
     def trigger(self) -> str: ...
 
-    def form(self, user: str) -> dict[str, Any]: ...
+    def form(self, user: str) -> str:
+        """The title of what is open before them."""
 
 
 class SlackLike:
@@ -167,8 +168,8 @@ class MemoryRig(SlackLike):
         self.chat.triggers["1.2"] = self.person
         return "1.2"
 
-    def form(self, user: str) -> dict[str, Any]:
-        return self.chat.forms[user]
+    def form(self, user: str) -> str:
+        return self.chat.forms[user].title
 
     def status(self, ts: str) -> str:
         return self.chat.statuses.get((self.channel, ts), "")
@@ -219,8 +220,8 @@ class ApiRig(SlackLike):
     def trigger(self) -> str:
         return self.server.house.views.trigger(self.person)
 
-    def form(self, user: str) -> dict[str, Any]:
-        return self.server.house.views.stack(user)[-1].given
+    def form(self, user: str) -> str:
+        return str(self.server.house.views.stack(user)[-1].given["title"]["text"])
 
     def trouble(self, method: str, trouble: Trouble) -> None:
         name = METHODS[method]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.chat.layout import Section
+from codebutler.chat.layout import Placed, ReasonForm, Section
 from codebutler.chat.port import CAPABILITIES, Capabilities
 from codebutler.chat.slack.answers import op_id_of
-from codebutler.chat.slack.forms import Placed, reason_form
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import Post, React, Update, Upload
@@ -180,10 +179,10 @@ async def test_a_home_is_published_and_replaced(able: AbleRig) -> None:
 
 
 async def test_a_form_opens_once_for_whoever_may_open_it(able: AbleRig) -> None:
-    form = reason_form(Placed(channel=able.channel, message_ts="1.1", value="r1"))
+    form = ReasonForm(Placed(channel=able.channel, message_ts="1.1", value="r1"))
     trigger_id = able.trigger()
     await able.chat.open_form(trigger_id, form)
-    assert able.form(able.person)["title"]["text"] == "Deny with a reason"
+    assert able.form(able.person) == "Deny with a reason"
     with pytest.raises(ChatError) as refused:
         await able.chat.open_form(trigger_id, form)
     assert refused.value.code in ("expired_trigger_id", "exchanged_trigger_id")

@@ -11,7 +11,7 @@ import aiohttp
 from yarl import URL
 
 from codebutler.chat.fields import text_in
-from codebutler.chat.layout import Section
+from codebutler.chat.layout import ReasonForm, Section
 from codebutler.chat.people import Person
 from codebutler.chat.port import Capabilities, Download, Identity, OwnPage, Page, Take
 from codebutler.chat.slack.answers import (
@@ -28,6 +28,7 @@ from codebutler.chat.slack.answers import (
 )
 from codebutler.chat.slack.download import Downloads
 from codebutler.chat.slack.escape import neutralise
+from codebutler.chat.slack.forms import reason_view
 from codebutler.chat.slack.http import Call, ChatClock, SlackHttp
 from codebutler.chat.slack.limits import SLACK_LIMITS
 from codebutler.chat.slack.render import Blocks, blocks_of, every_text, rendered
@@ -223,9 +224,9 @@ class SlackApi:
         blocks = every_text(blocks_of(parts), self._redact)
         await self._http.call(Call("views.publish"), user_id=user, view={"type": "home", "blocks": blocks})
 
-    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
+    async def open_form(self, trigger_id: str, form: ReasonForm) -> None:
         """Slack: views.open."""
-        await self._http.call(Call("views.open"), trigger_id=trigger_id, view=view)
+        await self._http.call(Call("views.open"), trigger_id=trigger_id, view=reason_view(form))
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""

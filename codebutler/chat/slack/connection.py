@@ -14,8 +14,7 @@ from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.fields import Ignored, PayloadError
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.catchup import CatchUp
-from codebutler.chat.slack.forms import form_refused
-from codebutler.chat.slack.interactive import in_vain, is_at_home, is_form
+from codebutler.chat.slack.forms import form_refused, in_vain, is_at_home, is_form
 from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope
 from codebutler.chat.slack.presence import Checks, Heartbeat, Presence
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus

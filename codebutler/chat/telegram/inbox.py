@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from codebutler.chat.slack.forms import Placed, placed
+from codebutler.chat.layout import REASON_CHARS, Placed, placed
 from codebutler.chat.telegram.book import Book, Known
 from codebutler.chat.telegram.buttons import Button
 from codebutler.chat.telegram.ids import is_private
@@ -20,7 +20,6 @@ from codebutler.chat.telegram.updates import Pressed, Said, Spot, Started
 from codebutler.domain.actions import DENY_ACTION, PICK_ACTION
 from codebutler.domain.model import ButtonClicked, File, MessageEdited, MessagePosted
 
-REASON_CHARS = 1000
 REMEMBERED = 5000
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from codebutler.chat.layout import Placed, ReasonForm
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.book import Asked, Book
 from codebutler.chat.telegram.buttons import Button, Buttons
@@ -31,8 +32,6 @@ REFUSED = "You are not authorized to decide this."
 IGNORED = "This chat is not served any more: nothing was decided."
 AGAIN = "You have pressed this just now."
 NO_PROMPT = "That did not work: write `no, because …` as a reply instead."
-PLAN = ":plan"
-"""Ends the value of a button that refuses a plan."""
 
 _TOLD: Mapping[Outcome, str] = {"refused": REFUSED, "ignored": IGNORED}
 
@@ -149,13 +148,14 @@ class Presses:
 
     async def _ask(self, pressed: Pressed, click: ButtonClicked) -> None:
         """Why not? The answer comes as a reply to this message."""
+        place = Placed(channel=click.channel, message_ts=click.message_ts, value=click.value)
+        form = ReasonForm(place)
         out = Builder()
         if not pressed.spot.is_direct:
             # Who is named is asked to reply; nobody else is.
             mention(out, pressed.user, People(called=lambda _user: pressed.name))
             out.write(": ")
-        plan = click.value.endswith(PLAN)
-        out.write("What should be different?" if plan else "Why not, or what instead?")
+        out.write(form.question)
         text = out.built()
         sent = await self._quietly(
             "sendMessage",
@@ -167,7 +167,7 @@ class Presses:
             reply_markup={
                 "force_reply": True,
                 "selective": not pressed.spot.is_direct,
-                "input_field_placeholder": "The agent reads it, and the card shows it.",
+                "input_field_placeholder": form.hint,
             },
         )
         number = sent.get("message_id") if isinstance(sent, Mapping) else None

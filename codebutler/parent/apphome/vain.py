@@ -7,7 +7,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.slack.interactive import PressedInVain
+from codebutler.chat.slack.forms import PressedInVain
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.slack.interactive import PressedInVain
+from codebutler.chat.slack.forms import PressedInVain
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import said
