@@ -12,8 +12,9 @@ from typing import Any
 from codebutler.chat.layout import ReasonForm, Section
 from codebutler.chat.port import CAPABILITIES, Capabilities, Download, Identity, OwnPage, Page, Take
 from codebutler.chat.slack.answers import operation_metadata, own_in
-from codebutler.chat.slack.escape import neutralise
-from codebutler.chat.slack.limits import SLACK_LIMITS
+from codebutler.chat.slack.api import SLACK_LIMITS
+from codebutler.chat.slack.history import page_in
+from codebutler.chat.slack.mrkdwn import neutralise
 from codebutler.chat.slack.render import blocks_of, rendered
 from codebutler.domain.errors import ChatError
 from codebutler.domain.model import File, Operation, Post, React, Update, Upload
@@ -290,10 +291,9 @@ class MemoryChat:
         start = int(cursor or 0)
         end = start + self.page_size
         self._end(fault)
-        return Page(
-            messages=tuple(dict(m) for m in chosen[start:end]),
-            next_cursor=str(end) if end < len(chosen) else "",
-        )
+        cursor = str(end) if end < len(chosen) else ""
+        messages = [dict(m) for m in chosen[start:end]]
+        return page_in({"messages": messages, "response_metadata": {"next_cursor": cursor}})
 
     async def own(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""

@@ -29,10 +29,25 @@ class Identity(Struct, frozen=True, kw_only=True):
     url: str = ""
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """Messages as the chat tells them, oldest or newest first as it sends them, and where to go on."""
+class HistoryMessage(Struct, frozen=True, kw_only=True):
+    """What was written once. ``user``: who wrote it, or which bot; ``name``: what the history calls them, "" if it does
+    not. ``is_ours``: an operation of ours made it, and ``parts`` are all of it, as far as the chat still shows them.
+    ``raw``: the message as the chat tells it, which only its own adapter reads."""
 
-    messages: tuple[dict[str, Any], ...] = ()
+    ts: str
+    user: str = ""
+    name: str = ""
+    text: str = ""
+    is_person: bool = True
+    is_ours: bool = False
+    parts: tuple[Section, ...] = ()
+    raw: Mapping[str, Any] = MappingProxyType({})
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Messages, oldest or newest first as the chat tells them, and where to go on."""
+
+    messages: tuple[HistoryMessage, ...] = ()
     next_cursor: str = ""
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
-from codebutler.chat.port import History
-from codebutler.chat.slack.answers import op_id_of
-from codebutler.chat.slack.history import THREAD_PAGES, parts_of, text_of
+from codebutler.chat.chats import THREAD_PAGES
+from codebutler.chat.port import History, HistoryMessage
 from codebutler.control.ear import Ear, choices_of
 from codebutler.control.messages import Past, Said
 from codebutler.domain.model import OPERATOR
@@ -42,18 +39,14 @@ async def read_past(
     return tuple(latest)
 
 
-def _past(message: Mapping[str, Any], ear: Ear) -> Past | Said | None:
+def _past(message: HistoryMessage, ear: Ear) -> Past | Said | None:
     """None for what says nothing, such as what a progress message has shrunk to."""
-    text = text_of(message)
-    if not text.strip():
+    text, ours = message.text, message.is_ours
+    if not text.strip() or (ours and _FIGURES.fullmatch(text.strip())):
         return None
-    ours = op_id_of(message) is not None
-    if ours and _FIGURES.fullmatch(text.strip()):
-        return None
-    parts = parts_of(message)
-    if ours and any(choices_of(parts, str)):
-        return ear.hear(str(message.get("ts")), parts)
-    who = "" if ours else ear.called(str(message.get("user") or message.get("bot_id") or "?"))
+    if any(choices_of(message.parts, str)):
+        return ear.hear(message.ts, message.parts)
+    who = "" if ours else ear.called(message.user or "?")
     if ours and text.startswith(_OPERATOR):
         who, text = OPERATOR, text.removeprefix(_OPERATOR)
     return Past(who=who, text=ear.redact(text[:MAX_CHARS]))

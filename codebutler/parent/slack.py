@@ -17,9 +17,9 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.connection import Care, SlackConnection
 from codebutler.chat.slack.forms import FormAsked, PressedInVain, Reasons
+from codebutler.chat.slack.http import check_app_token, check_bot_token
 from codebutler.chat.slack.payloads import HomeOpened, Notice
 from codebutler.chat.slack.presence import Heartbeat
-from codebutler.chat.slack.tokens import check_app_token, check_bot_token
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
 from codebutler.parent.apphome.publisher import AppHome

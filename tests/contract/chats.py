@@ -23,7 +23,7 @@ from codebutler.chat.port import (
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.chat.telegram.marks import REACTIONS
+from codebutler.chat.telegram.signs import REACTIONS
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
@@ -342,10 +342,11 @@ async def everything(chat: History, channel: str, thread_ts: str | None = None) 
     cursor = ""
     while True:
         page = await chat.history(channel, thread_ts=thread_ts, cursor=cursor)
-        found += page.messages
+        found += [dict(message.raw) for message in page.messages]
         if not (cursor := page.next_cursor):
             return found
 
 
 async def replies(rig: AbleRig, place: str, root: str) -> list[dict[str, Any]]:
-    return list((await rig.chat.history(place, thread_ts=root)).messages[1:])
+    page = await rig.chat.history(place, thread_ts=root)
+    return [dict(message.raw) for message in page.messages[1:]]

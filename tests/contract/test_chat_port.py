@@ -166,10 +166,10 @@ async def test_a_file_is_shared_once_and_tells_where(able: AbleRig) -> None:
 async def test_history_begins_after_a_moment_newest_first_threads_oldest_first(able: AbleRig) -> None:
     one, two, three = (able.say(text) for text in "123")
     page = await able.chat.history(able.channel, since_s=float(one))
-    assert [m["ts"] for m in page.messages] == [three, two]
+    assert [m.ts for m in page.messages] == [three, two]
     replies = [able.say("r", one) for _ in range(2)]
     page = await able.chat.history(able.channel, thread_ts=one)
-    assert [m["ts"] for m in page.messages] == [one, *replies]
+    assert [m.ts for m in page.messages] == [one, *replies]
 
 
 async def test_a_home_is_published_and_replaced(able: AbleRig) -> None:

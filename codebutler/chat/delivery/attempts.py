@@ -9,12 +9,10 @@ from random import Random
 
 from msgspec.structs import replace
 
-from codebutler.chat.delivery.access import Authority, Channels
-from codebutler.chat.delivery.items import Item, Items
+from codebutler.chat.delivery.access import Authority, Channels, Reader
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.delivery.outgoing import about, instead
+from codebutler.chat.delivery.outgoing import Item, Items, about, instead
 from codebutler.chat.delivery.outlet import Outlet
-from codebutler.chat.delivery.reading import Reader
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import (
     ChatAuthError,

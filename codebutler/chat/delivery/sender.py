@@ -8,14 +8,12 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from codebutler.chat.delivery.access import Authority, Channels
+from codebutler.chat.delivery.access import Authority, Background, Channels, Reader
 from codebutler.chat.delivery.attempts import Attempts, Recovery
-from codebutler.chat.delivery.items import Items
 from codebutler.chat.delivery.leftovers import Leftovers
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.delivery.outgoing import Detour, Editor, NoDetour, about, in_public
+from codebutler.chat.delivery.outgoing import Detour, Editor, Items, NoDetour, about, in_public
 from codebutler.chat.delivery.outlet import Outlet
-from codebutler.chat.delivery.reading import Background, Reader
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort, Page
 from codebutler.domain.clock import Clock

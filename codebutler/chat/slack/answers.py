@@ -82,11 +82,11 @@ def own_in(page: Page, bot_id: str) -> OwnPage:
     """The messages on the page that ``bot_id`` wrote."""
     found = []
     for message in page.messages:
-        op_id, ts = op_id_of(message) or "", message.get("ts")
+        op_id = op_id_of(message.raw) or ""
         # Of a token Slack may not say whose it is: then metadata has to do.
-        is_ours = message.get("bot_id") == bot_id if bot_id else bool(op_id)
-        if is_ours and isinstance(ts, str):
-            found.append(Own(ts=ts, op_id=op_id, is_file=bool(message.get("files"))))
+        is_ours = message.raw.get("bot_id") == bot_id if bot_id else bool(op_id)
+        if is_ours and message.ts:
+            found.append(Own(ts=message.ts, op_id=op_id, is_file=bool(message.raw.get("files"))))
     return OwnPage(messages=tuple(found), next_cursor=page.next_cursor)
 
 
@@ -115,13 +115,6 @@ def identity_in(answer: Mapping[str, Any]) -> Identity:
         team=text_in(answer, "team"),
         url=text_in(answer, "url"),
     )
-
-
-def page_in(answer: Mapping[str, Any]) -> Page:
-    """A page of messages. Slack: conversations.history, conversations.replies."""
-    messages = answer.get("messages")
-    found = tuple(m for m in messages if isinstance(m, dict)) if isinstance(messages, list) else ()
-    return Page(messages=found, next_cursor=cursor_in(answer))
 
 
 def shares_in(info: Mapping[str, Any]) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -13,7 +13,7 @@ from yarl import URL
 from codebutler.chat.fields import text_in
 from codebutler.chat.layout import ReasonForm, Section
 from codebutler.chat.people import Person
-from codebutler.chat.port import Capabilities, Download, Identity, OwnPage, Page, Take
+from codebutler.chat.port import Capabilities, Download, Identity, Limit, Limits, OwnPage, Page, Take
 from codebutler.chat.slack.answers import (
     ChannelInfo,
     channel_of,
@@ -21,18 +21,16 @@ from codebutler.chat.slack.answers import (
     identity_in,
     operation_metadata,
     own_in,
-    page_in,
     person_of,
     shares_in,
     ts_at,
 )
 from codebutler.chat.slack.download import Downloads
-from codebutler.chat.slack.escape import neutralise
 from codebutler.chat.slack.forms import reason_view
-from codebutler.chat.slack.http import Call, ChatClock, SlackHttp
-from codebutler.chat.slack.limits import SLACK_LIMITS
+from codebutler.chat.slack.history import page_in
+from codebutler.chat.slack.http import Call, ChatClock, SlackHttp, check_app_token
+from codebutler.chat.slack.mrkdwn import neutralise
 from codebutler.chat.slack.render import Blocks, blocks_of, every_text, rendered
-from codebutler.chat.slack.tokens import check_app_token
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message
@@ -347,3 +345,39 @@ class SlackApi:
         Raises ChatUnreachableError for what breaks, while the answer is read too.
         """
         return self._http.get(url, with_token=with_token)
+
+
+_TIER_2 = Limit(per_minute=18, burst=5)
+_TIER_3 = Limit(per_minute=50, burst=10)
+_TIER_4 = Limit(per_minute=100, burst=10)
+
+SLACK_LIMITS = Limits(
+    # A little below what Slack takes: calls that leave a second apart may arrive closer together.
+    channel=MappingProxyType({"post": Limit(per_minute=58, burst=5)}),
+    workspace=MappingProxyType(
+        {
+            "post": Limit(per_minute=300, burst=50),
+            "whisper": _TIER_4,
+            "update": _TIER_3,
+            "delete": _TIER_3,
+            "start_stream": _TIER_2,
+            "append_stream": Limit(per_minute=95, burst=10),
+            "stop_stream": _TIER_2,
+            "react": Limit(per_minute=50, burst=20),
+            "unreact": Limit(per_minute=20, burst=10),
+            "share": _TIER_4,
+            # A start looks at every channel at once.
+            "history": Limit(per_minute=50, burst=20),
+            "replies": Limit(per_minute=50, burst=20),
+        }
+    ),
+    closed=MappingProxyType(
+        {
+            "is_archived": "its channel is archived: unarchive it in Slack",
+            "not_in_channel": "the app is not in its channel: write `/invite @CodeButler` there",
+            "channel_not_found": (
+                "its channel is gone, or private without the app: invite it, or `codebutler add-repo` anew"
+            ),
+        }
+    ),
+)

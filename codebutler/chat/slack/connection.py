@@ -15,10 +15,10 @@ from codebutler.chat.fields import Ignored, PayloadError
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.catchup import CatchUp
 from codebutler.chat.slack.forms import form_refused, in_vain, is_at_home, is_form
+from codebutler.chat.slack.link import Envelope
 from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope
 from codebutler.chat.slack.presence import Checks, Heartbeat, Presence
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
-from codebutler.chat.slack.wire import Envelope
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ProtocolError
 from codebutler.domain.model import ButtonClicked

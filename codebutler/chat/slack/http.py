@@ -22,7 +22,6 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
-from codebutler.chat.slack.tokens import check_bot_token
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import (
     ChatAuthError,
@@ -283,3 +282,39 @@ def _refusal_of(call: Call, error: SlackApiError) -> ChatError:
     answer = error.response
     status = getattr(answer, "status_code", None) or getattr(answer, "status", None) or 0
     return refusal(call, status, getattr(answer, "headers", {}), getattr(answer, "data", {}))
+
+
+def check_bot_token(token: str) -> str:
+    """The token, stripped. Raises ChatAuthError when it is visibly not a bot token."""
+    token = token.strip()
+    if not token:
+        raise ChatAuthError(
+            "no bot token: set slack.botToken (it begins with xoxb-) or run `codebutler setup`"
+        )
+    if token.startswith("xapp-"):
+        raise ChatAuthError(
+            "slack.botToken holds an app-level token (xapp-): put the bot token (xoxb-) there",
+            "not_allowed_token_type",
+        )
+    return _printable(token, "slack.botToken")
+
+
+def check_app_token(token: str) -> str:
+    """The token, stripped. Raises ChatAuthError when it is visibly not an app-level token."""
+    token = token.strip()
+    if not token:
+        raise ChatAuthError(
+            "no app token: set slack.appToken (it begins with xapp-) or run `codebutler setup`"
+        )
+    if token.startswith(("xoxb-", "xoxp-", "xoxe")):
+        raise ChatAuthError(
+            f"slack.appToken holds a {token[:4]} token: put the app-level token (xapp-) there",
+            "not_allowed_token_type",
+        )
+    return _printable(token, "slack.appToken")
+
+
+def _printable(token: str, key: str) -> str:
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ChatAuthError(f"{key} holds characters that no token has: copy it again", "invalid_auth")
+    return token

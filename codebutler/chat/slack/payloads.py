@@ -14,9 +14,9 @@ from typing import Any
 from codebutler.chat.fields import Ignored, PayloadError, clean, mapping, optional, required, section
 from codebutler.chat.port import ChannelMoved, Identity
 from codebutler.chat.slack.answers import is_direct, thread_of, ts_of, written
-from codebutler.chat.slack.escape import unescape
 from codebutler.chat.slack.forms import FormAsked, PressedInVain, interaction
 from codebutler.chat.slack.missed import Shown
+from codebutler.chat.slack.mrkdwn import unescape
 from codebutler.domain.model import (
     Event,
     File,

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from codebutler.chat.slack.link import Handler, Link, Tally
-from codebutler.chat.slack.wire import SocketTiming, open_wire
+from codebutler.chat.slack.link import Handler, Link, SocketTiming, Tally, open_wire
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError
 from codebutler.platform.tasks import cancel

@@ -14,20 +14,16 @@ from typing import Self, TypeVar
 from msgspec.structs import replace
 
 from codebutler.chat.port import Capabilities, Download, Identity, Take
-from codebutler.chat.telegram.api import BotApi
+from codebutler.chat.telegram.api import BotApi, Downloads
 from codebutler.chat.telegram.book import Book, Known, kept
 from codebutler.chat.telegram.buttons import Buttons
-from codebutler.chat.telegram.download import Downloads
 from codebutler.chat.telegram.entities import Text, sendable
-from codebutler.chat.telegram.ids import era_of, message_of, name_of, number_of
-from codebutler.chat.telegram.limits import TELEGRAM_LIMITS
+from codebutler.chat.telegram.ids import TELEGRAM_LIMITS, era_of, message_of, name_of, number_of
 from codebutler.chat.telegram.markdown import People
-from codebutler.chat.telegram.marks import Marks
-from codebutler.chat.telegram.messages import Messages
+from codebutler.chat.telegram.messages import Messages, Private
 from codebutler.chat.telegram.outcomes import MovedError
-from codebutler.chat.telegram.private import Private
 from codebutler.chat.telegram.render import Rendered, rendered
-from codebutler.chat.telegram.typing import Typing
+from codebutler.chat.telegram.signs import Marks, Typing
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.domain.message import Message, said

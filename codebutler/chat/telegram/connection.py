@@ -13,7 +13,7 @@ from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.fields import Ignored, PayloadError
 from codebutler.chat.port import ChannelMoved
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.chat.telegram.commands import menu
+from codebutler.chat.telegram.content import menu
 from codebutler.chat.telegram.ids import number_of
 from codebutler.chat.telegram.inbox import Inbox
 from codebutler.chat.telegram.polling import Poller, PollStatus, Taken

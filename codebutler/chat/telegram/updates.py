@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codebutler.chat.fields import Ignored, is_number, mapping, number, section, text_in
-from codebutler.chat.telegram.commands import is_for_another, is_inbox, spoken, start_code
-from codebutler.chat.telegram.content import files_of, marked
+from codebutler.chat.telegram.content import files_of, is_for_another, is_inbox, marked, spoken, start_code
 from codebutler.chat.telegram.ids import name_of
 from codebutler.domain.model import File
 

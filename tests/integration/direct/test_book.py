@@ -46,7 +46,7 @@ async def test_a_workers_words_go_to_the_conversation_they_are_about(tmp_path: P
         await sender.submit(HOME, "op-4", Post(message=said("and here"), thread_ts=other))
         await settle()
         told = await sender.history(HOME, thread_ts=asked)
-        assert [message["text"] for message in told.messages] == ["what is this?", "a toolbox"]
+        assert [message.text for message in told.messages] == ["what is this?", "a toolbox"]
         assert chat.marks(DIRECT, asked) == {"eyes"}
         assert chat.texts(HOME) == ["and here"]
     async with (

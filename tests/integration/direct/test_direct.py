@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.status import StatusBoard
 from codebutler.config.permission import Decision
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
 from codebutler.domain.actions import REPO_ACTION

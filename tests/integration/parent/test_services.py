@@ -11,12 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.people import People, Person
 from codebutler.chat.slack.render import rendered
-from codebutler.chat.status import StatusBoard
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings, SlackSection, TelegramSection
 from codebutler.control.listeners import Listeners

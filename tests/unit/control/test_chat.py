@@ -12,6 +12,7 @@ import pytest
 
 from codebutler.chat.port import Page
 from codebutler.chat.slack.answers import operation_metadata
+from codebutler.chat.slack.history import history_message
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
 from codebutler.control.chat import Chat, Mouth
@@ -115,7 +116,10 @@ class Around:
         if self.refusal is not None:
             raise self.refusal
         at = int(cursor or 0)
-        return Page(messages=self.messages[at : at + 2], next_cursor=str(at + 2) if at < 4 else "")
+        return Page(
+            messages=tuple(map(history_message, self.messages[at : at + 2])),
+            next_cursor=str(at + 2) if at < 4 else "",
+        )
 
     async def accept(self, event: Event) -> Outcome:
         self.taken.append(event)

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+from codebutler.chat.slack.link import Envelope, SocketTiming
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
-from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.domain.clock import SystemClock
 from tests.integration.chat.slack.server import DEADLINE_S, Peer, SocketServer
 

@@ -18,6 +18,7 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import Page
 from codebutler.chat.slack.answers import ts_at
 from codebutler.chat.slack.catchup import CatchUp, Shelf
+from codebutler.chat.slack.history import history_message
 from codebutler.config.schema import AgentSection, Config, SlackSection
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.model import MessagePosted
@@ -69,9 +70,9 @@ class CutChat(MemoryChat):
         if thread_ts is not None:
             return page
         # A reply that was sent to the channel too stands among its messages.
-        end = min([m["ts"] for m in page.messages], default="") if page.next_cursor else ts_at(since_s)
+        end = min([m.ts for m in page.messages], default="") if page.next_cursor else ts_at(since_s)
         also = [m for m in self.messages(channel) if m.get("subtype") and m["ts"] > max(end, ts_at(since_s))]
-        return Page(messages=(*page.messages, *also), next_cursor=page.next_cursor)
+        return Page(messages=(*page.messages, *map(history_message, also)), next_cursor=page.next_cursor)
 
 
 class Told(Life):

@@ -12,9 +12,9 @@ from typing import Any
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
+from codebutler.chat.slack.link import Envelope, SocketTiming
 from codebutler.chat.slack.presence import EXPLANATION, Checks, Heartbeat, Presence
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError
 from codebutler.intake.journal import Journal

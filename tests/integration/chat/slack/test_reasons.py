@@ -11,8 +11,8 @@ import pytest
 from codebutler.chat.layout import Placed, ReasonForm, packed
 from codebutler.chat.slack.connection import EventHandler
 from codebutler.chat.slack.forms import IN_WORDS, INSTEAD, FormAsked, PressedInVain, Reasons, reason_view
+from codebutler.chat.slack.link import Envelope
 from codebutler.chat.slack.payloads import HomeOpened
-from codebutler.chat.slack.wire import Envelope
 from codebutler.config.permission import Decision
 from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock

@@ -12,9 +12,9 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.fields import Ignored
 from codebutler.chat.slack.api import SlackApi
+from codebutler.chat.slack.link import Envelope, SocketTiming
 from codebutler.chat.slack.payloads import Notice, from_history, parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import ButtonClicked, Event, MessagePosted, Post, SlashCommand
@@ -135,7 +135,7 @@ async def test_what_was_said_while_nobody_listened_is_in_the_history() -> None:
         await p.client.stop()
         missed = [p.server.say("general", f"missed {n}") for n in range(3)]
         page = await p.api.history(p.channel, since_s=float(before))
-        events = [from_history(message, p.channel, p.server_me) for message in reversed(page.messages)]
+        events = [from_history(message.raw, p.channel, p.server_me) for message in reversed(page.messages)]
         posted = [event for event in events if isinstance(event, MessagePosted)]
         assert [event.ts for event in posted] == missed
         assert [event.text for event in posted] == [f"missed {n}" for n in range(3)]

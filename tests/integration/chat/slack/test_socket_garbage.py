@@ -7,7 +7,7 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from codebutler.chat.slack.wire import MAX_FRAGMENTS, Envelope
+from codebutler.chat.slack.link import MAX_FRAGMENTS, Envelope
 from tests.integration.chat.slack.socket_bench import first, running
 
 

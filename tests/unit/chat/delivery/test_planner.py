@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from codebutler.chat.delivery.planner import Buckets, Line, Plan, State, Waiting, plan
 from codebutler.chat.port import Call, Limit, Limits
-from codebutler.chat.slack.limits import SLACK_LIMITS
+from codebutler.chat.slack.api import SLACK_LIMITS
 from codebutler.domain.model import Value
 
 SMALL = Limits(

@@ -7,9 +7,8 @@ from random import Random
 
 import pytest
 
-from codebutler.chat.slack.http import Call, refusal, retry_after_s
-from codebutler.chat.slack.tokens import check_app_token, check_bot_token
-from codebutler.chat.slack.wire import Disconnect, Envelope, Hello, encode_ack, parse_frame
+from codebutler.chat.slack.http import Call, check_app_token, check_bot_token, refusal, retry_after_s
+from codebutler.chat.slack.link import Disconnect, Envelope, Hello, encode_ack, parse_frame
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.slack.history import MOST_QUOTED, read_thread
+from codebutler.chat.chats import MOST_QUOTED, read_thread
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Post

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from codebutler.chat.telegram.messages import Place
-from codebutler.chat.telegram.typing import Typing
+from codebutler.chat.telegram.signs import Typing
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatUnreachableError
 
