@@ -7,7 +7,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self
 
 from codebutler.chat.delivery.sender import Sender
@@ -146,9 +145,7 @@ class StatusBoard:
         self._task = asyncio.create_task(self._work(), name="status board")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -10,13 +10,31 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from random import Random
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
 from codebutler.chat.layout import ReasonForm, Section
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import (
+    ChatAuthError,
+    ChatError,
+    ChatRateLimitedError,
+    ChatUnreachableError,
+    CodeButlerError,
+    StoreError,
+)
 from codebutler.domain.model import File, Post, React, Update, Upload
+from codebutler.platform.waiting import full_jitter_s
+
+IDENTIFY_BASE_S = 1.0
+IDENTIFY_CAP_S = 60.0
+ATTEMPTS = 3
+RETRY_S = 2.0
+
+T = TypeVar("T")
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -27,6 +45,40 @@ class Identity(Struct, frozen=True, kw_only=True):
     team_id: str
     team: str = ""
     url: str = ""
+
+
+async def identified(
+    ask: Callable[[], Awaitable[Identity]],
+    clock: Clock,
+    rng: Random,
+    troubled: Callable[[CodeButlerError], None],
+) -> Identity:
+    """Ask until the chat tells who we are; ``troubled`` hears of each failure. Raises ChatAuthError."""
+    failures = 0
+    while True:
+        try:
+            return await ask()
+        except ChatAuthError:
+            raise
+        except (ChatError, StoreError) as error:
+            failures += 1
+            troubled(error)
+            await clock.sleep(full_jitter_s(rng, failures, IDENTIFY_BASE_S, IDENTIFY_CAP_S))
+
+
+async def file_details(ask: Callable[[], Awaitable[T]], clock: Clock) -> T:
+    """What a chat knows of a file, asked for ATTEMPTS times where it cannot answer. Raises ChatError."""
+    for attempt in range(1, ATTEMPTS + 1):
+        wait_s = RETRY_S
+        try:
+            return await ask()
+        except ChatRateLimitedError as error:
+            wait_s = error.retry_after_s
+        except ChatUnreachableError:
+            pass
+        if attempt < ATTEMPTS:
+            await clock.sleep(wait_s)
+    raise ChatError(code="unreachable")
 
 
 class HistoryMessage(Struct, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
 
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.port import Call, Capabilities, ChannelMoved, ChatPort, Identity, OwnPage, Page
@@ -131,11 +131,7 @@ class Channels:
 LOOK_BACK_S = 7 * 24 * 3600.0
 MAX_PAGES = 50
 
-T_co = TypeVar("T_co", covariant=True)
-
-
-class _Read(Protocol[T_co]):
-    async def __call__(self, channel: str, *, thread_ts: str | None, since_s: float, cursor: str) -> T_co: ...
+T = TypeVar("T")
 
 
 class Reader:
@@ -197,8 +193,13 @@ class Reader:
         await self._loop.claim(_call(thread_ts), channel, value, needs_token=False)
 
     async def _read(
-        self, read: _Read[T_co], channel: str, thread_ts: str | None, since_s: float, cursor: str
-    ) -> T_co:
+        self,
+        read: Callable[..., Awaitable[T]],
+        channel: str,
+        thread_ts: str | None,
+        since_s: float,
+        cursor: str,
+    ) -> T:
         try:
             return await read(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
         except ChatRateLimitedError as error:

@@ -187,17 +187,6 @@ class Detour(Protocol):
         """Our message ``ts``, meant for ``channel``, stands in ``place``."""
 
 
-class NoDetour:
-    """Everything stays in its channel."""
-
-    def where(self, channel: str, item: str) -> str:  # noqa: ARG002 - no item stands elsewhere
-        """``channel`` itself."""
-        return channel
-
-    async def posted(self, channel: str, place: str, ts: str) -> None:
-        """Nothing to remember."""
-
-
 REMEMBERED = 10_000
 
 Key = tuple[str, str]

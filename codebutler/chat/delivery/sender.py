@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from codebutler.chat.delivery.access import Authority, Background, Channels, Reader
 from codebutler.chat.delivery.attempts import Attempts, Recovery
 from codebutler.chat.delivery.leftovers import Leftovers
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.delivery.outgoing import Detour, Editor, Items, NoDetour, about, in_public
+from codebutler.chat.delivery.outgoing import Detour, Editor, Items, about, in_public
 from codebutler.chat.delivery.outlet import Outlet
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort, Page
@@ -41,7 +40,7 @@ class Sender:
         detour: Detour | None = None,
         notes: Notes | None = None,
     ) -> None:
-        self._detour = detour or NoDetour()
+        self._detour = detour
         can = chat.capabilities
         self._items = Items(can_look=can.look_up is not None)
         self._whispers = can.ephemeral is not None
@@ -67,9 +66,7 @@ class Sender:
         await self._streams.begin()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._items.is_closed = True
         await self._attempts.close()
         await self._streams.close()
@@ -121,7 +118,7 @@ class Sender:
         closed. Raises ChatError when the chat refuses it for good, and ChatUnreachableError when the sender closes
         before it is known to be done.
         """
-        place = self._detour.where(channel, about(operation))
+        place = self.where(channel, about(operation))
         if not self._whispers:
             operation = in_public(operation, is_direct=place != channel)
         is_outdated = isinstance(operation, Post) and operation.outdated
@@ -141,13 +138,13 @@ class Sender:
             if self._items.is_closed and item.result.cancelled():
                 raise ChatUnreachableError("the sender was closed before this was sent", "closed") from None
             raise
-        if place != channel and result:
+        if self._detour and place != channel and result:
             await self._detour.posted(channel, place, result)
         return result, item.operation
 
     def where(self, channel: str, item: str) -> str:
         """Where the message or file that is known by ``channel`` really stands."""
-        return self._detour.where(channel, item)
+        return self._detour.where(channel, item) if self._detour else channel
 
     def written(self, channel: str, thread_ts: str, text: str, *, whole: bool) -> None:
         """There is so much of a block of an agent's prose; ``whole``: all of it. Streamed in direct conversations."""

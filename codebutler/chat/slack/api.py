@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Self
 
 import aiohttp
@@ -79,10 +79,8 @@ class SlackApi:
         await self._http.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._http.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.__aexit__()
 
     def use_token(self, token: str) -> None:
         """Go on with another bot token. Raises ChatAuthError at once for one of the wrong kind."""

@@ -8,13 +8,12 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeVar
 
 from msgspec.structs import replace
 
 from codebutler.chat.port import Capabilities, Download, Identity, Take
-from codebutler.chat.telegram.api import BotApi, Downloads
+from codebutler.chat.telegram.api import BotApi, download
 from codebutler.chat.telegram.book import Book, Known, kept
 from codebutler.chat.telegram.buttons import Buttons
 from codebutler.chat.telegram.entities import Text, sendable
@@ -64,7 +63,6 @@ class TelegramChat:
         self.private = Private(self._messages, self.book, self.buttons, notes, self._cleaned)
         self.capabilities = Capabilities(ephemeral=self, status_line=self, home=self.private)
         self._typing = Typing(api, self.clock)
-        self._downloads = Downloads(self.api, self.clock)
         self._marks = Marks()
         self._marking = asyncio.Lock()
         self._redact = redact
@@ -75,11 +73,9 @@ class TelegramChat:
         await self.api.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._typing.close()
-        await self.api.__aexit__(kind, error, trace)
+        await self.api.__aexit__()
 
     def use_token(self, token: str) -> bool:
         """Go on with another token; False if it is the same. Raises ChatAuthError at once for what is none."""
@@ -153,7 +149,7 @@ class TelegramChat:
         if not at.isdecimal() or int(at) >= len(files):
             raise ChatError(code="file_not_found")
         found = files[int(at)]
-        await self._downloads.fetch(found, take)
+        await download(self.api, self.clock, found, take)
         return Download(file=replace(found, id=file_id))
 
     async def whisper(self, channel: str, post: Post) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.fields import Ignored, PayloadError
-from codebutler.chat.port import ChannelMoved
+from codebutler.chat.port import ChannelMoved, Identity, identified
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.content import menu
 from codebutler.chat.telegram.ids import number_of
@@ -30,13 +30,10 @@ from codebutler.chat.telegram.updates import (
     parse,
 )
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatAuthError, ChatError, ProtocolError, StoreError
+from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError, StoreError
 from codebutler.intake.intake import Intake
 from codebutler.platform.tasks import Tasks, beside
-from codebutler.platform.waiting import full_jitter_s
 
-IDENTIFY_BASE_S = 1.0
-IDENTIFY_CAP_S = 60.0
 ALBUM_S = 1.0
 """The files of an album arrive one by one."""
 AGAIN_S = 2.0
@@ -124,21 +121,18 @@ class TelegramConnection:
             self._poller.nudge()
 
     async def _identify(self) -> None:
-        failures = 0
-        while not self._me.id:
-            try:
-                await self._chat.book.open()
-                identity = await self._chat.identity()
-                self._me = Me(number_of(identity.user_id), identity.team)
-                self._trouble = ""
-            except ChatAuthError:
-                raise
-            except (ChatError, StoreError) as error:
-                failures += 1
-                if str(error) != self._trouble:
-                    log.warning("no answer from Telegram: %s; trying again", error)
-                self._trouble = str(error)
-                await self._clock.sleep(full_jitter_s(self._rng, failures, IDENTIFY_BASE_S, IDENTIFY_CAP_S))
+        identity = await identified(self._who, self._clock, self._rng, self._troubled)
+        self._me = Me(number_of(identity.user_id), identity.team)
+        self._trouble = ""
+
+    async def _who(self) -> Identity:
+        await self._chat.book.open()
+        return await self._chat.identity()
+
+    def _troubled(self, error: CodeButlerError) -> None:
+        if str(error) != self._trouble:
+            log.warning("no answer from Telegram: %s; trying again", error)
+        self._trouble = str(error)
 
     async def _offer(self) -> None:
         try:

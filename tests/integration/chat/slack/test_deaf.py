@@ -72,7 +72,8 @@ async def listening(tmp_path: Path) -> AsyncIterator[Post]:
     ):
         post = Post(server, api, clock)
         heartbeat = Heartbeat(sender, journal, lambda: post.channels, clock)
-        presence = Presence(post.client, lambda: post.channels, Checks(post.look, heartbeat.beat), clock)
+        checks = Checks(lambda: post.client.status, post.client.rebuild, post.look, heartbeat.beat)
+        presence = Presence(lambda: post.channels, checks, clock)
         tasks = [asyncio.create_task(post.client.run()), asyncio.create_task(presence.run())]
         try:
             await post.passes(1)
