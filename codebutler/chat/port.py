@@ -138,8 +138,10 @@ Call = Literal[
     "start_stream",
     "append_stream",
     "stop_stream",
+    "publish",
 ]
-"""What may be limited. A post for one person alone is a whisper; what replaces a message is an update."""
+"""What may be limited. A post for one person alone is a whisper; what replaces a message is an update; "publish" is a
+home page."""
 
 ABOUT_A_PLACE = frozenset(
     {"channel_not_found", "invalid_thread_ts", "is_archived", "not_in_channel", "thread_not_found"}

@@ -74,9 +74,7 @@ class TelegramIntegration:
         )
         parts.signals.interrupted.add(absence_notice.interrupted)
         notices = Observers[Notice]()
-        connection = TelegramConnection(
-            self.chat, way_in.intake, notices.tell, parts.clock, rng, absence_notice
-        )
+        connection = TelegramConnection(self.chat, sender, way_in.intake, notices.tell, rng, absence_notice)
         apphome = app_home(out.chats.named(self.name), parts, out, connection)
         notices.add(partial(_heed, apphome, sender.channels))
         return TelegramJoined(connection, apphome)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from random import Random
-from typing import Self
+from typing import Self, TypeVar
 
 from codebutler.chat.delivery.access import Authority, Background, Channels, Reader
 from codebutler.chat.delivery.attempts import Attempts, Recovery
@@ -14,11 +16,14 @@ from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.outgoing import Detour, Editor, Items, about, in_public
 from codebutler.chat.delivery.outlet import Outlet
 from codebutler.chat.delivery.streams import Streamer
-from codebutler.chat.port import ChatPort, Page
+from codebutler.chat.layout import Section
+from codebutler.chat.port import Call, ChatPort, Page
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatUnreachableError
-from codebutler.domain.model import Operation, Post
+from codebutler.domain.errors import ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.model import Operation, Post, Value
 from codebutler.intake.notes import Notes
+
+T = TypeVar("T")
 
 
 class Sender:
@@ -45,6 +50,8 @@ class Sender:
         self._items = Items(can_look=can.look_up is not None)
         self._whispers = can.ephemeral is not None
         self._kept = chat.limits.kept
+        self._home = can.home
+        self._clock = clock
         self._loop = Loop(chat.limits, clock)
         self._authority = Authority(chat, self._loop, clock)
         self.channels = Channels(self._loop, chat.limits.closed)
@@ -141,6 +148,24 @@ class Sender:
         if self._detour and place != channel and result:
             await self._detour.posted(channel, place, result)
         return result, item.operation
+
+    async def within_limits(
+        self, call: Call, channel: str, work: Callable[[], Awaitable[T]], value: Value = "notice"
+    ) -> T:
+        """Make a call that is no operation when it is its turn, and once more where the chat says that it came too
+        soon. Raises ChatError as ``work`` does."""
+        while True:
+            await self._loop.claim(call, channel, value)
+            try:
+                return await work()
+            except ChatRateLimitedError as error:
+                self._loop.pause(call, channel, error.retry_after_s)
+                await self._clock.sleep(error.retry_after_s)
+
+    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
+        """Show a person's home page, within the limits; nothing in a chat that has none. Raises ChatError."""
+        if self._home is not None:
+            await self.within_limits("publish", user, partial(self._home.publish_home, user, parts))
 
     def where(self, channel: str, item: str) -> str:
         """Where the message or file that is known by ``channel`` really stands."""

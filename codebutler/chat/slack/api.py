@@ -364,6 +364,7 @@ SLACK_LIMITS = Limits(
             "react": Limit(per_minute=50, burst=20),
             "unreact": Limit(per_minute=20, burst=10),
             "share": _TIER_4,
+            "publish": _TIER_4,
             # A start looks at every channel at once.
             "history": Limit(per_minute=50, burst=20),
             "replies": Limit(per_minute=50, burst=20),

@@ -25,6 +25,8 @@ PAGE = 128
 """Messages whose numbers follow each other share a page."""
 OPEN_PAGES = 64
 MOVED = "telegram.moved"
+ASKED = "telegram.unserved"
+MOST_ASKED = 1000
 
 log = logging.getLogger("codebutler.chat.telegram")
 
@@ -108,6 +110,7 @@ class Book:
         self._notes = notes
         self._messages: Pages[Known] = Pages(notes, Known)
         self._moved: dict[int, int] = {}
+        self._asked: list[str] = []
         self._newest: dict[int, int] = {}
         self._names: OrderedDict[str, str] = OrderedDict()
 
@@ -156,6 +159,17 @@ class Book:
         after = change(await self.known(chat, message))
         await self._messages.put(_page_of(chat, message), {str(message): after})
         return after
+
+    async def is_first(self, channel: str) -> bool:
+        """Whether this is asked of a channel for the first time. Raises StoreError."""
+        kept = await self._notes.note(ASKED) if self._notes is not None else " ".join(self._asked)
+        self._asked = kept.split()
+        if channel in self._asked:
+            return False
+        self._asked = [*self._asked, channel][-MOST_ASKED:]
+        if self._notes is not None:
+            await self._notes.keep_note(ASKED, " ".join(self._asked))
+        return True
 
     def met(self, user: str, name: str) -> None:
         """What somebody is called."""

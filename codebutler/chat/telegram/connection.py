@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from codebutler.chat.absence_notice import AbsenceNotice
+from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.fields import Ignored, PayloadError
 from codebutler.chat.port import ChannelMoved, Identity, identified
 from codebutler.chat.telegram.chat import TelegramChat
@@ -29,8 +30,9 @@ from codebutler.chat.telegram.updates import (
     Update,
     parse,
 )
-from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError, StoreError
+from codebutler.domain.message import said
+from codebutler.domain.model import MessagePosted, Post
 from codebutler.intake.intake import Intake
 from codebutler.platform.tasks import Tasks, beside
 
@@ -40,6 +42,10 @@ AGAIN_S = 2.0
 ATTEMPTS = 3
 """At an update whose handling fails for a reason of ours: then it is given up, or none would come any more."""
 FLUSH_S = 2.0
+NOT_SERVED = (
+    "This group has no repository yet. Run `codebutler add-repo PATH --telegram {chat}` on the machine that runs "
+    "CodeButler; until then I do not answer here."
+)
 
 Notice = ChannelMoved | Started | InboxOpened
 """What is good to know and need not be kept."""
@@ -57,22 +63,22 @@ class TelegramConnection:
     def __init__(
         self,
         chat: TelegramChat,
+        sender: Sender,
         intake: Intake,
         on_notice: Callable[[Notice], None],
-        clock: Clock,
         rng: Random,
         absence_notice: AbsenceNotice | None = None,
     ) -> None:
         self._chat = chat
         self._intake = intake
         self._on_notice = on_notice
-        self._clock = clock
+        self._sender = sender
         self._rng = rng
         self._absence_notice = absence_notice
         self._inbox = Inbox(chat.book)
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
-        self._presses = Presses(chat.api, chat.book, chat.buttons, self._inbox, intake, self._tasks)
-        self._poller = Poller(chat.api, self._take, clock, rng, self._note)
+        self._presses = Presses(chat, sender, self._inbox, intake, self._tasks)
+        self._poller = Poller(chat.api, self._take, chat.clock, rng, self._note)
         self._me = Me(0)
         self._ignored = 0
         self._unreadable = 0
@@ -121,7 +127,7 @@ class TelegramConnection:
             self._poller.nudge()
 
     async def _identify(self) -> None:
-        identity = await identified(self._who, self._clock, self._rng, self._troubled)
+        identity = await identified(self._who, self._chat.clock, self._rng, self._troubled)
         self._me = Me(number_of(identity.user_id), identity.team)
         self._trouble = ""
 
@@ -229,7 +235,24 @@ class TelegramConnection:
             if await self._intake.accept(click, missed=missed) == "accepted":
                 self._presses.answered(first.spot.chat, first.spot.reply_to)
             return
-        await self._intake.accept(await self._inbox.posted(album), missed=missed)
+        event = await self._inbox.posted(album)
+        await self._intake.accept(event, missed=missed)
+        if (
+            not event.is_direct
+            and not self._intake.serves(event)
+            and await self._chat.book.is_first(event.channel)
+        ):
+            self._tasks.start(self._introduce(event), name=f"a word to {event.channel}")
+
+    async def _introduce(self, event: MessagePosted) -> None:
+        """Tell a group that nobody has added how to. Once: after that we are silent there."""
+        text = NOT_SERVED.format(chat=number_of(event.channel))
+        try:
+            await self._sender.submit(
+                event.channel, f"unserved {event.channel}", Post(message=said(text), thread_ts=event.root_ts)
+            )
+        except ChatError as error:
+            log.info("%s could not be told how to add it: %s", event.channel, error)
 
     def _note(self, status: PollStatus) -> None:
         log.info("telegram %s", status.state.replace("_", " "))

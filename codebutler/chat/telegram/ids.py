@@ -68,6 +68,7 @@ _PRIVATE: Mapping[Call, Limit] = MappingProxyType(
         "share": Limit(per_minute=30, burst=3),
         "react": Limit(per_minute=55, burst=10),
         "unreact": Limit(per_minute=55, burst=10),
+        "publish": Limit(per_minute=20, burst=3),
     }
 )
 

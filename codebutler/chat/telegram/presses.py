@@ -6,15 +6,18 @@ Telegram shows whoever presses that it waits until it is answered, so each press
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.layout import Placed, ReasonForm
-from codebutler.chat.telegram.api import BotApi
-from codebutler.chat.telegram.book import Asked, Book
-from codebutler.chat.telegram.buttons import Button, Buttons
+from codebutler.chat.port import Call
+from codebutler.chat.telegram.book import Asked
+from codebutler.chat.telegram.buttons import Button
+from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.entities import Builder
 from codebutler.chat.telegram.ids import is_private
 from codebutler.chat.telegram.inbox import Inbox
@@ -42,14 +45,17 @@ class Presses:
     """``take`` raises StoreError for a press that could not be kept: it comes again."""
 
     def __init__(
-        self, api: BotApi, book: Book, buttons: Buttons, inbox: Inbox, intake: Intake, tasks: Tasks
+        self, chat: TelegramChat, sender: Sender, inbox: Inbox, intake: Intake, tasks: Tasks
     ) -> None:
-        self._api = api
-        self._book = book
-        self._buttons = buttons
+        self._api = chat.api
+        self._book = chat.book
+        self._buttons = chat.buttons
+        self._sender = sender
         self._inbox = inbox
         self._intake = intake
         self._tasks = tasks
+        self._redrawing: set[tuple[int, int]] = set()
+        """Messages whose ticks wait to be shown."""
 
     async def take(self, pressed: Pressed) -> None:
         """Returns once what it means is on disk, or nothing has to be."""
@@ -120,14 +126,19 @@ class Presses:
             self._answer(pressed, UNKNOWN)
             return
         self._buttons.flip(pressed.data, shown)
-        rows = [[self._relabelled(key) for key in row] for row in pressed.keys]
-        await self._quietly(
-            "editMessageReplyMarkup",
-            chat_id=pressed.spot.chat,
-            message_id=pressed.spot.message,
-            reply_markup={"inline_keyboard": rows},
-        )
         self._answer(pressed, "")
+        place = pressed.spot.chat, pressed.spot.message
+        if place not in self._redrawing:
+            self._redrawing.add(place)
+            await self._quietly("update", pressed, partial(self._redraw, pressed))
+
+    async def _redraw(self, pressed: Pressed) -> None:
+        """Show all that is ticked by now."""
+        chat, message = pressed.spot.chat, pressed.spot.message
+        self._redrawing.discard((chat, message))
+        rows = [[self._relabelled(key) for key in row] for row in pressed.keys]
+        markup = {"inline_keyboard": rows}
+        await self._api.call("editMessageReplyMarkup", chat_id=chat, message_id=message, reply_markup=markup)
 
     def _relabelled(self, key: Mapping[str, Any]) -> dict[str, Any]:
         kept = {name: key[name] for name in ("text", "callback_data", "style") if name in key}
@@ -157,7 +168,8 @@ class Presses:
             out.write(": ")
         out.write(form.question)
         text = out.built()
-        sent = await self._quietly(
+        send = partial(
+            self._api.call,
             "sendMessage",
             chat_id=pressed.spot.chat,
             message_thread_id=pressed.spot.topic or None,
@@ -170,6 +182,7 @@ class Presses:
                 "input_field_placeholder": form.hint,
             },
         )
+        sent = await self._quietly("post", pressed, send)
         number = sent.get("message_id") if isinstance(sent, Mapping) else None
         if not isinstance(number, int):
             self._answer(pressed, NO_PROMPT)
@@ -184,29 +197,35 @@ class Presses:
 
     def answered(self, chat: int, prompt: int) -> None:
         """The question was answered: it may go."""
-        self._tasks.start(
-            self._forget("deleteMessage", chat_id=chat, message_id=prompt), name=f"question {prompt}"
-        )
+        work = self._forget("deleteMessage", chat_id=chat, message_id=prompt)
+        self._tasks.start(work, name=f"question {prompt}")
 
     def _start(self, work: Coroutine[object, object, None], what: str, pressed: Pressed) -> None:
         self._tasks.start(work, name=f"{what} for {pressed.user}")
 
     def _answer(self, pressed: Pressed, text: str) -> None:
-        self._tasks.start(
-            self._forget(
-                "answerCallbackQuery", callback_query_id=pressed.id, text=text[:TOAST_CHARS] or None
-            ),
-            name=f"answer to {pressed.user}",
+        """At once: Telegram has no limit for it, and whoever pressed waits."""
+        work = self._forget(
+            "answerCallbackQuery", callback_query_id=pressed.id, text=text[:TOAST_CHARS] or None
         )
+        self._start(work, "answer", pressed)
 
     async def _forget(self, method: str, **arguments: Any) -> None:
-        await self._quietly(method, **arguments)
-
-    async def _quietly(self, method: str, **arguments: Any) -> object:
-        """Best effort: whoever pressed can press again."""
         try:
-            return await self._api.call(method, **arguments)
+            await self._api.call(method, **arguments)
         except ChatError as error:
-            if error.code not in ("not_modified", "query_too_old", "message_not_found"):
-                log.warning("%s", error)
+            _tell(error)
+
+    async def _quietly(self, call: Call, pressed: Pressed, work: Callable[[], Awaitable[object]]) -> object:
+        """Within the chat's limits, where people wait for it. Best effort: whoever pressed can press again."""
+        channel = self._book.channel(pressed.spot.chat)
+        try:
+            return await self._sender.within_limits(call, channel, work, "answer")
+        except ChatError as error:
+            _tell(error)
             return None
+
+
+def _tell(error: ChatError) -> None:
+    if error.code not in ("not_modified", "query_too_old", "message_not_found"):
+        log.warning("%s", error)
