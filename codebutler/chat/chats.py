@@ -1,4 +1,8 @@
-"""The chats that are served, each with its own way out. Here alone it is decided which of them a channel belongs to."""
+"""The chats that are served, each with its own way out. Here alone it is decided which of them a channel belongs to.
+
+What is done in a thread is shown under it while it lasts (Slack: assistant.threads.setStatus), best effort and without
+a record. A chat that has no such line, or refuses it, shows none: the progress message tells it, too.
+"""
 
 from __future__ import annotations
 
@@ -84,14 +88,14 @@ class Chats:
     async def submit(
         self, channel: str, op_id: str, operation: Operation, *, unsure: bool = False, lasting: bool = False
     ) -> str:
-        """See Sender."""
+        """Do an operation in a channel, by its chat's Sender. Raises ChatError."""
         sender = self.of(channel).sender
         return await sender.submit(channel, op_id, operation, unsure=unsure, lasting=lasting)
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
-        """See Sender."""
+        """A page of what was said in a channel, by its chat's Sender. Raises ChatError."""
         sender = self.of(channel).sender
         return await sender.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
 

@@ -16,8 +16,7 @@ from codebutler.chat.port import ChannelMoved
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.connection import Notice, TelegramConnection
-from codebutler.chat.telegram.ids import number_of
-from codebutler.chat.telegram.outcomes import check_token
+from codebutler.chat.telegram.rules import check_token, number_of
 from codebutler.chat.telegram.updates import InboxOpened, Started
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config

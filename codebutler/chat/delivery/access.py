@@ -1,4 +1,5 @@
-"""Whether we may write at all: the chat accepts our token, and a channel is open to us. What is to be said waits."""
+"""Whether we may write at all: the chat accepts our token, and a channel is open to us. What is to be said waits.
+And reading what is in a channel, within the limits: what was said, and what of it was our doing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the sender does to an operation before it leaves, where it leaves for, and what makes two operations related.
-Pure."""
+"""What the sender does to an operation before it leaves, where it leaves for, and what makes two operations related;
+and an item for each that is to be sent or was lately, told done once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """What answers of the Web API hold; a value that is missing or of another type reads as empty. And the operation id in
-a message's metadata: how a message of ours is recognised when its answer was lost. Pure."""
+a message's metadata: how a message of ours is recognised when its answer was lost; and the ts, which is
+a message's name, time and order at once. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The Web API as a ChatPort: one method of ours for each of Slack's."""
+"""The Web API as a ChatPort: one method of ours for each of Slack's; and how often Slack lets us call.
+
+Its limits are per method, workspace and app; chat.postMessage also about one a second and channel, with short bursts.
+Tier 2 = 20, tier 3 = 50, tier 4 = 100 calls a minute.
+"""
 
 from __future__ import annotations
 

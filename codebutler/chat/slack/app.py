@@ -1,4 +1,5 @@
-"""The Slack app that each user creates for themselves: what it may do, and the link that makes it.
+"""The Slack app that each user creates for themselves: its manifest, the link that makes it, what Slack tells of its
+token, and a temporary connection while somebody sets it up.
 
 Slack: app manifests. One app per user's workspace, never a shared one: Slack throttles reading history for
 distributed apps, and every Socket Mode consumer of an app takes events away from the others.

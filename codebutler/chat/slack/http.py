@@ -137,22 +137,22 @@ class ChatClock:
         self._told = (told if told.tzinfo else told.replace(tzinfo=UTC), self._clock.boottime())
 
     def now(self) -> datetime:
-        """See Clock. Whole seconds and the answer's way make it late, never early: it is safe to look from."""
+        """Slack's time of day: late by whole seconds and the answer's way, never early, so it is safe to look from."""
         if self._told is None:
             return self._clock.now()
         told, at_s = self._told
         return told + timedelta(seconds=self._clock.boottime() - at_s)
 
     def monotonic(self) -> float:
-        """See Clock."""
+        """Our own clock's."""
         return self._clock.monotonic()
 
     def boottime(self) -> float:
-        """See Clock."""
+        """Our own clock's."""
         return self._clock.boottime()
 
     async def sleep(self, seconds: float) -> None:
-        """See Clock."""
+        """By our own clock."""
         await self._clock.sleep(seconds)
 
 

@@ -1,4 +1,8 @@
-"""One Socket Mode connection: reads frames, runs the handler, acknowledges, notices silence, drains."""
+"""One Socket Mode connection: reads frames, runs the handler, acknowledges, notices silence, drains.
+
+The library hands a message to a task that waits for it, and flushes what is sent before it goes on: each is one more
+round of the loop before the acknowledgement that Slack waits for. ``Wire`` does neither.
+"""
 
 from __future__ import annotations
 
@@ -305,12 +309,12 @@ class Wire(ClientConnection):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """See the library's."""
+        """Note that something came; the library goes on with it."""
         self.heard = True
         super().data_received(data)
 
     def process_event(self, event: WireFrame | Request | Response) -> None:
-        """See the library's, which queues messages for ``recv``. The sizes were checked before."""
+        """Hand a message on at once; the library would queue it for ``recv``. The sizes were checked before."""
         if not isinstance(event, WireFrame) or event.opcode not in DATA_OPCODES:
             super().process_event(event)
         elif event.fin and not self._parts:

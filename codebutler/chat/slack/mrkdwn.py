@@ -1,7 +1,8 @@
 """Markdown (as agents write it) to mrkdwn (as Slack shows it).
 
 mrkdwn has bold, italics, strike, code, fences without a language, quotes and links; the rest is drawn with
-characters. Everything is escaped, also inside code, and nothing pings. Pure.
+characters. Everything is escaped, also inside code, and nothing pings. Only ``&``, ``<`` and
+``>`` are special, and ``<…>`` encloses links, mentions and specials (Slack: Formatting text for app surfaces). Pure.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import aiohttp
 from yarl import URL
 
 from codebutler.chat.port import Take, file_details
-from codebutler.chat.telegram.outcomes import check_token, interrupted, refusal, unreachable
+from codebutler.chat.telegram.rules import check_token, interrupted, refusal, unreachable
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.model import File

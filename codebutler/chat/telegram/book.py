@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from codebutler.chat.telegram.ids import name_of, ts_of
+from codebutler.chat.telegram.rules import name_of, ts_of
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import File
 from codebutler.intake.notes import Notes

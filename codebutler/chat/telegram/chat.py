@@ -17,11 +17,10 @@ from codebutler.chat.telegram.api import BotApi, download
 from codebutler.chat.telegram.book import Book, Known, kept
 from codebutler.chat.telegram.buttons import Buttons
 from codebutler.chat.telegram.entities import Text, sendable
-from codebutler.chat.telegram.ids import TELEGRAM_LIMITS, era_of, message_of, name_of, number_of
 from codebutler.chat.telegram.markdown import People
 from codebutler.chat.telegram.messages import Messages, Private
-from codebutler.chat.telegram.outcomes import MovedError
 from codebutler.chat.telegram.render import Rendered, rendered
+from codebutler.chat.telegram.rules import TELEGRAM_LIMITS, MovedError, era_of, message_of, name_of, number_of
 from codebutler.chat.telegram.signs import Marks, Typing
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError

@@ -14,11 +14,10 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.fields import Ignored, PayloadError
 from codebutler.chat.port import ChannelMoved, Identity, identified
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.chat.telegram.content import menu
-from codebutler.chat.telegram.ids import number_of
 from codebutler.chat.telegram.inbox import Inbox
 from codebutler.chat.telegram.polling import Poller, PollStatus, Taken
 from codebutler.chat.telegram.presses import Presses
+from codebutler.chat.telegram.rules import number_of
 from codebutler.chat.telegram.updates import (
     InboxOpened,
     Me,
@@ -28,6 +27,7 @@ from codebutler.chat.telegram.updates import (
     Said,
     Started,
     Update,
+    menu,
     parse,
 )
 from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError, StoreError

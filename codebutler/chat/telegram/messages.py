@@ -1,4 +1,5 @@
-"""Messages on their way into a chat: where they stand, in as many parts as it takes, each known by its number."""
+"""Messages on their way into a chat: where they stand, in as many parts as it takes, each known by its number; and
+what is for one person alone, in their private chat with us, where no bot may begin."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.book import Book, kept
 from codebutler.chat.telegram.buttons import HOME, Buttons
 from codebutler.chat.telegram.entities import Text
-from codebutler.chat.telegram.ids import number_of
 from codebutler.chat.telegram.markdown import People
 from codebutler.chat.telegram.render import Rendered, laid_out
+from codebutler.chat.telegram.rules import number_of
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.intake.notes import Notes
 
@@ -217,7 +218,7 @@ class Private:
         self._homes: dict[str, tuple[int, ...]] = {}
 
     async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
-        """See HomePage."""
+        """Edit the message that stands for it, or send and pin the first."""
         chat = number_of(user)
         shown = self._clean(laid_out(parts, people=People(called=self._book.called)))
         try:

@@ -19,9 +19,9 @@ from codebutler.chat.telegram.book import Asked
 from codebutler.chat.telegram.buttons import Button
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.entities import Builder
-from codebutler.chat.telegram.ids import is_private
 from codebutler.chat.telegram.inbox import Inbox
 from codebutler.chat.telegram.markdown import People, mention
+from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed
 from codebutler.domain.actions import PICK_ACTION, REASON_ACTION
 from codebutler.domain.errors import ChatError, StoreError
