@@ -1,6 +1,6 @@
 """What shows that something is done: a mark on somebody's message, and the line "is typing" under a chat's name.
 
-Telegram shows one reaction of ours on a message, of a few that it allows: the last mark that was set and not taken away.
+Telegram shows one reaction of ours on a message, of a few that it allows: the last mark set and not taken away.
 It ends the line after five seconds, so it is said again for as long as something is done.
 """
 

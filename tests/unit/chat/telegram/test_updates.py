@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codebutler.chat.fields import PayloadError
-from codebutler.chat.telegram.updates import Ignored, Me, Membership, Moved, Pressed, Said, Started, parse
+from codebutler.chat.fields import Ignored, PayloadError
+from codebutler.chat.telegram.updates import Me, Membership, Moved, Pressed, Said, Started, parse
 from codebutler.domain.model import File
 
 ME = Me(999, "butler_bot")
