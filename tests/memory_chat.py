@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from codebutler.chat.layout import ReasonForm, Section
-from codebutler.chat.port import CAPABILITIES, Capabilities, Download, Identity, OwnPage, Page, Take
+from codebutler.chat.port import CAPABILITIES, Capabilities, Download, HistoryPage, Identity, OwnPage, Take
 from codebutler.chat.slack.answers import operation_metadata, own_in
 from codebutler.chat.slack.api import SLACK_LIMITS
 from codebutler.chat.slack.history import page_in
@@ -275,7 +275,7 @@ class MemoryChat:
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         fault = await self._begin("history")
         messages = self._channel(channel).messages
         if thread_ts is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.port import ABOUT_A_PLACE, ChatPort, History, Page, StatusLine
+from codebutler.chat.port import ABOUT_A_PLACE, ChatPort, History, HistoryPage, StatusLine
 from codebutler.config.channels import ChatName, chat_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
@@ -33,7 +33,7 @@ class ConnectionStatus(Protocol):
         """What is wrong, and what to do."""
 
 
-class Connection(Protocol):
+class ChatConnection(Protocol):
     """Our presence in a chat: brings its events to the intake. ``connected`` is set once the first try has worked."""
 
     @property
@@ -94,7 +94,7 @@ class Chats:
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         """A page of what was said in a channel, by its chat's Sender. Raises ChatError."""
         sender = self.of(channel).sender
         return await sender.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)

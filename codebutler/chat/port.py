@@ -96,7 +96,7 @@ class HistoryMessage(Struct, frozen=True, kw_only=True):
     raw: Mapping[str, Any] = MappingProxyType({})
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class HistoryPage(Struct, frozen=True, kw_only=True):
     """Messages, oldest or newest first as the chat tells them, and where to go on."""
 
     messages: tuple[HistoryMessage, ...] = ()
@@ -201,7 +201,7 @@ class History(Protocol):
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         """A page of what was written after ``since_s`` (Unix seconds): of a thread, oldest first, or of the channel,
         newest first."""
 

@@ -16,8 +16,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from codebutler.chat.chats import Chats, ServedChat, StatusBoard
+from codebutler.chat.delivery.handover import begin_anew
 from codebutler.chat.delivery.outgoing import Editor
-from codebutler.chat.delivery.outlet import begin_anew
 from codebutler.chat.delivery.sender import Sender
 from codebutler.config.channels import ChatName, served_chats
 from codebutler.config.paths import Home

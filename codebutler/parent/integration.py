@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from codebutler.chat.chats import Chats, Connection, ServedChat
+from codebutler.chat.chats import ChatConnection, Chats, ServedChat
 from codebutler.chat.people import Person
 from codebutler.chat.port import ChatPort
 from codebutler.config.channels import ChatName, chat_of
@@ -56,7 +56,7 @@ class Joined(Protocol):
         """Which."""
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> ChatConnection:
         """Brings its events."""
 
     async def work(self) -> None:
@@ -77,7 +77,7 @@ def own_notes(parts: Parts, name: ChatName) -> Notes:
     return parts.journal if name == "Slack" else OwnNotes(parts.journal, name)
 
 
-def app_home(chat: ServedChat, parts: Parts, out: Out, connection: Connection) -> AppHome:
+def app_home(chat: ServedChat, parts: Parts, out: Out, connection: ChatConnection) -> AppHome:
     """What needs each person of a chat, and how that is."""
 
     def trouble() -> str:

@@ -19,7 +19,7 @@ from codebutler.chat.slack.connection import Care, SlackConnection
 from codebutler.chat.slack.forms import FormAsked, PressedInVain, Reasons
 from codebutler.chat.slack.http import check_app_token, check_bot_token
 from codebutler.chat.slack.payloads import HomeOpened, Notice
-from codebutler.chat.slack.presence import Heartbeat
+from codebutler.chat.slack.presence import EchoProbe
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
 from codebutler.parent.apphome.publisher import AppHome
@@ -79,7 +79,7 @@ class SlackIntegration:
         shelf = Shelf(intake=way_in.intake, journal=parts.journal, held=way_in.held)
         listened = partial(parts.repos.listened, self.name)
         catch_up = CatchUp(sender.background, shelf, self.chat.clock, rng, listened)
-        heartbeat = Heartbeat(sender, parts.journal, catch_up.channels, clock)
+        heartbeat = EchoProbe(sender, parts.journal, catch_up.channels, clock)
         absence_notice = AbsenceNotice(
             sender,
             parts.journal,

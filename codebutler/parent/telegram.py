@@ -17,7 +17,7 @@ from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.connection import Notice, TelegramConnection
 from codebutler.chat.telegram.rules import check_token, number_of
-from codebutler.chat.telegram.updates import InboxOpened, Started
+from codebutler.chat.telegram.updates import InboxOpened, StartCommand
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
 from codebutler.parent.apphome.publisher import AppHome
@@ -113,5 +113,5 @@ def _heed(apphome: AppHome, channels: Channels, notice: Notice) -> None:
             apphome.opened(user)
         case ChannelMoved():
             channels.moved(notice)
-        case Started():
+        case StartCommand():
             pass  # a code is what `codebutler setup` waits for

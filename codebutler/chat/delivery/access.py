@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.port import Call, Capabilities, ChannelMoved, ChatPort, Identity, OwnPage, Page
+from codebutler.chat.port import Call, Capabilities, ChannelMoved, ChatPort, HistoryPage, Identity, OwnPage
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError
 from codebutler.domain.model import Value
@@ -151,12 +151,19 @@ class Reader:
         since_s: float = 0.0,
         cursor: str = "",
         value: Value = "notice",
-    ) -> Page:
+    ) -> HistoryPage:
         """A page of messages, as in the port. Raises ChatError as the port."""
         if self._can.history is None:
-            return Page()
+            return HistoryPage()
         await self._claim(channel, thread_ts, value)
         return await self._read(self._can.history.history, channel, thread_ts, since_s, cursor)
+
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+    ) -> HistoryPage:
+        """The same for what can wait: first pages go before later ones, and everything else before both."""
+        value: Value = "sign" if cursor else "progress"
+        return await self.page(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor, value=value)
 
     async def own(self, channel: str, thread_ts: str, since_s: float, cursor: str = "") -> OwnPage:
         """A page of our own messages in a thread, as in the port. Raises ChatError as the port."""
@@ -206,22 +213,6 @@ class Reader:
         except ChatRateLimitedError as error:
             self._loop.pause(_call(thread_ts), channel, error.retry_after_s)
             raise
-
-
-class Background:
-    """History for what can wait: first pages go before later ones, and everything else before both."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
-    async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
-        """As in the port."""
-        value: Value = "sign" if cursor else "progress"
-        return await self._reader.page(
-            channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor, value=value
-        )
 
 
 def _call(thread_ts: str | None) -> Call:

@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from codebutler.chat.delivery.planner import Line, Waiting
+from codebutler.chat.delivery.planner import Line, WaitingCall
 from codebutler.chat.port import Call
 from codebutler.domain.errors import ChatError, ChatUnreachableError
 from codebutler.domain.message import ApprovalCard, Message, QuestionCard, every_text, said
@@ -193,7 +193,7 @@ Key = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Item(Waiting):
+class Item(WaitingCall):
     """An operation on its way. ``submitted`` is as it came, ``operation`` as it leaves, once ``is_clean``; ``unsure``:
     it may have been done before, and ``can_look``: that can be found out. ``step``: what its call is for.
 

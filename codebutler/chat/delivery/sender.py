@@ -9,15 +9,15 @@ from functools import partial
 from random import Random
 from typing import Self, TypeVar
 
-from codebutler.chat.delivery.access import Authority, Background, Channels, Reader
+from codebutler.chat.delivery.access import Authority, Channels, Reader
 from codebutler.chat.delivery.attempts import Attempts, Recovery
+from codebutler.chat.delivery.handover import Handover
 from codebutler.chat.delivery.leftovers import Leftovers
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.outgoing import Detour, Editor, Items, about, in_public
-from codebutler.chat.delivery.outlet import Outlet
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.layout import Section
-from codebutler.chat.port import Call, ChatPort, Page
+from codebutler.chat.port import Call, ChatPort, History, HistoryPage
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import Operation, Post, Value
@@ -57,19 +57,19 @@ class Sender:
         self.channels = Channels(self._loop, chat.limits.closed)
         """Where nothing can be said now."""
         self._reader = Reader(can, self._loop, clock)
-        self.background = Background(self._reader)
+        self.background: History = self._reader
         """What was said, for those who can wait: whatever is sent or looked up goes first."""
         leftovers = None
         if can.streams and can.look_up and notes:
             leftovers = Leftovers(can.streams, self._loop, self._reader, notes, clock)
         self._streams = Streamer(chat, self._loop, clock, editor.redact, leftovers)
-        self._outlet = Outlet(chat, self._streams, notes, editor, self._authority)
+        self._handover = Handover(chat, self._streams, notes, editor, self._authority)
         spread = rng or Random()  # noqa: S311 - spreads retries, guards nothing
         recovery = Recovery(self._loop, self._authority, self.channels, spread)
-        self._attempts = Attempts(self._items, self._loop, self._outlet, self._reader, recovery, clock)
+        self._attempts = Attempts(self._items, self._loop, self._handover, self._reader, recovery, clock)
 
     async def __aenter__(self) -> Self:
-        await self._outlet.begin()
+        await self._handover.begin()
         await self._streams.begin()
         return self
 
@@ -182,7 +182,7 @@ class Sender:
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         """A page of messages, as in the port, once the rate limits allow it; an empty one where the chat has no
         history. Raises ChatError as the port."""
         if thread_ts is not None:

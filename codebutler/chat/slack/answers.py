@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from codebutler.chat.fields import PayloadError, section, text_in
 from codebutler.chat.people import Person
-from codebutler.chat.port import Identity, Own, OwnPage, Page
+from codebutler.chat.port import HistoryPage, Identity, Own, OwnPage
 from codebutler.domain.errors import ChatError
 
 _TS = re.compile(r"\d{1,20}\.\d{1,20}")
@@ -79,7 +79,7 @@ def op_id_of(message: Mapping[str, Any]) -> str | None:
     return op_id if isinstance(op_id, str) else None
 
 
-def own_in(page: Page, bot_id: str) -> OwnPage:
+def own_in(page: HistoryPage, bot_id: str) -> OwnPage:
     """The messages on the page that ``bot_id`` wrote."""
     found = []
     for message in page.messages:

@@ -24,8 +24,8 @@ import aiohttp
 from codebutler.chat.fields import PayloadError
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.http import Call, check_bot_token, refusal, unreachable
-from codebutler.chat.slack.link import Envelope
+from codebutler.chat.slack.http import ApiCall, check_bot_token, refusal, unreachable
+from codebutler.chat.slack.link import SocketEnvelope
 from codebutler.chat.slack.payloads import parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.domain.clock import Clock, SystemClock
@@ -118,7 +118,7 @@ def creation_link() -> str:
 
 
 TIMEOUT_S = 15.0
-CALL = Call("auth.test")
+CALL = ApiCall("auth.test")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ class Meeting:
         channel, ts = place
         await self._api.update(channel, Update(target_ts=ts, message=said(text)), "setup-hello")
 
-    async def handle(self, envelope: Envelope) -> dict[str, Any] | None:
+    async def handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
         """The socket's handler. Raises NotForUsError."""
         try:
             event = parse_envelope(envelope.type, envelope.payload, self._me)

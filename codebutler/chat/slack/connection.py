@@ -16,9 +16,9 @@ from codebutler.chat.port import Identity, identified
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.catchup import CatchUp
 from codebutler.chat.slack.forms import form_refused, in_vain, is_at_home, is_form
-from codebutler.chat.slack.link import Envelope
+from codebutler.chat.slack.link import SocketEnvelope
 from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope
-from codebutler.chat.slack.presence import Checks, Heartbeat, Presence
+from codebutler.chat.slack.presence import Checks, EchoProbe, Presence
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, CodeButlerError, ProtocolError
@@ -44,7 +44,7 @@ class EventHandler:
         self._identity = identity
         self._on_notice = on_notice
 
-    async def handle(self, envelope: Envelope) -> dict[str, Any] | None:
+    async def handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
         """Returns when the event is on disk or is none of ours; a malformed one is logged and given up."""
         try:
             event = parse_envelope(envelope.type, envelope.payload, self._identity)
@@ -74,7 +74,7 @@ class Care:
     channels when we are back."""
 
     catch_up: CatchUp
-    heartbeat: Heartbeat
+    heartbeat: EchoProbe
     absence_notice: AbsenceNotice
     on_notice: Callable[[Notice], None]
 

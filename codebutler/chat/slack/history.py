@@ -11,9 +11,9 @@ from typing import Any
 
 from codebutler.chat.fields import PayloadError, clean, mappings, section
 from codebutler.chat.layout import Box, Section
-from codebutler.chat.port import History, HistoryMessage, Identity, Page
+from codebutler.chat.port import History, HistoryMessage, HistoryPage, Identity
 from codebutler.chat.slack.answers import cursor_in, op_id_of
-from codebutler.chat.slack.missed import Shown
+from codebutler.chat.slack.missed import ShownMessage
 from codebutler.chat.slack.mrkdwn import ZERO_WIDTH_SPACE, unescape
 from codebutler.chat.slack.payloads import shown
 from codebutler.domain.actions import PICK_ACTION
@@ -37,10 +37,10 @@ PASSING = (ChatRateLimitedError, ChatUnreachableError, ChatOutcomeUnknownError, 
 log = logging.getLogger("codebutler.chat.slack.catchup")
 
 
-class Pages:
+class HistoryPages:
     """One channel's or thread's messages, page by page."""
 
-    def __init__(self, page: Callable[[str], Awaitable[Page]], channel: str, me: Identity) -> None:
+    def __init__(self, page: Callable[[str], Awaitable[HistoryPage]], channel: str, me: Identity) -> None:
         self._page = page
         self._channel = channel
         self._me = me
@@ -50,7 +50,7 @@ class Pages:
         self.cut_off = False
         """There is more than MOST_MESSAGES: the rest is not read."""
 
-    async def more(self) -> list[Shown]:
+    async def more(self) -> list[ShownMessage]:
         """The next page. Raises ChatError for what Slack refuses for good."""
         page = await self._page(self._cursor)
         self._cursor = page.next_cursor
@@ -68,22 +68,22 @@ class PatientHistory:
         self._clock = clock
         self._rng = rng
 
-    def pages(self, channel: str, since_s: float, me: Identity) -> Pages:
+    def pages(self, channel: str, since_s: float, me: Identity) -> HistoryPages:
         """The channel's messages after ``since_s``, the newest first."""
-        return Pages(partial(self._page, channel, None, since_s), channel, me)
+        return HistoryPages(partial(self._page, channel, None, since_s), channel, me)
 
     async def read(
         self, channel: str, thread_ts: str, since_s: float, me: Identity
-    ) -> tuple[list[Shown], bool]:
+    ) -> tuple[list[ShownMessage], bool]:
         """The thread's messages after ``since_s``, and whether that is all of them. Raises ChatError for what
         Slack refuses for good."""
-        pages = Pages(partial(self._page, channel, thread_ts, since_s), channel, me)
-        found: list[Shown] = []
+        pages = HistoryPages(partial(self._page, channel, thread_ts, since_s), channel, me)
+        found: list[ShownMessage] = []
         while not pages.ended:
             found += await pages.more()
         return found, not pages.cut_off
 
-    async def glance(self, channel: str, since_s: float, me: Identity) -> list[Shown]:
+    async def glance(self, channel: str, since_s: float, me: Identity) -> list[ShownMessage]:
         """The first page of them. Raises ChatError."""
         return _readable(await self._reader.history(channel, since_s=since_s), channel, me)
 
@@ -91,7 +91,7 @@ class PatientHistory:
         """Wait after the ``failures``-th failure in a row."""
         await self._clock.sleep(full_jitter_s(self._rng, failures, BACKOFF_BASE_S, BACKOFF_CAP_S))
 
-    async def _page(self, channel: str, thread_ts: str | None, since_s: float, cursor: str) -> Page:
+    async def _page(self, channel: str, thread_ts: str | None, since_s: float, cursor: str) -> HistoryPage:
         """As often as it takes: a page that cannot be had now is had later."""
         failures = 0
         while True:
@@ -106,7 +106,7 @@ class PatientHistory:
                 await self.pause(failures)
 
 
-def _readable(page: Page, channel: str, me: Identity) -> list[Shown]:
+def _readable(page: HistoryPage, channel: str, me: Identity) -> list[ShownMessage]:
     found = []
     for message in page.messages:
         try:
@@ -116,9 +116,9 @@ def _readable(page: Page, channel: str, me: Identity) -> list[Shown]:
     return found
 
 
-def page_in(answer: Mapping[str, Any]) -> Page:
+def page_in(answer: Mapping[str, Any]) -> HistoryPage:
     """A page of messages. Slack: conversations.history, conversations.replies."""
-    return Page(
+    return HistoryPage(
         messages=tuple(map(history_message, mappings(answer, "messages"))), next_cursor=cursor_in(answer)
     )
 

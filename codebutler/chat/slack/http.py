@@ -55,7 +55,7 @@ RATE_LIMITED = frozenset({"ratelimited", "rate_limited"})
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """One call: ``write`` if doing it twice shows, ``key`` the configuration key of its token."""
 
     method: str
@@ -63,7 +63,7 @@ class Call:
     key: str = "slack.botToken"
 
 
-def refusal(call: Call, status: int, headers: Mapping[str, str], body: object) -> ChatError:
+def refusal(call: ApiCall, status: int, headers: Mapping[str, str], body: object) -> ChatError:
     """The error in an answer that is not ``ok: true``."""
     code = _code(body)
     if status == 429 or code in RATE_LIMITED:
@@ -77,7 +77,7 @@ def refusal(call: Call, status: int, headers: Mapping[str, str], body: object) -
     return ChatError(f"Slack refused {call.method}: {code}{_detail(body)}", code)
 
 
-def interrupted(call: Call, why: str) -> ChatError:
+def interrupted(call: ApiCall, why: str) -> ChatError:
     """The request went out and no usable answer came back."""
     if call.write:
         return ChatOutcomeUnknownError(
@@ -86,7 +86,7 @@ def interrupted(call: Call, why: str) -> ChatError:
     return ChatUnreachableError(f"no answer from Slack to {call.method}: {why}", "unreachable")
 
 
-def unreachable(call: Call, why: str) -> ChatError:
+def unreachable(call: ApiCall, why: str) -> ChatError:
     """The request never left."""
     return ChatUnreachableError(f"Slack cannot be reached for {call.method}: {why}", "unreachable")
 
@@ -203,7 +203,7 @@ class SlackHttp:
         if self._client is not None:
             self._client.token = self._token
 
-    async def call(self, call: Call, *, bearer: str = "", **arguments: object) -> Mapping[str, Any]:
+    async def call(self, call: ApiCall, *, bearer: str = "", **arguments: object) -> Mapping[str, Any]:
         """The answer to one method; ``bearer`` is another token for this call. Raises ChatError."""
         if self._client is None:
             raise ChatUnreachableError("the connection to the Web API is not open")
@@ -220,7 +220,7 @@ class SlackHttp:
         self._on_date(str(answer.headers.get("Date", "")))
         return answer.data if isinstance(answer.data, Mapping) else {}
 
-    async def put(self, call: Call, url: str, content: bytes) -> None:
+    async def put(self, call: ApiCall, url: str, content: bytes) -> None:
         """Send a file's bytes to the address that ``call`` gave for them. Raises ChatError."""
         if self._session is None or not url:
             raise unreachable(call, "no upload URL")
@@ -243,7 +243,7 @@ class SlackHttp:
 
         Raises ChatUnreachableError for what breaks, while the answer is read too.
         """
-        call = Call("file download")
+        call = ApiCall("file download")
         if self._session is None:
             raise unreachable(call, "the connection is not open")
         headers = {"Authorization": f"Bearer {self._token}"} if with_token else {}
@@ -274,7 +274,7 @@ def _form(arguments: Mapping[str, object]) -> dict[str, str]:
     return form
 
 
-def _refusal_of(call: Call, error: SlackApiError) -> ChatError:
+def _refusal_of(call: ApiCall, error: SlackApiError) -> ChatError:
     """The SDK hands over its own answer, or the raw one where the body was not JSON."""
     answer = error.response
     status = getattr(answer, "status_code", None) or getattr(answer, "status", None) or 0

@@ -44,10 +44,10 @@ class Tally:
     lost_acks: int = 0
 
 
-Handler = Callable[["Envelope"], Awaitable[dict[str, Any] | None]]
+Handler = Callable[["SocketEnvelope"], Awaitable[dict[str, Any] | None]]
 
 
-class Link:
+class SocketLink:
     """A connection at work. ``ended`` tells, once, why it has to be replaced; it may go on serving after."""
 
     def __init__(
@@ -117,18 +117,18 @@ class Link:
             self._tally.dropped_frames += 1
             log.warning("dropped an unreadable frame of %d bytes from Slack", len(raw))
             return
-        if isinstance(frame, Disconnect):
+        if isinstance(frame, DisconnectFrame):
             self._end(frame.reason or "disconnect")
             return
         self._tally.last_event_s = self._clock.monotonic()
-        if isinstance(frame, Hello):
+        if isinstance(frame, HelloFrame):
             self.app_connections = frame.connections
             self.hello.set()
         else:
             # Tasks start in the order of their creation, so handlers see the envelopes in order.
             self._spawn(self._handle(frame), "slack-envelope", self._handling)
 
-    async def _handle(self, envelope: Envelope) -> None:
+    async def _handle(self, envelope: SocketEnvelope) -> None:
         try:
             payload = await self._handler(envelope)
             ack = encode_ack(envelope, payload)
@@ -170,21 +170,21 @@ def _let_pass(_message: bytes) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class HelloFrame:
     """The connection is ready. ``connections`` counts every live connection of the app, ours included."""
 
     connections: int
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnect:
+class DisconnectFrame:
     """Slack will close this connection. ``reason``: warning, refresh_requested, link_disabled, …"""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class SocketEnvelope:
     """One event, click or slash command; answered with its ``envelope_id`` within about 3 s."""
 
     envelope_id: str
@@ -195,7 +195,7 @@ class Envelope:
     retry_reason: str = ""
 
 
-Frame = Hello | Disconnect | Envelope
+Frame = HelloFrame | DisconnectFrame | SocketEnvelope
 
 
 def parse_frame(raw: bytes) -> Frame | None:
@@ -208,19 +208,19 @@ def parse_frame(raw: bytes) -> Frame | None:
         return None
     match data.get("type"):
         case "hello":
-            return Hello(_integer(data.get("num_connections")))
+            return HelloFrame(_integer(data.get("num_connections")))
         case "disconnect":
-            return Disconnect(str(data.get("reason") or ""))
+            return DisconnectFrame(str(data.get("reason") or ""))
         case str(kind):
             return _envelope(kind, data)
     return None
 
 
-def _envelope(kind: str, data: dict[str, Any]) -> Envelope | None:
+def _envelope(kind: str, data: dict[str, Any]) -> SocketEnvelope | None:
     envelope_id, payload = data.get("envelope_id"), data.get("payload")
     if not isinstance(envelope_id, str) or not envelope_id or not isinstance(payload, dict):
         return None
-    return Envelope(
+    return SocketEnvelope(
         envelope_id=envelope_id,
         type=kind,
         payload=payload,
@@ -231,7 +231,7 @@ def _envelope(kind: str, data: dict[str, Any]) -> Envelope | None:
     )
 
 
-def encode_ack(envelope: Envelope, payload: dict[str, Any] | None) -> bytes:
+def encode_ack(envelope: SocketEnvelope, payload: dict[str, Any] | None) -> bytes:
     """The acknowledgement, JSON in UTF-8; ``payload`` travels only where Slack accepts one."""
     ack: dict[str, Any] = {"envelope_id": envelope.envelope_id}
     if payload is not None and envelope.accepts_response_payload:

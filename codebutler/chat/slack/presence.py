@@ -135,7 +135,7 @@ class Presence:
         return age_s is not None and self._clock.monotonic() - age_s >= moment_s
 
 
-class Heartbeat:
+class EchoProbe:
     """Causes an event that Slack has to send us: by editing a message of our own, which notifies nobody. It is one in
     one of ``channels`` (there is at least one), posted when it is first needed and kept for good.
 

@@ -14,7 +14,7 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.fields import Ignored, PayloadError
 from codebutler.chat.port import ChannelMoved, Identity, identified
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.chat.telegram.inbox import Inbox
+from codebutler.chat.telegram.inbox import IncomingEvents
 from codebutler.chat.telegram.polling import Poller, PollStatus, Taken
 from codebutler.chat.telegram.presses import Presses
 from codebutler.chat.telegram.rules import number_of
@@ -24,9 +24,9 @@ from codebutler.chat.telegram.updates import (
     Membership,
     Moved,
     Pressed,
-    Said,
-    Started,
+    StartCommand,
     Update,
+    WrittenUpdate,
     menu,
     parse,
 )
@@ -47,7 +47,7 @@ NOT_SERVED = (
     "CodeButler; until then I do not answer here."
 )
 
-Notice = ChannelMoved | Started | InboxOpened
+Notice = ChannelMoved | StartCommand | InboxOpened
 """What is good to know and need not be kept."""
 
 log = logging.getLogger("codebutler.chat.telegram")
@@ -75,7 +75,7 @@ class TelegramConnection:
         self._sender = sender
         self._rng = rng
         self._absence_notice = absence_notice
-        self._inbox = Inbox(chat.book)
+        self._inbox = IncomingEvents(chat.records)
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._presses = Presses(chat, sender, self._inbox, intake, self._tasks)
         self._poller = Poller(chat.api, self._take, chat.clock, rng, self._note)
@@ -132,7 +132,7 @@ class TelegramConnection:
         self._trouble = ""
 
     async def _who(self) -> Identity:
-        await self._chat.book.open()
+        await self._chat.records.open()
         return await self._chat.identity()
 
     def _troubled(self, error: CodeButlerError) -> None:
@@ -183,7 +183,7 @@ class TelegramConnection:
             log.debug("ignored: %s", found.reason)
         return found
 
-    def _is_growing(self, album: Sequence[Said], left: int) -> bool:
+    def _is_growing(self, album: Sequence[WrittenUpdate], left: int) -> bool:
         """Whether an album ends where what was told so far ends: once, the rest of it is waited for."""
         if not album or len(album) < left:
             return False
@@ -198,17 +198,17 @@ class TelegramConnection:
         self._failing = number, count + 1 if before == number else 1
         return self._failing[1]
 
-    async def _handle(self, update: Update, album: Sequence[Said], *, missed: bool) -> None:
+    async def _handle(self, update: Update, album: Sequence[WrittenUpdate], *, missed: bool) -> None:
         match update:
-            case Said(edited_at=0.0):
+            case WrittenUpdate(edited_at=0.0):
                 await self._said(album or [update], missed=missed)
-            case Said():
+            case WrittenUpdate():
                 if (edit := await self._inbox.edited(update)) is not None:
                     await self._intake.accept(edit, missed=missed)
                     self._inbox.remember(update)
             case Pressed():
                 await self._presses.take(update)
-            case Started(code=""):
+            case StartCommand(code=""):
                 await self._intake.accept(self._inbox.greeted(update), missed=missed)
             case _:
                 await self._heed(update)
@@ -216,20 +216,20 @@ class TelegramConnection:
     async def _heed(self, update: Update) -> None:
         """What is no event."""
         match update:
-            case Started():
+            case StartCommand():
                 self._on_notice(update)
             case InboxOpened(user):
                 await self._chat.private.reopen(user)
                 self._on_notice(update)
             case Moved(old, new):
-                if await self._chat.book.moved(old, new):
+                if await self._chat.records.moved(old, new):
                     log.info(
                         "the group %s is the supergroup %s now; it goes on under its name here", old, new
                     )
             case Membership(chat, is_in):
-                self._on_notice(ChannelMoved(self._chat.book.channel(chat), "back" if is_in else "left"))
+                self._on_notice(ChannelMoved(self._chat.records.channel(chat), "back" if is_in else "left"))
 
-    async def _said(self, album: Sequence[Said], *, missed: bool) -> None:
+    async def _said(self, album: Sequence[WrittenUpdate], *, missed: bool) -> None:
         first = album[0]
         if (click := await self._inbox.reason(first)) is not None:
             if await self._intake.accept(click, missed=missed) == "accepted":
@@ -240,7 +240,7 @@ class TelegramConnection:
         if (
             not event.is_direct
             and not self._intake.serves(event)
-            and await self._chat.book.is_first(event.channel)
+            and await self._chat.records.is_first(event.channel)
         ):
             self._tasks.start(self._introduce(event), name=f"a word to {event.channel}")
 
@@ -272,11 +272,11 @@ class TelegramConnection:
                 self._absence_notice.lost()
 
 
-def _album(batch: Sequence[tuple[int, Update]], at: int) -> list[Said]:
+def _album(batch: Sequence[tuple[int, Update]], at: int) -> list[WrittenUpdate]:
     """The files that were sent together, from ``at`` on; none where it is no album."""
-    found: list[Said] = []
+    found: list[WrittenUpdate] = []
     for _, update in batch[at:]:
-        if not isinstance(update, Said) or not update.album or update.edited_at:
+        if not isinstance(update, WrittenUpdate) or not update.album or update.edited_at:
             break
         if found and (update.album, update.spot.chat) != (found[0].album, found[0].spot.chat):
             break

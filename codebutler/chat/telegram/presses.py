@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.layout import Placed, ReasonForm
 from codebutler.chat.port import Call
-from codebutler.chat.telegram.book import Asked
-from codebutler.chat.telegram.buttons import Button
+from codebutler.chat.telegram.buttons import ButtonMeaning
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.entities import Builder
-from codebutler.chat.telegram.inbox import Inbox
-from codebutler.chat.telegram.markdown import People, mention
+from codebutler.chat.telegram.inbox import IncomingEvents
+from codebutler.chat.telegram.markdown import Mentions, mention
+from codebutler.chat.telegram.records import ReasonAsked
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed
 from codebutler.domain.actions import PICK_ACTION, REASON_ACTION
@@ -45,10 +45,10 @@ class Presses:
     """``take`` raises StoreError for a press that could not be kept: it comes again."""
 
     def __init__(
-        self, chat: TelegramChat, sender: Sender, inbox: Inbox, intake: Intake, tasks: Tasks
+        self, chat: TelegramChat, sender: Sender, inbox: IncomingEvents, intake: Intake, tasks: Tasks
     ) -> None:
         self._api = chat.api
-        self._book = chat.book
+        self._records = chat.records
         self._buttons = chat.buttons
         self._sender = sender
         self._inbox = inbox
@@ -94,12 +94,12 @@ class Presses:
             self._buttons.undone(pressed.data, pressed.user)
         self._answer(pressed, _TOLD.get(outcome, ""))
 
-    async def _is_on(self, button: Button, pressed: Pressed) -> bool:
+    async def _is_on(self, button: ButtonMeaning, pressed: Pressed) -> bool:
         """Whether the message that was pressed bears the button, or is a copy of it that we do not know of: what was
         sent without an answer may stand twice."""
         if button.message in (0, pressed.spot.message):
             return True
-        return not (await self._book.known(pressed.spot.chat, pressed.spot.message)).is_ours
+        return not (await self._records.known(pressed.spot.chat, pressed.spot.message)).is_ours
 
     async def _aside(self, pressed: Pressed, click: ButtonClicked) -> None:
         """What decides nothing yet, but is for those alone who may decide."""
@@ -164,7 +164,7 @@ class Presses:
         out = Builder()
         if not pressed.spot.is_direct:
             # Who is named is asked to reply; nobody else is.
-            mention(out, pressed.user, People(called=lambda _user: pressed.name))
+            mention(out, pressed.user, Mentions(called=lambda _user: pressed.name))
             out.write(": ")
         out.write(form.question)
         text = out.built()
@@ -187,10 +187,10 @@ class Presses:
         if not isinstance(number, int):
             self._answer(pressed, NO_PROMPT)
             return
-        asked = Asked(click.message_ts, click.value, click.thread_ts or "", click.channel)
-        known = await self._book.known(pressed.spot.chat, pressed.spot.message)
-        thread = known.thread or self._book.ts(pressed.spot.chat, pressed.spot.message)
-        await self._book.keep(
+        asked = ReasonAsked(click.message_ts, click.value, click.thread_ts or "", click.channel)
+        known = await self._records.known(pressed.spot.chat, pressed.spot.message)
+        thread = known.thread or self._records.ts(pressed.spot.chat, pressed.spot.message)
+        await self._records.keep(
             pressed.spot.chat, number, lambda known: replace(known, asked=asked, thread=thread)
         )
         self._answer(pressed, "")
@@ -218,7 +218,7 @@ class Presses:
 
     async def _quietly(self, call: Call, pressed: Pressed, work: Callable[[], Awaitable[object]]) -> object:
         """Within the chat's limits, where people wait for it. Best effort: whoever pressed can press again."""
-        channel = self._book.channel(pressed.spot.chat)
+        channel = self._records.channel(pressed.spot.chat)
         try:
             return await self._sender.within_limits(call, channel, work, "answer")
         except ChatError as error:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from codebutler.chat.telegram.api import BotApi
-from codebutler.chat.telegram.messages import Place
+from codebutler.chat.telegram.messages import Destination
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
 from codebutler.platform.tasks import Tasks
@@ -81,7 +81,7 @@ class Typing:
         self._until_s: dict[tuple[int, int], float] = {}
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
 
-    async def show(self, place: Place) -> None:
+    async def show(self, place: Destination) -> None:
         """Something is done there. Raises ChatError."""
         where = place.chat, place.topic
         is_shown = where in self._until_s
@@ -94,7 +94,7 @@ class Typing:
                 raise
             self._tasks.start(self._go_on(where), name=f"typing in {place.chat}")
 
-    def over(self, place: Place) -> None:
+    def over(self, place: Destination) -> None:
         """Nothing is done there any more, or the chat shows what came of it."""
         self._until_s.pop((place.chat, place.topic), None)
 

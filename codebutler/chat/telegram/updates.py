@@ -54,7 +54,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class WrittenUpdate:
     """Somebody wrote, or (``edited_at`` is not 0) changed what they wrote. ``album``: the name of the group of files
     that it is one of."""
 
@@ -83,7 +83,7 @@ class Pressed:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartCommand:
     """Somebody opened the private chat, by a link with a code or ("") without one."""
 
     user: str
@@ -116,7 +116,7 @@ class Membership:
     is_in: bool
 
 
-Update = Said | Pressed | Started | InboxOpened | Moved | Membership | Ignored
+Update = WrittenUpdate | Pressed | StartCommand | InboxOpened | Moved | Membership | Ignored
 
 
 def parse(update: Mapping[str, Any], me: Me) -> Update:
@@ -144,7 +144,7 @@ def _message(message: Mapping[str, Any], me: Me) -> Update:
     text = text_in(message, "text") or text_in(message, "caption")
     user = mapping(message, "from")
     if chat.get("type") == "private" and (code := start_code(text)) is not None:
-        return Started(
+        return StartCommand(
             name_of(number(user, "id")), name_in(user), _spot(message), float(number(message, "date")), code
         )
     if is_inbox(text) and not is_for_another(text, me.username):
@@ -158,7 +158,7 @@ def _edited(message: Mapping[str, Any], me: Me) -> Update:
     return _said(message, me, edited_at=float(number(message, "edit_date")))
 
 
-def _said(message: Mapping[str, Any], me: Me, edited_at: float = 0.0) -> Said | Ignored:
+def _said(message: Mapping[str, Any], me: Me, edited_at: float = 0.0) -> WrittenUpdate | Ignored:
     spot = _spot(message)
     bare = text_in(message, "text") or text_in(message, "caption")
     if is_for_another(bare, me.username):
@@ -170,7 +170,7 @@ def _said(message: Mapping[str, Any], me: Me, edited_at: float = 0.0) -> Said | 
         return Ignored("a message without words or files")
     called, text = _called(text, me)
     user = mapping(message, "from")
-    return Said(
+    return WrittenUpdate(
         spot=spot,
         user=name_of(number(user, "id")),
         name=name_in(user),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.port import Page
+from codebutler.chat.port import HistoryPage
 from codebutler.chat.slack.answers import ts_at
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.history import history_message
@@ -62,7 +62,7 @@ class CutChat(MemoryChat):
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         if self.left == 0:
             await asyncio.Event().wait()
         self.left -= 1
@@ -72,7 +72,9 @@ class CutChat(MemoryChat):
         # A reply that was sent to the channel too stands among its messages.
         end = min([m.ts for m in page.messages], default="") if page.next_cursor else ts_at(since_s)
         also = [m for m in self.messages(channel) if m.get("subtype") and m["ts"] > max(end, ts_at(since_s))]
-        return Page(messages=(*page.messages, *map(history_message, also)), next_cursor=page.next_cursor)
+        return HistoryPage(
+            messages=(*page.messages, *map(history_message, also)), next_cursor=page.next_cursor
+        )
 
 
 class Told(Life):

@@ -8,7 +8,7 @@ from random import Random
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.port import Page
+from codebutler.chat.port import HistoryPage
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock
@@ -109,7 +109,7 @@ class TimedChat(MemoryChat):
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         self.moments.append(self.clock.monotonic())
         return await super().history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
 

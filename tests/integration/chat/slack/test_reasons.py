@@ -11,7 +11,7 @@ import pytest
 from codebutler.chat.layout import Placed, ReasonForm, packed
 from codebutler.chat.slack.connection import EventHandler
 from codebutler.chat.slack.forms import IN_WORDS, INSTEAD, FormAsked, PressedInVain, Reasons, reason_view
-from codebutler.chat.slack.link import Envelope
+from codebutler.chat.slack.link import SocketEnvelope
 from codebutler.chat.slack.payloads import HomeOpened
 from codebutler.config.permission import Decision
 from codebutler.config.schema import Config, SlackSection
@@ -75,7 +75,7 @@ class Scene:
             self.reasons.asked(notice)
 
     async def interact(self, **payload: Any) -> dict[str, Any] | None:
-        answer = await self.door.handle(Envelope(envelope_id="e1", type="interactive", payload=payload))
+        answer = await self.door.handle(SocketEnvelope(envelope_id="e1", type="interactive", payload=payload))
         await self.tasks.close(10)
         assert not self.broken
         return answer

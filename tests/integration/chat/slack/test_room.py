@@ -12,7 +12,7 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.fields import Ignored
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.link import Envelope, SocketTiming
+from codebutler.chat.slack.link import SocketEnvelope, SocketTiming
 from codebutler.chat.slack.payloads import Notice, from_history, parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.domain.clock import SystemClock
@@ -52,7 +52,7 @@ class Parent:
     async def _open(self) -> str:
         return await self.api.open_connection(self.server.app_token)
 
-    async def _handle(self, envelope: Envelope) -> dict[str, Any] | None:
+    async def _handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
         event = parse_envelope(envelope.type, envelope.payload, await self.me())
         if isinstance(event, Ignored | Notice) or event.key in self.heard:
             return None

@@ -101,7 +101,7 @@ class Uploads:
             return None
 
 
-class Outlet:
+class Handover:
     """``editor`` has the last word on every text. Without ``notes`` anything may have been handed over before.
     ``begin`` it before use."""
 
