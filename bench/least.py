@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from codebutler.chat.port import Limit
-from codebutler.chat.slack.limits import SLACK_LIMITS
+from codebutler.chat.slack.api import SLACK_LIMITS
 
 NARROW, WIDE = SLACK_LIMITS.channel["post"], SLACK_LIMITS.workspace["post"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from codebutler.chat.slack.fields import is_direct, written
+from codebutler.chat.slack.answers import is_direct, written
 from codebutler.domain.model import ButtonClicked, MessageDeleted, MessageEdited, MessagePosted, SlashCommand
 
 

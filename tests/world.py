@@ -16,7 +16,6 @@ from random import Random
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import Download
 from codebutler.config.paths import Home
 from codebutler.config.permission import Decision
@@ -32,6 +31,7 @@ from codebutler.supervisor.lifecycle import Policy
 from codebutler.supervisor.port import News, Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler_worker.worker.bootstrap import serve
+from tests.memory_chat import MemoryChat
 from tests.worker_kit import CHANNEL, USER, OneAgent, Run, ScriptedBackend
 
 # As in a test of minutes, not of hours: nobody is quarantined, and a dead worker is back after a second.

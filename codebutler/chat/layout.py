@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from codebutler.domain.message import (
+from codebutler.chat.fields import PayloadError
+from codebutler.domain.actions import (
     ALLOW_ACTION,
     ALLOW_SESSION_ACTION,
     ANSWER_ACTION,
@@ -26,6 +28,10 @@ from codebutler.domain.message import (
 )
 from codebutler.text.markup import clip, plain
 
+REASON_CHARS = 1000
+"""Of what somebody writes into a ReasonForm."""
+PLAN = ":plan"
+"""In a button's value, behind the request's ID: it is a plan that would be refused."""
 QUESTION_CHARS = 2000
 """Of all questions on a card; what explains their options takes half as much again."""
 
@@ -48,6 +54,59 @@ class Section(Struct, frozen=True):
     buttons: tuple[Button, ...] = ()
     boxes: tuple[Box, ...] = ()
     begins: bool = False
+
+
+class Placed(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"channel": "c", "message_ts": "m", "value": "v", "thread_ts": "t"},
+):
+    """What a button means, and the message it stands for. Few letters: Slack takes 2,000 in a button's value."""
+
+    channel: str
+    message_ts: str
+    value: str
+    thread_ts: str | None = None
+
+
+def placed(text: str) -> Placed:
+    """Read what ``packed`` wrote. Raises PayloadError."""
+    try:
+        return msgspec.json.decode(text, type=Placed)
+    except msgspec.DecodeError:
+        raise PayloadError("a button that does not say which message it is about") from None
+
+
+def packed(place: Placed) -> str:
+    """As the value of a button, or as what a form carries."""
+    return msgspec.json.encode(place).decode()
+
+
+class ReasonForm(Struct, frozen=True):
+    """Asks somebody why not: with their words, the button that ``place`` stands for refuses."""
+
+    place: Placed
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether it is a plan that would be refused."""
+        return self.place.value.endswith(PLAN)
+
+    @property
+    def title(self) -> str:
+        """What stands above it."""
+        return "Keep planning" if self.is_plan else "Deny with a reason"
+
+    @property
+    def question(self) -> str:
+        """What is asked."""
+        return "What should be different?" if self.is_plan else "Why not, or what instead?"
+
+    @property
+    def hint(self) -> str:
+        """What becomes of the answer."""
+        return "The agent reads it, and the card shows it."
 
 
 def sections(message: Message) -> tuple[Section, ...]:
@@ -107,7 +166,7 @@ def _decisions(request: Request) -> tuple[Button, ...]:
         return (
             Button("Approve", ALLOW_ACTION, request.id, "primary"),
             Button("Keep planning", DENY_ACTION, request.id),
-            Button("Say what to change…", REASON_ACTION, f"{request.id}:plan"),
+            Button("Say what to change…", REASON_ACTION, f"{request.id}{PLAN}"),
         )
     session = (Button("Allow for this session", ALLOW_SESSION_ACTION, request.id),) if request.scope else ()
     return (

@@ -10,13 +10,31 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from random import Random
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from codebutler.chat.layout import Section
+from codebutler.chat.layout import ReasonForm, Section
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import (
+    ChatAuthError,
+    ChatError,
+    ChatRateLimitedError,
+    ChatUnreachableError,
+    CodeButlerError,
+    StoreError,
+)
 from codebutler.domain.model import File, Post, React, Update, Upload
+from codebutler.platform.waiting import full_jitter_s
+
+IDENTIFY_BASE_S = 1.0
+IDENTIFY_CAP_S = 60.0
+ATTEMPTS = 3
+RETRY_S = 2.0
+
+T = TypeVar("T")
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -29,10 +47,59 @@ class Identity(Struct, frozen=True, kw_only=True):
     url: str = ""
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """Messages as the chat tells them, oldest or newest first as it sends them, and where to go on."""
+async def identified(
+    ask: Callable[[], Awaitable[Identity]],
+    clock: Clock,
+    rng: Random,
+    troubled: Callable[[CodeButlerError], None],
+) -> Identity:
+    """Ask until the chat tells who we are; ``troubled`` hears of each failure. Raises ChatAuthError."""
+    failures = 0
+    while True:
+        try:
+            return await ask()
+        except ChatAuthError:
+            raise
+        except (ChatError, StoreError) as error:
+            failures += 1
+            troubled(error)
+            await clock.sleep(full_jitter_s(rng, failures, IDENTIFY_BASE_S, IDENTIFY_CAP_S))
 
-    messages: tuple[dict[str, Any], ...] = ()
+
+async def file_details(ask: Callable[[], Awaitable[T]], clock: Clock) -> T:
+    """What a chat knows of a file, asked for ATTEMPTS times where it cannot answer. Raises ChatError."""
+    for attempt in range(1, ATTEMPTS + 1):
+        wait_s = RETRY_S
+        try:
+            return await ask()
+        except ChatRateLimitedError as error:
+            wait_s = error.retry_after_s
+        except ChatUnreachableError:
+            pass
+        if attempt < ATTEMPTS:
+            await clock.sleep(wait_s)
+    raise ChatError(code="unreachable")
+
+
+class HistoryMessage(Struct, frozen=True, kw_only=True):
+    """What was written once. ``user``: who wrote it, or which bot; ``name``: what the history calls them, "" if it does
+    not. ``is_ours``: an operation of ours made it, and ``parts`` are all of it, as far as the chat still shows them.
+    ``raw``: the message as the chat tells it, which only its own adapter reads."""
+
+    ts: str
+    user: str = ""
+    name: str = ""
+    text: str = ""
+    is_person: bool = True
+    is_ours: bool = False
+    parts: tuple[Section, ...] = ()
+    raw: Mapping[str, Any] = MappingProxyType({})
+
+
+class HistoryPage(Struct, frozen=True, kw_only=True):
+    """Messages, oldest or newest first as the chat tells them, and where to go on."""
+
+    messages: tuple[HistoryMessage, ...] = ()
     next_cursor: str = ""
 
 
@@ -71,8 +138,10 @@ Call = Literal[
     "start_stream",
     "append_stream",
     "stop_stream",
+    "publish",
 ]
-"""What may be limited. A post for one person alone is a whisper; what replaces a message is an update."""
+"""What may be limited. A post for one person alone is a whisper; what replaces a message is an update; "publish" is a
+home page."""
 
 ABOUT_A_PLACE = frozenset(
     {"channel_not_found", "invalid_thread_ts", "is_archived", "not_in_channel", "thread_not_found"}
@@ -132,7 +201,7 @@ class History(Protocol):
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         """A page of what was written after ``since_s`` (Unix seconds): of a thread, oldest first, or of the channel,
         newest first."""
 
@@ -185,8 +254,8 @@ class StatusLine(Protocol):
 class Forms(Protocol):
     """Forms that open over the chat."""
 
-    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
-        """Show one to whoever did what ``trigger_id`` came with; it lives three seconds and works once."""
+    async def open_form(self, trigger_id: str, form: ReasonForm) -> None:
+        """Show it to whoever pressed a button; ``trigger_id`` came with that, works once, and only for a moment."""
 
 
 class HomePage(Protocol):

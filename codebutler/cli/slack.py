@@ -18,7 +18,8 @@ from codebutler.config.schema import USER_ID, SlackSection
 from codebutler.domain.errors import ChatError, CodeButlerError
 
 if TYPE_CHECKING:
-    from codebutler.chat.slack.answers import ChannelInfo, Person
+    from codebutler.chat.people import Person
+    from codebutler.chat.slack.answers import ChannelInfo
     from codebutler.chat.slack.api import SlackApi
 
 

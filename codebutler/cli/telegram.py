@@ -205,7 +205,7 @@ class Someone:
 async def who_sent(api: BotApi, code: str) -> Someone:
     """Whoever sends ``/start CODE`` to the bot in private within ten minutes; waits for ever after that, or where
     another process fetches the messages. None of them is confirmed, so the supervisor gets all of them."""
-    from codebutler.chat.slack.people import readable
+    from codebutler.chat.people import readable
 
     try:
         async with asyncio.timeout(PATIENCE_S):

@@ -9,6 +9,7 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.inspection import TokenFacts, inspect_token
 from codebutler.chat.slack.manifest import BOT_SCOPES, NAMES_SCOPE
 from codebutler.chat.telegram.api import BotApi
+from codebutler.chat.slack.app import BOT_SCOPES, NAMES_SCOPE, TokenFacts, inspect_token
 from codebutler.config.channels import chat_of
 from codebutler.config.schema import SlackSection, TelegramSection
 from codebutler.domain.clock import Clock

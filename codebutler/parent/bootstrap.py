@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
-from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.chats import Chats, ServedChat, StatusBoard
+from codebutler.chat.delivery.handover import begin_anew
 from codebutler.chat.delivery.outgoing import Editor
-from codebutler.chat.delivery.outlet import begin_anew
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import ChatPort
 from codebutler.chat.status import StatusBoard

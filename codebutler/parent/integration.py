@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from codebutler.chat.chats import Chats, Connection, ServedChat
 from codebutler.chat.slack.answers import Person
+from codebutler.chat.chats import ChatConnection, Chats, ServedChat
+from codebutler.chat.people import Person
+from codebutler.chat.port import ChatPort
 from codebutler.config.channels import ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatAuthError

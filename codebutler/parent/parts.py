@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 
 from codebutler.chat.slack.people import People
+from codebutler.chat.people import People
 from codebutler.config.paths import Home
 from codebutler.config.programs import is_session
 from codebutler.config.schema import Config

@@ -6,10 +6,9 @@ import errno
 from collections.abc import Iterable
 from uuid import uuid4
 
-from codebutler.chat.chats import Chats
+from codebutler.chat.chats import Chats, read_thread
 from codebutler.chat.delivery.outgoing import addressed
 from codebutler.chat.port import Download, Take
-from codebutler.chat.slack.history import read_thread
 from codebutler.config.permission import Decision, Person, Where, may
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError

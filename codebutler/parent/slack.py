@@ -11,16 +11,15 @@ from uuid import uuid4
 from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.access import Channels
 from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.people import Person
 from codebutler.chat.port import ChannelMoved
-from codebutler.chat.slack.answers import Person
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.connection import Care, SlackConnection
-from codebutler.chat.slack.interactive import FormAsked, PressedInVain
+from codebutler.chat.slack.forms import FormAsked, PressedInVain, Reasons
+from codebutler.chat.slack.http import check_app_token, check_bot_token
 from codebutler.chat.slack.payloads import HomeOpened, Notice
-from codebutler.chat.slack.presence import Heartbeat
-from codebutler.chat.slack.reasons import Reasons
-from codebutler.chat.slack.tokens import check_app_token, check_bot_token
+from codebutler.chat.slack.presence import EchoProbe
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
 from codebutler.domain.clock import Clock
@@ -167,7 +166,7 @@ class SlackIntegration:
         shelf = Shelf(intake=inbound.intake, journal=parts.journal, held=inbound.held)
         listened = partial(parts.repos.listened, self.name)
         catch_up = CatchUp(sender.background, shelf, self.chat.clock, rng, listened)
-        heartbeat = Heartbeat(sender, parts.journal, catch_up.channels, clock)
+        heartbeat = EchoProbe(sender, parts.journal, catch_up.channels, clock)
         absence_notice = AbsenceNotice(
             sender,
             parts.journal,

@@ -7,14 +7,13 @@ from random import Random
 
 from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.access import Channels
+from codebutler.chat.people import Person
 from codebutler.chat.port import ChannelMoved
-from codebutler.chat.slack.answers import Person
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.connection import Notice, TelegramConnection
-from codebutler.chat.telegram.ids import number_of
-from codebutler.chat.telegram.outcomes import check_token
-from codebutler.chat.telegram.updates import InboxOpened, Started
+from codebutler.chat.telegram.rules import check_token, number_of
+from codebutler.chat.telegram.updates import InboxOpened, StartCommand
 from codebutler.config.channels import ChatName
 from codebutler.config.schema import Config
 from codebutler.parent.apphome import AppHome
@@ -81,5 +80,5 @@ def _heed(home: AppHome, channels: Channels, notice: Notice) -> None:
             home.opened(user)
         case ChannelMoved():
             channels.moved(notice)
-        case Started():
+        case StartCommand():
             pass  # a code is what `codebutler setup` waits for

@@ -9,7 +9,6 @@ from typing import Any, Literal, Protocol
 
 import pytest
 
-from codebutler.chat.memory import MemoryChat
 from codebutler.chat.port import (
     CAPABILITIES,
     ChatPort,
@@ -24,7 +23,7 @@ from codebutler.chat.port import (
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.chat.telegram.marks import REACTIONS
+from codebutler.chat.telegram.signs import REACTIONS
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
@@ -34,6 +33,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.workspace.panel import Fault
 from codebutler.workspace.server import WorkspaceServer
+from tests.memory_chat import MemoryChat
 from tests.telegram.server import GROUP, BotServer
 from tests.telegram.server import Fault as BotFault
 
@@ -121,7 +121,8 @@ class AbleRig(Rig, Protocol):
 
     def trigger(self) -> str: ...
 
-    def form(self, user: str) -> dict[str, Any]: ...
+    def form(self, user: str) -> str:
+        """The title of what is open before them."""
 
 
 class SlackLike:
@@ -167,8 +168,8 @@ class MemoryRig(SlackLike):
         self.chat.triggers["1.2"] = self.person
         return "1.2"
 
-    def form(self, user: str) -> dict[str, Any]:
-        return self.chat.forms[user]
+    def form(self, user: str) -> str:
+        return self.chat.forms[user].title
 
     def status(self, ts: str) -> str:
         return self.chat.statuses.get((self.channel, ts), "")
@@ -219,8 +220,8 @@ class ApiRig(SlackLike):
     def trigger(self) -> str:
         return self.server.house.views.trigger(self.person)
 
-    def form(self, user: str) -> dict[str, Any]:
-        return self.server.house.views.stack(user)[-1].given
+    def form(self, user: str) -> str:
+        return str(self.server.house.views.stack(user)[-1].given["title"]["text"])
 
     def trouble(self, method: str, trouble: Trouble) -> None:
         name = METHODS[method]
@@ -341,10 +342,11 @@ async def everything(chat: History, channel: str, thread_ts: str | None = None) 
     cursor = ""
     while True:
         page = await chat.history(channel, thread_ts=thread_ts, cursor=cursor)
-        found += page.messages
+        found += [dict(message.raw) for message in page.messages]
         if not (cursor := page.next_cursor):
             return found
 
 
 async def replies(rig: AbleRig, place: str, root: str) -> list[dict[str, Any]]:
-    return list((await rig.chat.history(place, thread_ts=root)).messages[1:])
+    page = await rig.chat.history(place, thread_ts=root)
+    return [dict(message.raw) for message in page.messages[1:]]

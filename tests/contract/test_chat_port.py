@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.chat.layout import Section
-from codebutler.chat.memory import MemoryChat
+from codebutler.chat.layout import Placed, ReasonForm, Section
 from codebutler.chat.port import CAPABILITIES, Capabilities
 from codebutler.chat.slack.answers import op_id_of
-from codebutler.chat.slack.forms import Placed, reason_form
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import Post, React, Update, Upload
 from tests.contract.chats import AbleRig, Rig, Shown, able, everything, rig
+from tests.memory_chat import MemoryChat
 
 __all__ = ["able", "rig"]
 
@@ -167,10 +166,10 @@ async def test_a_file_is_shared_once_and_tells_where(able: AbleRig) -> None:
 async def test_history_begins_after_a_moment_newest_first_threads_oldest_first(able: AbleRig) -> None:
     one, two, three = (able.say(text) for text in "123")
     page = await able.chat.history(able.channel, since_s=float(one))
-    assert [m["ts"] for m in page.messages] == [three, two]
+    assert [m.ts for m in page.messages] == [three, two]
     replies = [able.say("r", one) for _ in range(2)]
     page = await able.chat.history(able.channel, thread_ts=one)
-    assert [m["ts"] for m in page.messages] == [one, *replies]
+    assert [m.ts for m in page.messages] == [one, *replies]
 
 
 async def test_a_home_is_published_and_replaced(able: AbleRig) -> None:
@@ -180,10 +179,10 @@ async def test_a_home_is_published_and_replaced(able: AbleRig) -> None:
 
 
 async def test_a_form_opens_once_for_whoever_may_open_it(able: AbleRig) -> None:
-    form = reason_form(Placed(channel=able.channel, message_ts="1.1", value="r1"))
+    form = ReasonForm(Placed(channel=able.channel, message_ts="1.1", value="r1"))
     trigger_id = able.trigger()
     await able.chat.open_form(trigger_id, form)
-    assert able.form(able.person)["title"]["text"] == "Deny with a reason"
+    assert able.form(able.person) == "Deny with a reason"
     with pytest.raises(ChatError) as refused:
         await able.chat.open_form(trigger_id, form)
     assert refused.value.code in ("expired_trigger_id", "exchanged_trigger_id")

@@ -9,6 +9,8 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
+from codebutler.chat.delivery.outgoing import Editor
+from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.connection import Notice, TelegramConnection
@@ -48,17 +50,19 @@ class Room:
             refusals=self,
             clock=self.clock,
         )
+        self.sender = Sender(self.chat, self.clock, Editor(str), notes=self.journal)
         self.connection = TelegramConnection(
             self.chat,
+            self.sender,
             self.intake,
             self.notices.append,
-            self.clock,
             Random(1),
         )
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         await self.chat.__aenter__()
+        await self.sender.__aenter__()
         self._task = asyncio.create_task(self.connection.run(), name="telegram")
         return self
 
@@ -69,6 +73,7 @@ class Room:
         assert self._task is not None
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        await self.sender.__aexit__(None, None, None)
         await self.chat.__aexit__(None, None, None)
         await self.journal.close()
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 ADAPTERS = (
     "codebutler/chat/slack/",
     "codebutler/chat/telegram/",
-    "codebutler/chat/memory.py",
+    "tests/memory_chat.py",
     "codebutler/workspace/",
     "codebutler/config/channels.py",
 )

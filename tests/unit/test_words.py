@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from codebutler.chat.slack.manifest import manifest
+from codebutler.chat.slack.app import manifest
 from codebutler.config.permission import ACTIONS
 from codebutler.config.schema import Config
 from codebutler.domain.commands import (

@@ -9,12 +9,10 @@ from random import Random
 
 from msgspec.structs import replace
 
-from codebutler.chat.delivery.access import Authority, Channels
-from codebutler.chat.delivery.items import Item, Items
+from codebutler.chat.delivery.access import Authority, Channels, Reader
+from codebutler.chat.delivery.handover import Handover
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.delivery.outgoing import about, instead
-from codebutler.chat.delivery.outlet import Outlet
-from codebutler.chat.delivery.reading import Reader
+from codebutler.chat.delivery.outgoing import Item, Items, about, instead
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import (
     ChatAuthError,
@@ -38,11 +36,11 @@ class Attempts:
     """``add`` an item, and it is settled or refused one day."""
 
     def __init__(
-        self, items: Items, loop: Loop, outlet: Outlet, reader: Reader, recovery: Recovery, clock: Clock
+        self, items: Items, loop: Loop, handover: Handover, reader: Reader, recovery: Recovery, clock: Clock
     ) -> None:
         self._items = items
         self._loop = loop
-        self._outlet = outlet
+        self._handover = handover
         self._reader = reader
         self._recovery = recovery
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
@@ -81,7 +79,7 @@ class Attempts:
         self._tasks.start(self._attempt(item), name=f"{item.call} in {item.channel}")
 
     async def _recall(self, item: Item) -> None:
-        if ts := await self._outlet.recall(item):
+        if ts := await self._handover.recall(item):
             self._settle(item, ts)
         elif not item.unsure:
             self._not_done(item)
@@ -95,10 +93,10 @@ class Attempts:
             elif item.is_outdated:
                 self._settle(item, item.place)
             elif item.step == "keep a place" and isinstance(item.operation, Post):
-                await self._outlet.keep_place(item, item.operation)
+                await self._handover.keep_place(item, item.operation)
                 self._loop.again(item)
             else:
-                result = await self._outlet.send(item)
+                result = await self._handover.send(item)
                 self._recovery.went_well(item)
                 self._settle(item, result)
         except ChatError as error:

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from itertools import count
 
-from codebutler.chat.delivery.planner import Buckets, Line, State, Waiting, plan
+from codebutler.chat.delivery.planner import Buckets, Line, State, WaitingCall, plan
 from codebutler.chat.port import Call, Limits
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Value
@@ -26,8 +26,8 @@ class Loop:
     def __init__(self, limits: Limits, clock: Clock) -> None:
         self._clock = clock
         self._buckets = Buckets(limits)
-        self._lines: dict[Line, deque[Waiting]] = {}
-        self._told: dict[Waiting, tuple[Callable[[], None], Callable[[], None]]] = {}
+        self._lines: dict[Line, deque[WaitingCall]] = {}
+        self._told: dict[WaitingCall, tuple[Callable[[], None], Callable[[], None]]] = {}
         self._numbers = count(1)
         self._has_token = True
         self._closed: dict[str, float] = {}
@@ -38,14 +38,14 @@ class Loop:
         self._is_woken = False
         self._is_over = False
 
-    def enter(self, waiting: Waiting, begin: Callable[[], None], drop: Callable[[], None]) -> None:
+    def enter(self, waiting: WaitingCall, begin: Callable[[], None], drop: Callable[[], None]) -> None:
         """Behind what waits in its line."""
         waiting.number = waiting.number or next(self._numbers)
         self._lines.setdefault(waiting.line, deque()).append(waiting)
         self._told[waiting] = (begin, drop)
         self.wake()
 
-    def leave(self, waiting: Waiting) -> None:
+    def leave(self, waiting: WaitingCall) -> None:
         """It needs nothing more."""
         if self._told.pop(waiting, None) is not None:
             line = self._lines[waiting.line]
@@ -54,13 +54,13 @@ class Loop:
                 del self._lines[waiting.line]
             self.wake()
 
-    def again(self, waiting: Waiting, after_s: float = 0.0) -> None:
+    def again(self, waiting: WaitingCall, after_s: float = 0.0) -> None:
         """It is to be called once more."""
         waiting.is_busy = False
         waiting.from_s = self._clock.monotonic() + after_s
         self.wake()
 
-    def waits(self, line: Line) -> list[Waiting]:
+    def waits(self, line: Line) -> list[WaitingCall]:
         """What waits there and is not under way, in its order."""
         return [each for each in self._lines.get(line, ()) if not each.is_busy]
 
@@ -75,7 +75,7 @@ class Loop:
     ) -> None:
         """Wait until a call may be made; whoever asked makes it."""
         number = next(self._numbers)
-        waiting = Waiting(
+        waiting = WaitingCall(
             call=call,
             channel=channel,
             line=(channel, "claim", str(number)),
@@ -116,7 +116,7 @@ class Loop:
             self._closed[channel] = self._clock.monotonic() + for_s
         self.wake()
 
-    def is_closed(self, waiting: Waiting) -> bool:
+    def is_closed(self, waiting: WaitingCall) -> bool:
         """Whether it waits for its channel."""
         return waiting.is_lasting and waiting.channel in self._closed
 

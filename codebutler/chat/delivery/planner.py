@@ -120,7 +120,7 @@ Line = tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Waiting:
+class WaitingCall:
     """A call that waits for its moment, not before ``from_s``; ``is_busy`` while it is under way. ``number``: its age.
 
     ``needs_token``: it waits while our token is refused; ``is_lasting``: it waits while its channel is closed to us.
@@ -151,32 +151,32 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CallPlan:
     """What is to be begun, in this order, and what is pointless; ``until_s``: when to plan again, if nothing comes."""
 
-    begin: tuple[Waiting, ...]
-    drop: tuple[Waiting, ...]
+    begin: tuple[WaitingCall, ...]
+    drop: tuple[WaitingCall, ...]
     until_s: float | None
 
 
-def plan(lines: Iterable[Sequence[Waiting]], buckets: Buckets, state: State) -> Plan:
+def plan(lines: Iterable[Sequence[WaitingCall]], buckets: Buckets, state: State) -> CallPlan:
     """``lines`` hold what waits or is under way, each in its order, none empty. ``buckets`` stay as they are."""
     every = list(lines)
     heads = [_head(line) for line in every if not any(each.is_busy for each in line)]
     drop = [head.waiting for head in heads if _is_needless(head.waiting, state)]
     if drop:
-        return Plan((), tuple(drop), state.now_s)
-    return _Round(every, buckets.copy(), state).plan(heads)
+        return CallPlan((), tuple(drop), state.now_s)
+    return _PlanningRound(every, buckets.copy(), state).plan(heads)
 
 
 class _Head(NamedTuple):
     """What is next in a line, and what it is worth to begin it: with it goes on what is behind it."""
 
-    waiting: Waiting
-    dearest: Waiting
+    waiting: WaitingCall
+    dearest: WaitingCall
 
 
-def _head(line: Sequence[Waiting]) -> _Head:
+def _head(line: Sequence[WaitingCall]) -> _Head:
     """What is said waits for what was said before, but not for how it goes on."""
     if len(line) == 1:
         return _Head(line[0], line[0])
@@ -184,15 +184,15 @@ def _head(line: Sequence[Waiting]) -> _Head:
     return _Head(said[0], min(said, key=lambda each: (RANK[each.value], each.number)))
 
 
-def _is_needless(mark: Waiting, state: State) -> bool:
+def _is_needless(mark: WaitingCall, state: State) -> bool:
     """It is as it shall be."""
     return mark.call in ("react", "unreact") and state.marks.get(mark.line) is (mark.call == "react")
 
 
-class _Round:
+class _PlanningRound:
     """One look at everything that waits."""
 
-    def __init__(self, every: Sequence[Sequence[Waiting]], buckets: Buckets, state: State) -> None:
+    def __init__(self, every: Sequence[Sequence[WaitingCall]], buckets: Buckets, state: State) -> None:
         self._buckets = buckets
         self._state = state
         self._unmarked = {line[0].line[:3] for line in every if line[0].call == "react"}
@@ -202,11 +202,11 @@ class _Round:
         """Of a closed channel one call at a time finds out whether it is open again."""
         self._anywhere_s: dict[tuple[Call, Value], float] = {}
         """Until such a call can be made in any channel: however many wait for it, they are passed over quickly."""
-        self._begin: list[Waiting] = []
-        self._drop: list[Waiting] = []
+        self._begin: list[WaitingCall] = []
+        self._drop: list[WaitingCall] = []
         self._until_s = inf
 
-    def plan(self, heads: Iterable[_Head]) -> Plan:
+    def plan(self, heads: Iterable[_Head]) -> CallPlan:
         """What ``heads`` may begin now, the dearest first. Once only: it uses up the buckets."""
         possible = [head for head in heads if self._is_possible(*head)]
         for head in sorted(possible, key=partial(_order, self._state)):
@@ -214,9 +214,11 @@ class _Round:
                 self._decide(head.waiting, head.dearest.value)
         if self._drop:
             self._until_s = self._state.now_s
-        return Plan(tuple(self._begin), tuple(self._drop), None if self._until_s == inf else self._until_s)
+        return CallPlan(
+            tuple(self._begin), tuple(self._drop), None if self._until_s == inf else self._until_s
+        )
 
-    def _is_possible(self, waiting: Waiting, dearest: Waiting) -> bool:
+    def _is_possible(self, waiting: WaitingCall, dearest: WaitingCall) -> bool:
         """Whether it may be its turn; a sign is left out if not."""
         key = waiting.call, dearest.value
         if (wait_s := self._anywhere_s.get(key)) is None:
@@ -227,7 +229,7 @@ class _Round:
         self._until_s = min(self._until_s, self._state.now_s + wait_s)
         return False
 
-    def _decide(self, waiting: Waiting, value: Value) -> None:
+    def _decide(self, waiting: WaitingCall, value: Value) -> None:
         now_s, channel = self._state.now_s, waiting.channel
         if (held_s := self._held_s(waiting)) > 0:
             self._until_s = min(self._until_s, now_s + held_s)
@@ -243,7 +245,7 @@ class _Round:
             self._tried.add(channel)
             self._begin.append(waiting)
 
-    def _held_s(self, waiting: Waiting) -> float:
+    def _held_s(self, waiting: WaitingCall) -> float:
         """Seconds until it may be called at all; inf where something else has to happen first, which is told when it
         does."""
         now_s, closed = self._state.now_s, self._state.closed
@@ -256,7 +258,7 @@ class _Round:
             return inf
         return max(0.0, waiting.from_s - now_s, closed[waiting.channel] - now_s if is_closed else 0.0)
 
-    def _is_late(self, waiting: Waiting, wait_s: float) -> bool:
+    def _is_late(self, waiting: WaitingCall, wait_s: float) -> bool:
         """A sign for which there is no room now is left out: it has to be taken away again, too."""
         if waiting.call != "react" or waiting.value != "sign":
             return False

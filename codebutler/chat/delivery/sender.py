@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from random import Random
-from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
-from codebutler.chat.delivery.access import Authority, Channels
+from codebutler.chat.delivery.access import Authority, Channels, Reader
 from codebutler.chat.delivery.attempts import Attempts, Recovery
-from codebutler.chat.delivery.items import Items
+from codebutler.chat.delivery.handover import Handover
 from codebutler.chat.delivery.leftovers import Leftovers
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.delivery.outgoing import Detour, Editor, NoDetour, about, in_public
-from codebutler.chat.delivery.outlet import Outlet
-from codebutler.chat.delivery.reading import Background, Reader
+from codebutler.chat.delivery.outgoing import Detour, Editor, Items, about, in_public
 from codebutler.chat.delivery.streams import Streamer
-from codebutler.chat.port import ChatPort, Page
+from codebutler.chat.layout import Section
+from codebutler.chat.port import Call, ChatPort, History, HistoryPage
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatUnreachableError
 from codebutler.domain.model import Operation, Post
 from codebutler.intake.records import Notes
+from codebutler.domain.errors import ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.model import Operation, Post, Value
+from codebutler.intake.notes import Notes
+
+T = TypeVar("T")
 
 
 class Sender:
@@ -43,35 +48,35 @@ class Sender:
         detour: Detour | None = None,
         notes: Notes | None = None,
     ) -> None:
-        self._detour = detour or NoDetour()
+        self._detour = detour
         can = chat.capabilities
         self._items = Items(can_look=can.look_up is not None)
         self._whispers = can.ephemeral is not None
         self._kept = chat.limits.kept
+        self._home = can.home
+        self._clock = clock
         self._loop = Loop(chat.limits, clock)
         self._authority = Authority(chat, self._loop, clock)
         self.channels = Channels(self._loop, chat.limits.closed)
         """Where nothing can be said now."""
         self._reader = Reader(can, self._loop, clock)
-        self.background = Background(self._reader)
+        self.background: History = self._reader
         """What was said, for those who can wait: whatever is sent or looked up goes first."""
         leftovers = None
         if can.streams and can.look_up and notes:
             leftovers = Leftovers(can.streams, self._loop, self._reader, notes, clock)
         self._streams = Streamer(chat, self._loop, clock, editor.redact, leftovers)
-        self._outlet = Outlet(chat, self._streams, notes, editor, self._authority)
+        self._handover = Handover(chat, self._streams, notes, editor, self._authority)
         spread = rng or Random()  # noqa: S311 - spreads retries, guards nothing
         recovery = Recovery(self._loop, self._authority, self.channels, spread)
-        self._attempts = Attempts(self._items, self._loop, self._outlet, self._reader, recovery, clock)
+        self._attempts = Attempts(self._items, self._loop, self._handover, self._reader, recovery, clock)
 
     async def __aenter__(self) -> Self:
-        await self._outlet.begin()
+        await self._handover.begin()
         await self._streams.begin()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._items.is_closed = True
         await self._attempts.close()
         await self._streams.close()
@@ -123,7 +128,7 @@ class Sender:
         closed. Raises ChatError when the chat refuses it for good, and ChatUnreachableError when the sender closes
         before it is known to be done.
         """
-        place = self._detour.where(channel, about(operation))
+        place = self.where(channel, about(operation))
         if not self._whispers:
             operation = in_public(operation, is_direct=place != channel)
         is_outdated = isinstance(operation, Post) and operation.outdated
@@ -143,13 +148,31 @@ class Sender:
             if self._items.is_closed and item.result.cancelled():
                 raise ChatUnreachableError("the sender was closed before this was sent", "closed") from None
             raise
-        if place != channel and result:
+        if self._detour and place != channel and result:
             await self._detour.posted(channel, place, result)
         return result, item.operation
 
+    async def within_limits(
+        self, call: Call, channel: str, work: Callable[[], Awaitable[T]], value: Value = "notice"
+    ) -> T:
+        """Make a call that is no operation when it is its turn, and once more where the chat says that it came too
+        soon. Raises ChatError as ``work`` does."""
+        while True:
+            await self._loop.claim(call, channel, value)
+            try:
+                return await work()
+            except ChatRateLimitedError as error:
+                self._loop.pause(call, channel, error.retry_after_s)
+                await self._clock.sleep(error.retry_after_s)
+
+    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
+        """Show a person's home page, within the limits; nothing in a chat that has none. Raises ChatError."""
+        if self._home is not None:
+            await self.within_limits("publish", user, partial(self._home.publish_home, user, parts))
+
     def where(self, channel: str, item: str) -> str:
         """Where the message or file that is known by ``channel`` really stands."""
-        return self._detour.where(channel, item)
+        return self._detour.where(channel, item) if self._detour else channel
 
     def written(self, channel: str, thread_ts: str, text: str, *, whole: bool) -> None:
         """There is so much of a block of an agent's prose; ``whole``: all of it. Streamed in direct conversations."""
@@ -162,7 +185,7 @@ class Sender:
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         """A page of messages, as in the port, once the rate limits allow it; an empty one where the chat has no
         history. Raises ChatError as the port."""
         if thread_ts is not None:

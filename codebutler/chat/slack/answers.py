@@ -1,18 +1,67 @@
 """What answers of the Web API hold; a value that is missing or of another type reads as empty. And the operation id in
-a message's metadata: how a message of ours is recognised when its answer was lost. Pure."""
+a message's metadata: how a message of ours is recognised when its answer was lost; and the ts, which is
+a message's name, time and order at once. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from msgspec import Struct
 
-from codebutler.chat.port import Identity, Own, OwnPage, Page
-from codebutler.chat.slack.fields import section
+from codebutler.chat.fields import PayloadError, section, text_in
+from codebutler.chat.people import Person
+from codebutler.chat.port import HistoryPage, Identity, Own, OwnPage
 from codebutler.domain.errors import ChatError
 
+_TS = re.compile(r"\d{1,20}\.\d{1,20}")
 EVENT_TYPE = "codebutler_operation"
+
+
+class Written(TypedDict):
+    """What we know of whatever was written in a channel, by its ts."""
+
+    channel: str
+    sent_at: float
+    order: str
+    is_direct: bool
+
+
+def written(channel: str, ts: str) -> Written:
+    """A ts is all in one: the name of a message, its time and its order."""
+    return Written(channel=channel, sent_at=seconds_of(ts), order=ts, is_direct=is_direct(channel))
+
+
+def is_direct(channel: str) -> bool:
+    """Whether it is somebody's direct conversation with us: the IDs of those begin with D."""
+    return channel.startswith("D")
+
+
+def seconds_of(ts: str) -> float:
+    """When a message was written; exact: ``ts_at`` makes the same ts of it."""
+    return float(ts)
+
+
+def ts_at(moment_s: float) -> str:
+    """Seconds since the epoch as Slack writes them."""
+    return f"{max(0.0, moment_s):017.6f}"
+
+
+def thread_of(message: Mapping[str, Any]) -> str | None:
+    """The thread a message is a reply in; a thread's first message names itself and is no reply.
+
+    Raises PayloadError.
+    """
+    thread_ts = message.get("thread_ts")
+    return None if thread_ts is None or thread_ts == message.get("ts") else ts_of(thread_ts)
+
+
+def ts_of(value: object) -> str:
+    """A message's timestamp as Slack writes it. Raises PayloadError."""
+    if not isinstance(value, str) or not _TS.fullmatch(value):
+        raise PayloadError("a payload without a usable message timestamp")
+    return value
 
 
 def operation_metadata(op_id: str) -> dict[str, Any]:
@@ -30,15 +79,15 @@ def op_id_of(message: Mapping[str, Any]) -> str | None:
     return op_id if isinstance(op_id, str) else None
 
 
-def own_in(page: Page, bot_id: str) -> OwnPage:
+def own_in(page: HistoryPage, bot_id: str) -> OwnPage:
     """The messages on the page that ``bot_id`` wrote."""
     found = []
     for message in page.messages:
-        op_id, ts = op_id_of(message) or "", message.get("ts")
+        op_id = op_id_of(message.raw) or ""
         # Of a token Slack may not say whose it is: then metadata has to do.
-        is_ours = message.get("bot_id") == bot_id if bot_id else bool(op_id)
-        if is_ours and isinstance(ts, str):
-            found.append(Own(ts=ts, op_id=op_id, is_file=bool(message.get("files"))))
+        is_ours = message.raw.get("bot_id") == bot_id if bot_id else bool(op_id)
+        if is_ours and message.ts:
+            found.append(Own(ts=message.ts, op_id=op_id, is_file=bool(message.raw.get("files"))))
     return OwnPage(messages=tuple(found), next_cursor=page.next_cursor)
 
 
@@ -50,24 +99,6 @@ class ChannelInfo(Struct, frozen=True, kw_only=True):
     is_private: bool = False
     is_member: bool = False
     is_archived: bool = False
-
-
-class Person(Struct, frozen=True, kw_only=True):
-    """Somebody in the workspace. ``names``: what they are called there, the best first."""
-
-    id: str
-    names: tuple[str, ...]
-    is_bot: bool = False
-    is_deleted: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.names[0]} ({self.id})" if self.names else self.id
-
-
-def text_in(data: Mapping[str, Any], name: str) -> str:
-    """The text under ``name``."""
-    value = data.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def cursor_in(answer: Mapping[str, Any]) -> str:
@@ -85,13 +116,6 @@ def identity_in(answer: Mapping[str, Any]) -> Identity:
         team=text_in(answer, "team"),
         url=text_in(answer, "url"),
     )
-
-
-def page_in(answer: Mapping[str, Any]) -> Page:
-    """A page of messages. Slack: conversations.history, conversations.replies."""
-    messages = answer.get("messages")
-    found = tuple(m for m in messages if isinstance(m, dict)) if isinstance(messages, list) else ()
-    return Page(messages=found, next_cursor=cursor_in(answer))
 
 
 def shares_in(info: Mapping[str, Any]) -> frozenset[str]:

@@ -1,37 +1,40 @@
-"""The Web API as a ChatPort: one method of ours for each of Slack's."""
+"""The Web API as a ChatPort: one method of ours for each of Slack's; and how often Slack lets us call.
+
+Its limits are per method, workspace and app; chat.postMessage also about one a second and channel, with short bursts.
+Tier 2 = 20, tier 3 = 50, tier 4 = 100 calls a minute.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
+from types import MappingProxyType
 from typing import Any, Self
 
 import aiohttp
 from yarl import URL
 
-from codebutler.chat.layout import Section
-from codebutler.chat.port import Capabilities, Download, Identity, OwnPage, Page, Take
+from codebutler.chat.fields import text_in
+from codebutler.chat.layout import ReasonForm, Section
+from codebutler.chat.people import Person
+from codebutler.chat.port import Capabilities, Download, HistoryPage, Identity, Limit, Limits, OwnPage, Take
 from codebutler.chat.slack.answers import (
     ChannelInfo,
-    Person,
     channel_of,
     cursor_in,
     identity_in,
     operation_metadata,
     own_in,
-    page_in,
     person_of,
     shares_in,
-    text_in,
+    ts_at,
 )
 from codebutler.chat.slack.download import Downloads
-from codebutler.chat.slack.escape import neutralise
-from codebutler.chat.slack.fields import ts_at
-from codebutler.chat.slack.http import Call, ChatClock, SlackHttp
-from codebutler.chat.slack.limits import SLACK_LIMITS
+from codebutler.chat.slack.forms import reason_view
+from codebutler.chat.slack.history import page_in
+from codebutler.chat.slack.http import ApiCall, ChatClock, SlackHttp, check_app_token
+from codebutler.chat.slack.mrkdwn import neutralise
 from codebutler.chat.slack.render import Blocks, blocks_of, every_text, rendered
-from codebutler.chat.slack.tokens import check_app_token
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message
@@ -80,10 +83,8 @@ class SlackApi:
         await self._http.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._http.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.__aexit__()
 
     def use_token(self, token: str) -> None:
         """Go on with another bot token. Raises ChatAuthError at once for one of the wrong kind."""
@@ -92,14 +93,14 @@ class SlackApi:
 
     async def identity(self) -> Identity:
         """Slack: auth.test."""
-        self._me = identity_in(await self._http.call(Call("auth.test")))
+        self._me = identity_in(await self._http.call(ApiCall("auth.test")))
         return self._me
 
     async def post(self, channel: str, post: Post, op_id: str) -> str:
         """Slack: chat.postMessage, without unfurling links."""
         text, blocks = self._rendered(post.message, post.mention)
         answer = await self._http.call(
-            Call("chat.postMessage", write=True),
+            ApiCall("chat.postMessage", write=True),
             channel=channel,
             text=text,
             thread_ts=post.thread_ts,
@@ -114,7 +115,7 @@ class SlackApi:
         """Slack: chat.postEphemeral."""
         text, blocks = self._rendered(post.message, post.mention)
         answer = await self._http.call(
-            Call("chat.postEphemeral", write=True),
+            ApiCall("chat.postEphemeral", write=True),
             channel=channel,
             user=post.only_for,
             text=text,
@@ -133,7 +134,7 @@ class SlackApi:
     ) -> None:
         text, blocks = self._rendered(message, mention)
         await self._http.call(
-            Call("chat.update", write=True),
+            ApiCall("chat.update", write=True),
             channel=channel,
             ts=ts,
             text=text,
@@ -150,7 +151,7 @@ class SlackApi:
         method, done = ("remove", "no_reaction") if react.remove else ("add", "already_reacted")
         try:
             await self._http.call(
-                Call(f"reactions.{method}", write=True),
+                ApiCall(f"reactions.{method}", write=True),
                 channel=channel,
                 timestamp=react.target_ts,
                 name=react.name,
@@ -161,7 +162,7 @@ class SlackApi:
 
     async def upload(self, upload: Upload) -> str:
         """Slack: files.getUploadURLExternal and the bytes. Nothing shows, so a failure leaves no outcome open."""
-        begin = Call("files.getUploadURLExternal")
+        begin = ApiCall("files.getUploadURLExternal")
         ticket = await self._http.call(begin, filename=upload.filename, length=len(upload.content))
         reached("upload.begun")
         await self._http.put(begin, text_in(ticket, "upload_url"), upload.content)
@@ -170,7 +171,7 @@ class SlackApi:
     async def share(self, channel: str, upload: Upload, file_id: str) -> None:
         """Slack: files.completeUploadExternal, which "can only be called once"."""
         await self._http.call(
-            Call("files.completeUploadExternal", write=True),
+            ApiCall("files.completeUploadExternal", write=True),
             files=[{"id": file_id, "title": neutralise(upload.title or upload.filename)}],
             channel_id=channel,
             thread_ts=upload.thread_ts,
@@ -190,12 +191,12 @@ class SlackApi:
 
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
         """Slack: assistant.threads.setStatus (needs chat:write only); dropped after two minutes."""
-        call = Call("assistant.threads.setStatus")
+        call = ApiCall("assistant.threads.setStatus")
         await self._http.call(call, channel_id=channel, thread_ts=thread_ts, status=neutralise(text))
 
     async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
         """Slack: chat.startStream (chat:write). A stream ends by itself after five minutes or so."""
-        call = Call("chat.startStream", write=True)
+        call = ApiCall("chat.startStream", write=True)
         return text_in(
             await self._http.call(call, channel=channel, thread_ts=thread_ts, markdown_text=neutralise(text)),
             "ts",
@@ -203,12 +204,12 @@ class SlackApi:
 
     async def append_stream(self, channel: str, ts: str, text: str) -> None:
         """Slack: chat.appendStream."""
-        call = Call("chat.appendStream", write=True)
+        call = ApiCall("chat.appendStream", write=True)
         await self._http.call(call, channel=channel, ts=ts, markdown_text=neutralise(text))
 
     async def stop_stream(self, channel: str, ts: str) -> None:
         """Slack: chat.stopStream."""
-        await self._http.call(Call("chat.stopStream", write=True), channel=channel, ts=ts)
+        await self._http.call(ApiCall("chat.stopStream", write=True), channel=channel, ts=ts)
 
     async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
         """Slack: chat.update, with the metadata of a post."""
@@ -216,23 +217,23 @@ class SlackApi:
 
     async def delete(self, channel: str, ts: str) -> None:
         """Slack: chat.delete."""
-        await self._http.call(Call("chat.delete", write=True), channel=channel, ts=ts)
+        await self._http.call(ApiCall("chat.delete", write=True), channel=channel, ts=ts)
 
     async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
         """Slack: views.publish."""
         blocks = every_text(blocks_of(parts), self._redact)
-        await self._http.call(Call("views.publish"), user_id=user, view={"type": "home", "blocks": blocks})
+        await self._http.call(ApiCall("views.publish"), user_id=user, view={"type": "home", "blocks": blocks})
 
-    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
+    async def open_form(self, trigger_id: str, form: ReasonForm) -> None:
         """Slack: views.open."""
-        await self._http.call(Call("views.open"), trigger_id=trigger_id, view=view)
+        await self._http.call(ApiCall("views.open"), trigger_id=trigger_id, view=reason_view(form))
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         """Slack: conversations.replies (oldest first) or conversations.history (newest first)."""
         answer = await self._http.call(
-            Call("conversations.history" if thread_ts is None else "conversations.replies"),
+            ApiCall("conversations.history" if thread_ts is None else "conversations.replies"),
             channel=channel,
             ts=thread_ts,
             oldest=ts_at(since_s) if since_s else None,
@@ -259,20 +260,20 @@ class SlackApi:
     async def open_connection(self, app_token: str) -> str:
         """A fresh Socket Mode URL; a secret, valid once. Slack: apps.connections.open."""
         token = check_app_token(app_token)
-        answer = await self._http.call(Call("apps.connections.open", key="slack.appToken"), bearer=token)
+        answer = await self._http.call(ApiCall("apps.connections.open", key="slack.appToken"), bearer=token)
         return text_in(answer, "url")
 
     async def list_channels(self) -> list[ChannelInfo]:
         """Every channel the bot can see that is not archived. Slack: conversations.list."""
         found = await self._listed(
-            Call("conversations.list"),
+            ApiCall("conversations.list"),
             "channels",
             types="public_channel,private_channel",
             exclude_archived=True,
         )
         return [channel_of(channel) for channel in found]
 
-    async def _listed(self, call: Call, name: str, **asked: Any) -> list[Mapping[str, Any]]:
+    async def _listed(self, call: ApiCall, name: str, **asked: Any) -> list[Mapping[str, Any]]:
         """What stands under ``name`` on all pages."""
         found: list[Mapping[str, Any]] = []
         cursor = ""
@@ -287,21 +288,25 @@ class SlackApi:
     async def create_channel(self, name: str) -> ChannelInfo:
         """Raises ChatError with Slack's code (name_taken, invalid_name…). Slack: conversations.create."""
         return channel_of(
-            (await self._http.call(Call("conversations.create", write=True), name=name)).get("channel")
+            (await self._http.call(ApiCall("conversations.create", write=True), name=name)).get("channel")
         )
 
     async def join_channel(self, channel: str) -> ChannelInfo:
         """Public channels only; being there already is success. Slack: conversations.join."""
-        return channel_of((await self._http.call(Call("conversations.join"), channel=channel)).get("channel"))
+        return channel_of(
+            (await self._http.call(ApiCall("conversations.join"), channel=channel)).get("channel")
+        )
 
     async def open_direct(self, user: str) -> str:
         """The ID of our conversation with a user, made on first use; they see nothing of it before somebody writes.
         Slack: conversations.open."""
-        return channel_of((await self._http.call(Call("conversations.open"), users=user)).get("channel")).id
+        return channel_of(
+            (await self._http.call(ApiCall("conversations.open"), users=user)).get("channel")
+        ).id
 
     async def invite(self, channel: str, users: Sequence[str]) -> None:
         """Bring people into a channel; at most 100. Slack: conversations.invite."""
-        call = Call("conversations.invite")
+        call = ApiCall("conversations.invite")
         try:
             await self._http.call(call, channel=channel, users=",".join(users))
         except ChatError as error:
@@ -310,25 +315,27 @@ class SlackApi:
 
     async def describe_channel(self, channel: str, topic: str, purpose: str) -> None:
         """Slack: conversations.setTopic, conversations.setPurpose."""
-        await self._http.call(Call("conversations.setTopic"), channel=channel, topic=topic)
-        await self._http.call(Call("conversations.setPurpose"), channel=channel, purpose=purpose)
+        await self._http.call(ApiCall("conversations.setTopic"), channel=channel, topic=topic)
+        await self._http.call(ApiCall("conversations.setPurpose"), channel=channel, purpose=purpose)
 
     async def person(self, user: str) -> Person:
         """Raises ChatError user_not_found. Slack: users.info (users:read)."""
-        return person_of((await self._http.call(Call("users.info"), user=user)).get("user"))
+        return person_of((await self._http.call(ApiCall("users.info"), user=user)).get("user"))
 
     async def person_by_email(self, email: str) -> Person:
         """Raises ChatError users_not_found. Slack: users.lookupByEmail (users:read.email)."""
-        return person_of((await self._http.call(Call("users.lookupByEmail"), email=email)).get("user"))
+        return person_of((await self._http.call(ApiCall("users.lookupByEmail"), email=email)).get("user"))
 
     async def list_people(self) -> list[Person]:
         """Everybody in the workspace. Slack: users.list (users:read)."""
-        found = await self._listed(Call("users.list"), "members")
+        found = await self._listed(ApiCall("users.list"), "members")
         return [person_of(member) for member in found]
 
     async def channel_info(self, channel: str) -> ChannelInfo:
         """Slack: conversations.info."""
-        return channel_of((await self._http.call(Call("conversations.info"), channel=channel)).get("channel"))
+        return channel_of(
+            (await self._http.call(ApiCall("conversations.info"), channel=channel)).get("channel")
+        )
 
     @property
     def base_url(self) -> str:
@@ -337,7 +344,7 @@ class SlackApi:
 
     async def file_info(self, file_id: str) -> Mapping[str, Any]:
         """What Slack knows of a file, {} if it says nothing. Slack: files.info."""
-        found = (await self._http.call(Call("files.info"), file=file_id)).get("file")
+        found = (await self._http.call(ApiCall("files.info"), file=file_id)).get("file")
         return found if isinstance(found, Mapping) else {}
 
     def open(self, url: URL, *, with_token: bool) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
@@ -346,3 +353,40 @@ class SlackApi:
         Raises ChatUnreachableError for what breaks, while the answer is read too.
         """
         return self._http.get(url, with_token=with_token)
+
+
+_TIER_2 = Limit(per_minute=18, burst=5)
+_TIER_3 = Limit(per_minute=50, burst=10)
+_TIER_4 = Limit(per_minute=100, burst=10)
+
+SLACK_LIMITS = Limits(
+    # A little below what Slack takes: calls that leave a second apart may arrive closer together.
+    channel=MappingProxyType({"post": Limit(per_minute=58, burst=5)}),
+    workspace=MappingProxyType(
+        {
+            "post": Limit(per_minute=300, burst=50),
+            "whisper": _TIER_4,
+            "update": _TIER_3,
+            "delete": _TIER_3,
+            "start_stream": _TIER_2,
+            "append_stream": Limit(per_minute=95, burst=10),
+            "stop_stream": _TIER_2,
+            "react": Limit(per_minute=50, burst=20),
+            "unreact": Limit(per_minute=20, burst=10),
+            "share": _TIER_4,
+            "publish": _TIER_4,
+            # A start looks at every channel at once.
+            "history": Limit(per_minute=50, burst=20),
+            "replies": Limit(per_minute=50, burst=20),
+        }
+    ),
+    closed=MappingProxyType(
+        {
+            "is_archived": "its channel is archived: unarchive it in Slack",
+            "not_in_channel": "the app is not in its channel: write `/invite @CodeButler` there",
+            "channel_not_found": (
+                "its channel is gone, or private without the app: invite it, or `codebutler add-repo` anew"
+            ),
+        }
+    ),
+)

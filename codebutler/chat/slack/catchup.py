@@ -21,9 +21,9 @@ from random import Random
 from typing import Any
 
 from codebutler.chat.port import History, Identity
-from codebutler.chat.slack.history import PASSING, Pages, PatientHistory
+from codebutler.chat.slack.history import PASSING, HistoryPages, PatientHistory
 from codebutler.chat.slack.missed import (
-    Shown,
+    ShownMessage,
     Window,
     earlier,
     missed,
@@ -64,16 +64,16 @@ class Shelf:
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
+class _CatchUpRound:
     """What was fetched of a channel so far, as far as it may still count; ``complete`` names what of it was fetched to
     its end. ``latest``: by first message, when its thread was last written in. ``losses``: how many times the
     connection had been lost when it began."""
 
     gap: Gap
     frame: Window
-    pages: Pages
+    pages: HistoryPages
     losses: int
-    fetched: list[Shown] = field(default_factory=list)
+    fetched: list[ShownMessage] = field(default_factory=list)
     latest: dict[str, str] = field(default_factory=dict)
     complete: set[str | None] = field(default_factory=set)
     roots: set[str] = field(default_factory=set)
@@ -81,7 +81,7 @@ class _Round:
     accepted: set[str] = field(default_factory=set)
     """Keys of the events that were taken in."""
 
-    def add(self, part: list[Shown]) -> None:
+    def add(self, part: list[ShownMessage]) -> None:
         """This was fetched, too."""
         self.latest.update({each.ts: each.latest_reply for each in part if each.latest_reply})
         self.fetched.extend(each for each in part if each.sent_at > self.frame.look_s)
@@ -197,7 +197,7 @@ class CatchUp:
     async def _all(self, me: Identity) -> None:
         """What is new first, in every channel: old threads and what was changed take many more calls, and few
         wait for it. In any order, so that no channel is always the last of a round that is cut short."""
-        rounds: dict[str, _Round] = {}
+        rounds: dict[str, _CatchUpRound] = {}
         channels = list(self._repos())
         self._rng.shuffle(channels)
         await asyncio.gather(*(self._one(each, partial(self._news, each, me, rounds)) for each in channels))
@@ -245,7 +245,7 @@ class CatchUp:
                     break
             self._shelf.held.release(channel)
 
-    async def _news(self, channel: str, me: Identity, rounds: dict[str, _Round]) -> None:
+    async def _news(self, channel: str, me: Identity, rounds: dict[str, _CatchUpRound]) -> None:
         """Take in what was said since the last message that came, and leave in ``rounds`` what remains."""
         losses = self._losses
         now = self._clock.now()
@@ -253,15 +253,15 @@ class CatchUp:
         if gap is None:
             return
         frame = window(gap, now)
-        found = _Round(gap, frame, self._history.pages(channel, frame.oldest_s, me), losses)
-        near: list[Shown] = []
+        found = _CatchUpRound(gap, frame, self._history.pages(channel, frame.oldest_s, me), losses)
+        near: list[ShownMessage] = []
         # All of it before any of it: in a channel that is one conversation the oldest comes first.
         while not found.pages.ended and not any(each.sent_at <= frame.near_s for each in near):
             near += await found.pages.more()
         await self._take(found, near, me)
         rounds[channel] = found
 
-    async def _older(self, found: _Round, me: Identity) -> None:
+    async def _older(self, found: _CatchUpRound, me: Identity) -> None:
         """Take in what is left: above all answers in threads that began before the gap. Then it is closed."""
         channel = found.gap.channel
         while not found.pages.ended:
@@ -279,7 +279,7 @@ class CatchUp:
             await self._shelf.journal.close_gap(channel)
             self._due_s[channel] = inf
 
-    async def _take(self, found: _Round, part: list[Shown], me: Identity) -> None:
+    async def _take(self, found: _CatchUpRound, part: list[ShownMessage], me: Identity) -> None:
         """Take in some messages of the channel and what was written in their threads. Nobody's first message
         waits for other threads to be read, unless the whole channel is one conversation."""
         found.add(part)
@@ -299,7 +299,7 @@ class CatchUp:
             await self._accept(replace(found, complete=set()))
         self._keep(found, unread)
 
-    async def _changes(self, found: _Round, me: Identity) -> None:
+    async def _changes(self, found: _CatchUpRound, me: Identity) -> None:
         """Take in what came to threads before the gap and never to us, then what was edited or deleted
         there."""
         before = self._unread(found, earlier(found.gap, found.frame, found.latest))
@@ -313,7 +313,7 @@ class CatchUp:
                 )
                 self._keep(found, [root])
 
-    def _unread(self, found: _Round, roots: Sequence[str]) -> list[str]:
+    def _unread(self, found: _CatchUpRound, roots: Sequence[str]) -> list[str]:
         """A gap may stay open for several rounds; a thread with nothing new, as far as history tells, is not read
         in each of them."""
         latest, channel = found.latest, found.gap.channel
@@ -325,7 +325,7 @@ class CatchUp:
             and (root not in latest or self._read.get((channel, root)) != latest[root])
         ][:room]
 
-    def _keep(self, found: _Round, roots: Sequence[str]) -> None:
+    def _keep(self, found: _CatchUpRound, roots: Sequence[str]) -> None:
         """What was said in these threads is on disk."""
         for root in roots:
             self._read[found.gap.channel, root] = found.latest.get(root, "")
@@ -333,7 +333,7 @@ class CatchUp:
             if len(self._read) > REMEMBERED:
                 self._read.popitem(last=False)
 
-    async def _accept(self, found: _Round) -> None:
+    async def _accept(self, found: _CatchUpRound) -> None:
         outcomes = []
         for event in missed(found.gap, found.frame, found.fetched, found.complete):
             if event.key not in found.accepted:
@@ -342,7 +342,7 @@ class CatchUp:
         if count := outcomes.count("accepted"):
             log.info("caught up %d message(s) in %s", count, self._name(found.gap.channel))
 
-    async def _replies(self, found: _Round, root: str, me: Identity) -> list[Shown] | None:
+    async def _replies(self, found: _CatchUpRound, root: str, me: Identity) -> list[ShownMessage] | None:
         """The thread's messages; None where Slack refuses to tell."""
         channel = found.gap.channel
         try:

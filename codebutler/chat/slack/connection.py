@@ -8,26 +8,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from codebutler.chat.absence_notice import AbsenceNotice
-from codebutler.chat.port import Identity
+from codebutler.chat.fields import Ignored, PayloadError
+from codebutler.chat.port import Identity, identified
+from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.catchup import CatchUp
-from codebutler.chat.slack.fields import Ignored, PayloadError
-from codebutler.chat.slack.forms import form_refused
-from codebutler.chat.slack.interactive import in_vain, is_at_home, is_form
+from codebutler.chat.slack.forms import form_refused, in_vain, is_at_home, is_form
+from codebutler.chat.slack.link import SocketEnvelope
 from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope
-from codebutler.chat.slack.presence import Checks, Heartbeat, Presence
+from codebutler.chat.slack.presence import Checks, EchoProbe, Presence
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
-from codebutler.chat.slack.wire import Envelope
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatAuthError, ChatError, ProtocolError
+from codebutler.domain.errors import ChatAuthError, CodeButlerError, ProtocolError
 from codebutler.domain.model import ButtonClicked
 from codebutler.intake.intake import Intake, Outcome
-from codebutler.platform.tasks import cancel, full_jitter_s
-
-IDENTIFY_BASE_S = 1.0
-IDENTIFY_CAP_S = 60.0
+from codebutler.platform.tasks import Tasks
 
 log = logging.getLogger("codebutler.chat.slack.connection")
 
@@ -47,7 +44,7 @@ class EventHandler:
         self._identity = identity
         self._on_notice = on_notice
 
-    async def handle(self, envelope: Envelope) -> dict[str, Any] | None:
+    async def handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
         """Returns when the event is on disk or is none of ours; a malformed one is logged and given up."""
         try:
             event = parse_envelope(envelope.type, envelope.payload, self._identity)
@@ -71,23 +68,13 @@ class EventHandler:
         return None
 
 
-class Service(Protocol):
-    """What is asked of Slack itself."""
-
-    async def identity(self) -> Identity:
-        """Who we are. Raises ChatError, ChatAuthError for a token that is refused."""
-
-    async def open_connection(self, app_token: str) -> str:
-        """The address of one new socket, good for a few seconds. Raises ChatError."""
-
-
 @dataclass(frozen=True, slots=True)
 class Care:
     """What sees to it that no event is missed: fetches what was, finds out that we are deaf, and tells the
     channels when we are back."""
 
     catch_up: CatchUp
-    heartbeat: Heartbeat
+    heartbeat: EchoProbe
     absence_notice: AbsenceNotice
     on_notice: Callable[[Notice], None]
 
@@ -100,14 +87,14 @@ class SlackConnection:
 
     def __init__(
         self,
-        service: Service,
+        api: SlackApi,
         app_token: str,
         intake: Intake,
         care: Care,
         clock: Clock,
         rng: Random,
     ) -> None:
-        self._service = service
+        self._api = api
         self._app_token = app_token
         self._intake = intake
         self._catch_up = care.catch_up
@@ -131,25 +118,23 @@ class SlackConnection:
 
     async def run(self) -> None:
         """Find out who we are, then receive. Raises ChatAuthError if Slack refuses a token at the start."""
-        me = await self._identify()
+        me = await identified(self._api.identity, self._clock, self._rng, self._troubled)
         events = EventHandler(self._intake, me, self._on_notice)
         client = self._client = SocketModeClient(
             self._open, events.handle, self._clock, self._rng, self._note
         )
         self._lose()
-        checks = Checks(partial(self._catch_up.has_missed, me=me), self._heartbeat.beat)
-        presence = Presence(client, self._catch_up.channels, checks, self._clock)
-        helpers = {
-            asyncio.create_task(self._catch_up.run(me), name="catch-up"),
-            asyncio.create_task(presence.run(), name="presence"),
-            asyncio.create_task(self._absence_notice.run(), name="absence notice"),
-        }
-        for helper in helpers:
-            helper.add_done_callback(_tell_failure)
+        has_missed = partial(self._catch_up.has_missed, me=me)
+        checks = Checks(lambda: client.status, client.rebuild, has_missed, self._heartbeat.beat)
+        presence = Presence(self._catch_up.channels, checks, self._clock)
+        helpers = Tasks(lambda name, error: log.error("the %s has failed: %r", name, error))
+        helpers.start(self._catch_up.run(me), name="catch-up")
+        helpers.start(presence.run(), name="presence")
+        helpers.start(self._absence_notice.run(), name="absence notice")
         try:
             await client.run()
         finally:
-            await cancel(helpers)
+            await helpers.close(0)
         if client.status.state == "auth_failed" and client.status.last_event_age_s is None:
             raise ChatAuthError(client.status.trouble)
 
@@ -169,23 +154,12 @@ class SlackConnection:
             await self._client.stop()
 
     async def _open(self) -> str:
-        return await self._service.open_connection(self._app_token)
+        return await self._api.open_connection(self._app_token)
 
-    async def _identify(self) -> Identity:
-        failures = 0
-        while True:
-            try:
-                identity = await self._service.identity()
-            except ChatAuthError:
-                raise
-            except ChatError as error:
-                failures += 1
-                if str(error) != self._trouble:
-                    log.warning("no answer from Slack: %s; trying again", error)
-                self._trouble = str(error)
-                await self._clock.sleep(full_jitter_s(self._rng, failures, IDENTIFY_BASE_S, IDENTIFY_CAP_S))
-            else:
-                return identity
+    def _troubled(self, error: CodeButlerError) -> None:
+        if str(error) != self._trouble:
+            log.warning("no answer from Slack: %s; trying again", error)
+        self._trouble = str(error)
 
     def _note(self, status: SocketStatus) -> None:
         if status.state == "connected" and not self._missing and (status.trouble or self._shared):
@@ -209,8 +183,3 @@ class SlackConnection:
             self._missing = True
             self._catch_up.lost()
             self._absence_notice.lost()
-
-
-def _tell_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("the %s has failed: %r", task.get_name(), error)

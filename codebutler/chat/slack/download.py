@@ -8,7 +8,7 @@ that was not announced is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from ipaddress import ip_address
 from typing import Any, Protocol
@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import aiohttp
 from yarl import URL
 
-from codebutler.chat.port import Download
-from codebutler.chat.slack.answers import shares_in, text_in
-from codebutler.chat.slack.fields import section
+from codebutler.chat.fields import section, text_in
+from codebutler.chat.port import Download, Take, file_details
+from codebutler.chat.slack.answers import shares_in
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.errors import ChatError
 from codebutler.domain.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
 
@@ -53,15 +53,11 @@ CHUNK_BYTES = 256 * 1024
 MAX_REDIRECTS = 3
 MAX_TRANSCRIPT_BYTES = 2**20
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-ATTEMPTS = 3
-RETRY_S = 2.0
 TRANSCRIPT_WAIT_S = 2.0
 TRANSCRIPT_LOOKS = 5
 
 _FILE_ID = re.compile(r"F[A-Z0-9]{2,40}")
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
-
-Take = Callable[[bytes], Awaitable[None]]
 
 
 class FileSource(Protocol):
@@ -106,17 +102,7 @@ class Downloads:
         return Download(file=_file(file_id, info))
 
     async def _info(self, channel: str, file_id: str) -> Mapping[str, Any]:
-        for attempt in range(ATTEMPTS):
-            try:
-                info = await self._source.file_info(file_id)
-                break
-            except ChatRateLimitedError as error:
-                wait_s = error.retry_after_s
-            except ChatUnreachableError:
-                wait_s = RETRY_S
-            if attempt == ATTEMPTS - 1:
-                raise ChatError(code="unreachable")
-            await self._clock.sleep(wait_s)
+        info = await file_details(lambda: self._source.file_info(file_id), self._clock)
         if channel not in shares_in(info):
             raise ChatError(code="file_not_found")
         return info

@@ -1,71 +1,61 @@
-"""Modals of ours as data, and what a button outside a channel has to carry. Pure. Slack: views.open.
+"""What people do with buttons and forms, as events; and the form that asks why not. Slack: block_actions,
+view_submission, views.open.
 
-A button in App Home, and a modal, belong to no channel: they carry where what they decide about is (``Placed``).
+A form that is sent is the press of its button, with words; a button in App Home is the same button in the thread. Both
+belong to no channel: they carry where what they decide about is (``Placed``).
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
-from codebutler.chat.slack.fields import PayloadError
+from codebutler.chat.fields import (
+    Ignored,
+    PayloadError,
+    clean,
+    mapping,
+    mappings,
+    optional,
+    required,
+    section,
+)
+from codebutler.chat.layout import REASON_CHARS, Placed, ReasonForm, packed, placed
+from codebutler.chat.port import Forms
+from codebutler.chat.slack.answers import is_direct, thread_of, ts_of
+from codebutler.domain.actions import DENY_ACTION, PICK_ACTION, REASON_ACTION
+from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.model import ButtonClicked
+from codebutler.intake.intake import Intake
+from codebutler.platform.tasks import Tasks
 
 REASON_FORM = "codebutler.deny_form"
 """The ``callback_id`` of the form that asks why not."""
 REASON_BLOCK = "reason"
 REASON_INPUT = "codebutler.reason"
-REASON_CHARS = 1000
-PLAN = "plan"
-"""In a button's value, behind the request's ID: it is a plan that would be refused."""
+IN_WORDS = "Write `no, because …` here."
+INSTEAD = "The form did not open in time: press the button again, or write `no, because …` here."
+
+log = logging.getLogger("codebutler.chat.slack.forms")
 
 
-class Placed(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    rename={"channel": "c", "message_ts": "m", "value": "v", "thread_ts": "t"},
-):
-    """What a button means, and the message it stands for. Few letters: Slack takes 2,000 in a button's value."""
-
-    channel: str
-    message_ts: str
-    value: str
-    thread_ts: str | None = None
-
-
-def placed(text: str) -> Placed:
-    """Read what ``packed`` wrote. Raises PayloadError."""
-    try:
-        return msgspec.json.decode(text, type=Placed)
-    except msgspec.DecodeError:
-        raise PayloadError("a view that does not say which message it is about") from None
-
-
-def packed(place: Placed) -> str:
-    """As a button's value or a modal's private metadata."""
-    return msgspec.json.encode(place).decode()
-
-
-def reason_form(place: Placed) -> dict[str, Any]:
-    """Asks why not; sent, it refuses."""
-    plan = place.value.endswith(f":{PLAN}")
-    title = "Keep planning" if plan else "Deny with a reason"
-    label = "What should be different?" if plan else "Why not, or what instead?"
+def reason_view(form: ReasonForm) -> dict[str, Any]:
+    """The form as a modal."""
     return {
         "type": "modal",
         "callback_id": REASON_FORM,
-        "private_metadata": packed(place),
-        "title": _plain(title),
-        "submit": _plain("Keep planning" if plan else "Deny"),
+        "private_metadata": packed(form.place),
+        "title": _plain(form.title),
+        "submit": _plain("Keep planning" if form.is_plan else "Deny"),
         "close": _plain("Cancel"),
         "blocks": [
             {
                 "type": "input",
                 "block_id": REASON_BLOCK,
-                "label": _plain(label),
-                "hint": _plain("The agent reads it, and the card shows it."),
+                "label": _plain(form.question),
+                "hint": _plain(form.hint),
                 "element": {
                     "type": "plain_text_input",
                     "action_id": REASON_INPUT,
@@ -85,3 +75,185 @@ def form_refused(why: str) -> dict[str, Any]:
 
 def _plain(text: str) -> dict[str, Any]:
     return {"type": "plain_text", "text": text}
+
+
+@dataclass(frozen=True, slots=True)
+class FormAsked:
+    """Somebody wants to say why not: a form is to be opened within the three seconds that ``trigger_id`` lives."""
+
+    click: ButtonClicked
+    trigger_id: str
+    at_home: bool = False
+
+
+def interaction(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignored:
+    """The event in an interactive payload. Raises PayloadError for a malformed one."""
+    match payload.get("type"):
+        case "block_actions":
+            return _pressed(payload)
+        case "view_submission":
+            return _submitted(payload)
+    return Ignored(f"interaction {clean(str(payload.get('type')))[:40]}")
+
+
+@dataclass(frozen=True, slots=True)
+class PressedInVain:
+    """Somebody pressed a button of a channel that is not served any more, there or (``at_home``) in App Home."""
+
+    user: str
+    channel: str
+    thread_ts: str | None
+    at_home: bool
+
+
+def in_vain(click: ButtonClicked, payload: Mapping[str, Any]) -> PressedInVain:
+    """What to say to somebody whose press nobody took."""
+    return PressedInVain(click.user, click.channel, click.thread_ts, is_at_home(payload))
+
+
+def is_at_home(payload: Mapping[str, Any]) -> bool:
+    """Whether a button was pressed in App Home."""
+    return section(payload, "container").get("type") == "view"
+
+
+def is_form(payload: Mapping[str, Any]) -> bool:
+    """Whether somebody waits before an open form for the answer to it."""
+    return payload.get("type") == "view_submission"
+
+
+def _pressed(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignored:
+    if not (actions := mappings(payload, "actions")):
+        raise PayloadError("a block_actions payload without an action")
+    action = actions[0]
+    if action.get("action_id") == PICK_ACTION:
+        return Ignored("a choice that is not sent yet")
+    place = _place(payload, _value(action))
+    if place is None:
+        return Ignored("an interaction outside a channel")
+    click = ButtonClicked(
+        channel=place.channel,
+        is_direct=is_direct(place.channel),
+        user=required(mapping(payload, "user"), "id"),
+        message_ts=ts_of(place.message_ts),
+        action_id=required(action, "action_id"),
+        value=place.value,
+        action_ts=required(action, "action_ts"),
+        thread_ts=place.thread_ts,
+        user_name=_name(mapping(payload, "user")),
+        picked=tuple(_picked(payload)),
+    )
+    if click.action_id == REASON_ACTION:
+        return FormAsked(click, optional(payload, "trigger_id"), is_at_home(payload))
+    return click
+
+
+def _place(payload: Mapping[str, Any], value: str) -> Placed | None:
+    """Which message a button is about: the one it is on or, in App Home, the one it names."""
+    container, message = section(payload, "container"), section(payload, "message")
+    channel = optional(section(payload, "channel"), "id") or optional(container, "channel_id")
+    if channel:
+        ts = ts_of(container.get("message_ts") or message.get("ts"))
+        thread_ts = thread_of(message) or thread_of(container)
+        return Placed(channel=channel, message_ts=ts, value=value, thread_ts=thread_ts)
+    if container.get("type") != "view" or not value:
+        return None
+    return _checked(placed(value))
+
+
+def _submitted(payload: Mapping[str, Any]) -> ButtonClicked | Ignored:
+    view = mapping(payload, "view")
+    if view.get("callback_id") != REASON_FORM:
+        return Ignored("a form that is not ours")
+    place = _checked(placed(required(view, "private_metadata")))
+    user = mapping(payload, "user")
+    block = section(section(section(view, "state"), "values"), REASON_BLOCK)
+    return ButtonClicked(
+        channel=place.channel,
+        is_direct=is_direct(place.channel),
+        user=required(user, "id"),
+        message_ts=place.message_ts,
+        action_id=DENY_ACTION,
+        value=place.value,
+        # One form is one press, however often it is delivered.
+        action_ts=required(view, "id"),
+        thread_ts=place.thread_ts,
+        user_name=_name(user),
+        words=optional(section(block, REASON_INPUT), "value").strip()[:REASON_CHARS],
+    )
+
+
+def _checked(place: Placed) -> Placed:
+    ts_of(place.message_ts)
+    if place.thread_ts is not None:
+        ts_of(place.thread_ts)
+    return place
+
+
+def _picked(payload: Mapping[str, Any]) -> Iterator[str]:
+    """The values of all boxes that are ticked where the button is."""
+    state = section(payload, "state") or section(section(payload, "view"), "state")
+    for block in section(state, "values").values():
+        chosen = section(block, PICK_ACTION) if isinstance(block, Mapping) else {}
+        for option in mappings(chosen, "selected_options"):
+            if value := optional(option, "value"):
+                yield value
+
+
+def _name(user: Mapping[str, Any]) -> str:
+    """How people call somebody; "" where Slack does not say. It decides nothing."""
+    name = user.get("name") or user.get("username")
+    return clean(name)[:80] if isinstance(name, str) else ""
+
+
+def _value(action: Mapping[str, Any]) -> str:
+    """A button's value, or what was chosen in a menu."""
+    return optional(action, "value") or optional(section(action, "selected_option"), "value")
+
+
+class Reasons:
+    """Opens the form at once: the right to do so lives three seconds (Slack: trigger_id).
+
+    Nothing is decided before the form is sent, so nothing has to be kept. What does not open, or a chat that has no
+    forms, is said in the thread, where a no with its reason can be written as well. ``notice`` says something in a
+    channel and thread; ``in_vain`` is told who pressed for nothing.
+    """
+
+    def __init__(
+        self,
+        forms: Forms | None,
+        intake: Intake,
+        notice: Callable[[str, str, str | None], Awaitable[None]],
+        tasks: Tasks,
+        in_vain: Callable[[PressedInVain], None],
+    ) -> None:
+        self._forms = forms
+        self._intake = intake
+        self._notice = notice
+        self._tasks = tasks
+        self._in_vain = in_vain
+
+    def asked(self, wish: FormAsked) -> None:
+        """Somebody has pressed the button; returns at once."""
+        self._tasks.start(self._open(wish), name=f"form for {wish.click.user}")
+
+    async def _open(self, wish: FormAsked) -> None:
+        click = wish.click
+        place = Placed(
+            channel=click.channel,
+            message_ts=click.message_ts,
+            value=click.value,
+            thread_ts=click.thread_ts,
+        )
+        try:
+            if not self._intake.serves(click):
+                self._in_vain(PressedInVain(click.user, click.channel, click.thread_ts, wish.at_home))
+                return
+            if not await self._intake.admits(click):
+                return
+            if self._forms is None:
+                await self._notice(click.channel, IN_WORDS, click.thread_ts or click.message_ts)
+                return
+            await self._forms.open_form(wish.trigger_id, ReasonForm(place))
+        except (ChatError, StoreError) as error:
+            log.warning("a form could not be opened: %s", error)
+            await self._notice(click.channel, INSTEAD, click.thread_ts or click.message_ts)

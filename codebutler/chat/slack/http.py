@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -22,7 +21,6 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
-from codebutler.chat.slack.tokens import check_bot_token
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import (
     ChatAuthError,
@@ -57,7 +55,7 @@ RATE_LIMITED = frozenset({"ratelimited", "rate_limited"})
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """One call: ``write`` if doing it twice shows, ``key`` the configuration key of its token."""
 
     method: str
@@ -65,7 +63,7 @@ class Call:
     key: str = "slack.botToken"
 
 
-def refusal(call: Call, status: int, headers: Mapping[str, str], body: object) -> ChatError:
+def refusal(call: ApiCall, status: int, headers: Mapping[str, str], body: object) -> ChatError:
     """The error in an answer that is not ``ok: true``."""
     code = _code(body)
     if status == 429 or code in RATE_LIMITED:
@@ -79,7 +77,7 @@ def refusal(call: Call, status: int, headers: Mapping[str, str], body: object) -
     return ChatError(f"Slack refused {call.method}: {code}{_detail(body)}", code)
 
 
-def interrupted(call: Call, why: str) -> ChatError:
+def interrupted(call: ApiCall, why: str) -> ChatError:
     """The request went out and no usable answer came back."""
     if call.write:
         return ChatOutcomeUnknownError(
@@ -88,7 +86,7 @@ def interrupted(call: Call, why: str) -> ChatError:
     return ChatUnreachableError(f"no answer from Slack to {call.method}: {why}", "unreachable")
 
 
-def unreachable(call: Call, why: str) -> ChatError:
+def unreachable(call: ApiCall, why: str) -> ChatError:
     """The request never left."""
     return ChatUnreachableError(f"Slack cannot be reached for {call.method}: {why}", "unreachable")
 
@@ -139,22 +137,22 @@ class ChatClock:
         self._told = (told if told.tzinfo else told.replace(tzinfo=UTC), self._clock.boottime())
 
     def now(self) -> datetime:
-        """See Clock. Whole seconds and the answer's way make it late, never early: it is safe to look from."""
+        """Slack's time of day: late by whole seconds and the answer's way, never early, so it is safe to look from."""
         if self._told is None:
             return self._clock.now()
         told, at_s = self._told
         return told + timedelta(seconds=self._clock.boottime() - at_s)
 
     def monotonic(self) -> float:
-        """See Clock."""
+        """Our own clock's."""
         return self._clock.monotonic()
 
     def boottime(self) -> float:
-        """See Clock."""
+        """Our own clock's."""
         return self._clock.boottime()
 
     async def sleep(self, seconds: float) -> None:
-        """See Clock."""
+        """By our own clock."""
         await self._clock.sleep(seconds)
 
 
@@ -195,9 +193,7 @@ class SlackHttp:
         self._client = client
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 
@@ -207,7 +203,7 @@ class SlackHttp:
         if self._client is not None:
             self._client.token = self._token
 
-    async def call(self, call: Call, *, bearer: str = "", **arguments: object) -> Mapping[str, Any]:
+    async def call(self, call: ApiCall, *, bearer: str = "", **arguments: object) -> Mapping[str, Any]:
         """The answer to one method; ``bearer`` is another token for this call. Raises ChatError."""
         if self._client is None:
             raise ChatUnreachableError("the connection to the Web API is not open")
@@ -224,7 +220,7 @@ class SlackHttp:
         self._on_date(str(answer.headers.get("Date", "")))
         return answer.data if isinstance(answer.data, Mapping) else {}
 
-    async def put(self, call: Call, url: str, content: bytes) -> None:
+    async def put(self, call: ApiCall, url: str, content: bytes) -> None:
         """Send a file's bytes to the address that ``call`` gave for them. Raises ChatError."""
         if self._session is None or not url:
             raise unreachable(call, "no upload URL")
@@ -247,7 +243,7 @@ class SlackHttp:
 
         Raises ChatUnreachableError for what breaks, while the answer is read too.
         """
-        call = Call("file download")
+        call = ApiCall("file download")
         if self._session is None:
             raise unreachable(call, "the connection is not open")
         headers = {"Authorization": f"Bearer {self._token}"} if with_token else {}
@@ -278,8 +274,44 @@ def _form(arguments: Mapping[str, object]) -> dict[str, str]:
     return form
 
 
-def _refusal_of(call: Call, error: SlackApiError) -> ChatError:
+def _refusal_of(call: ApiCall, error: SlackApiError) -> ChatError:
     """The SDK hands over its own answer, or the raw one where the body was not JSON."""
     answer = error.response
     status = getattr(answer, "status_code", None) or getattr(answer, "status", None) or 0
     return refusal(call, status, getattr(answer, "headers", {}), getattr(answer, "data", {}))
+
+
+def check_bot_token(token: str) -> str:
+    """The token, stripped. Raises ChatAuthError when it is visibly not a bot token."""
+    token = token.strip()
+    if not token:
+        raise ChatAuthError(
+            "no bot token: set slack.botToken (it begins with xoxb-) or run `codebutler setup`"
+        )
+    if token.startswith("xapp-"):
+        raise ChatAuthError(
+            "slack.botToken holds an app-level token (xapp-): put the bot token (xoxb-) there",
+            "not_allowed_token_type",
+        )
+    return _printable(token, "slack.botToken")
+
+
+def check_app_token(token: str) -> str:
+    """The token, stripped. Raises ChatAuthError when it is visibly not an app-level token."""
+    token = token.strip()
+    if not token:
+        raise ChatAuthError(
+            "no app token: set slack.appToken (it begins with xapp-) or run `codebutler setup`"
+        )
+    if token.startswith(("xoxb-", "xoxp-", "xoxe")):
+        raise ChatAuthError(
+            f"slack.appToken holds a {token[:4]} token: put the app-level token (xapp-) there",
+            "not_allowed_token_type",
+        )
+    return _printable(token, "slack.appToken")
+
+
+def _printable(token: str, key: str) -> str:
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ChatAuthError(f"{key} holds characters that no token has: copy it again", "invalid_auth")
+    return token

@@ -1,27 +1,31 @@
-"""One Socket Mode connection: reads frames, runs the handler, acknowledges, notices silence, drains."""
+"""One Socket Mode connection: reads frames, runs the handler, acknowledges, notices silence, drains.
+
+The library hands a message to a task that waits for it, and flushes what is sent before it goes on: each is one more
+round of the loop before the acknowledgement that Slack waits for. ``Wire`` does neither.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.chat.slack.wire import (
-    Disconnect,
-    Envelope,
-    Hello,
-    SocketTiming,
-    Wire,
-    encode_ack,
-    parse_frame,
-)
+import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.connection import broadcast
+from websockets.frames import DATA_OPCODES
+from websockets.frames import Frame as WireFrame
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+
 from codebutler.domain.clock import Clock
+from codebutler.platform.aborting import abort
+from codebutler.platform.http.proxy import is_loopback
 from codebutler.platform.killpoints import reached
 from codebutler.platform.tasks import abort, cancel, wait_for
-
-Handler = Callable[[Envelope], Awaitable[dict[str, Any] | None]]
 
 CLOSED = "closed"
 NO_HELLO = "no hello"
@@ -39,7 +43,10 @@ class Tally:
     lost_acks: int = 0
 
 
-class Link:
+Handler = Callable[["SocketEnvelope"], Awaitable[dict[str, Any] | None]]
+
+
+class SocketLink:
     """A connection at work. ``ended`` tells, once, why it has to be replaced; it may go on serving after."""
 
     def __init__(
@@ -109,18 +116,18 @@ class Link:
             self._tally.dropped_frames += 1
             log.warning("dropped an unreadable frame of %d bytes from Slack", len(raw))
             return
-        if isinstance(frame, Disconnect):
+        if isinstance(frame, DisconnectFrame):
             self._end(frame.reason or "disconnect")
             return
         self._tally.last_event_s = self._clock.monotonic()
-        if isinstance(frame, Hello):
+        if isinstance(frame, HelloFrame):
             self.app_connections = frame.connections
             self.hello.set()
         else:
             # Tasks start in the order of their creation, so handlers see the envelopes in order.
             self._spawn(self._handle(frame), "slack-envelope", self._handling)
 
-    async def _handle(self, envelope: Envelope) -> None:
+    async def _handle(self, envelope: SocketEnvelope) -> None:
         try:
             payload = await self._handler(envelope)
             ack = encode_ack(envelope, payload)
@@ -159,3 +166,184 @@ class Link:
 
 def _let_pass(_message: bytes) -> None:
     """What is not acknowledged comes again, over another connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class HelloFrame:
+    """The connection is ready. ``connections`` counts every live connection of the app, ours included."""
+
+    connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class DisconnectFrame:
+    """Slack will close this connection. ``reason``: warning, refresh_requested, link_disabled, …"""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SocketEnvelope:
+    """One event, click or slash command; answered with its ``envelope_id`` within about 3 s."""
+
+    envelope_id: str
+    type: str
+    payload: dict[str, Any]
+    accepts_response_payload: bool = False
+    retry_attempt: int = 0
+    retry_reason: str = ""
+
+
+Frame = HelloFrame | DisconnectFrame | SocketEnvelope
+
+
+def parse_frame(raw: bytes) -> Frame | None:
+    """The frame in ``raw``; None for anything that is not one (counted and dropped by the caller)."""
+    try:
+        data = _decoded(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict):
+        return None
+    match data.get("type"):
+        case "hello":
+            return HelloFrame(_integer(data.get("num_connections")))
+        case "disconnect":
+            return DisconnectFrame(str(data.get("reason") or ""))
+        case str(kind):
+            return _envelope(kind, data)
+    return None
+
+
+def _envelope(kind: str, data: dict[str, Any]) -> SocketEnvelope | None:
+    envelope_id, payload = data.get("envelope_id"), data.get("payload")
+    if not isinstance(envelope_id, str) or not envelope_id or not isinstance(payload, dict):
+        return None
+    return SocketEnvelope(
+        envelope_id=envelope_id,
+        type=kind,
+        payload=payload,
+        # Only this field decides: the same type of envelope comes with and without it.
+        accepts_response_payload=data.get("accepts_response_payload") is True,
+        retry_attempt=_integer(data.get("retry_attempt")),
+        retry_reason=str(data.get("retry_reason") or ""),
+    )
+
+
+def encode_ack(envelope: SocketEnvelope, payload: dict[str, Any] | None) -> bytes:
+    """The acknowledgement, JSON in UTF-8; ``payload`` travels only where Slack accepts one."""
+    ack: dict[str, Any] = {"envelope_id": envelope.envelope_id}
+    if payload is not None and envelope.accepts_response_payload:
+        ack["payload"] = payload
+    return msgspec.json.encode(ack)
+
+
+def _decoded(raw: bytes) -> Any:
+    """The JSON in ``raw``. Raises ValueError, RecursionError.
+
+    Leniently, where a strict reader, which is several times as fast, refuses: one broken character must not cost
+    the whole event.
+    """
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(raw.decode("utf-8", "replace"))
+
+
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+MAX_MESSAGE_BYTES = 16 * 2**20
+MAX_FRAGMENTS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketTiming:
+    """All in seconds. A half-open connection is found after ping_interval + ping_timeout + close_timeout at
+    the latest, and by the silence watchdog should the pings themselves be stuck. Slack tells how many connections the
+    app has only to a new one: one is made every ``count_s``, and after ``recount_s`` where one was too many."""
+
+    ping_interval_s: float = 10.0
+    ping_timeout_s: float = 10.0
+    silence_s: float = 25.0
+    open_timeout_s: float = 20.0
+    hello_timeout_s: float = 15.0
+    close_timeout_s: float = 2.0
+    drain_s: float = 30.0
+    stop_grace_s: float = 5.0
+    backoff_base_s: float = 1.0
+    backoff_cap_s: float = 60.0
+    crowded_s: float = 15.0
+    healthy_s: float = 30.0
+    count_s: float = 180.0
+    recount_s: float = 60.0
+
+
+class Wire(ClientConnection):
+    """``listen``, then every message is heard in the step of the loop that reads it, in order.
+
+    ``heard`` notes that bytes came in, whatever they are: pings and pongs prove life too.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.heard = False
+        self._parts: list[bytes] = []
+        self._early: list[bytes] = []
+        self._hear: Callable[[bytes], None] = self._early.append
+
+    def listen(self, hear: Callable[[bytes], None]) -> None:
+        """``hear``, which must not raise, gets what came so far and every message from now on."""
+        self._hear = hear
+        early, self._early = self._early, []
+        for message in early:
+            hear(message)
+
+    def say(self, message: bytes) -> bool:
+        """Send UTF-8 without waiting until it has gone. False if the connection is about to end, or has."""
+        if self.state is not State.OPEN:
+            return False
+        broadcast((self,), message, text=True)
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        """Note that something came; the library goes on with it."""
+        self.heard = True
+        super().data_received(data)
+
+    def process_event(self, event: WireFrame | Request | Response) -> None:
+        """Hand a message on at once; the library would queue it for ``recv``. The sizes were checked before."""
+        if not isinstance(event, WireFrame) or event.opcode not in DATA_OPCODES:
+            super().process_event(event)
+        elif event.fin and not self._parts:
+            self._hear(bytes(event.data))
+        elif len(self._parts) >= MAX_FRAGMENTS:
+            abort(self.transport)
+        else:
+            self._parts.append(bytes(event.data))
+            if event.fin:
+                parts, self._parts = self._parts, []
+                self._hear(b"".join(parts))
+
+
+async def open_wire(url: str, timing: SocketTiming) -> Wire:
+    """Connect. Raises OSError, TimeoutError or WebSocketException, whose text may hold the secret URL."""
+    # A logger of its own: at DEBUG the library writes the request line, and with it the ticket.
+    quiet = logging.getLogger("codebutler.chat.slack.link")
+    quiet.setLevel(logging.WARNING)
+    wire = await connect(
+        url,
+        create_connection=Wire,
+        proxy=None if is_loopback(url) else True,
+        open_timeout=timing.open_timeout_s,
+        ping_interval=timing.ping_interval_s,
+        ping_timeout=timing.ping_timeout_s,
+        close_timeout=timing.close_timeout_s,
+        max_size=MAX_MESSAGE_BYTES,
+        compression=None,  # a message is small: there is nothing to gain, and each would take longer
+        logger=quiet,
+    )
+    if not isinstance(wire, Wire):
+        raise TypeError("the library made another kind of connection")
+    return wire

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from codebutler.chat.slack.fields import seconds_of, ts_at, written
+from codebutler.chat.slack.answers import seconds_of, ts_at, written
 from codebutler.domain.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.intake.records import LOOK_BACK_S, Gap, SeenMessage
 
@@ -28,7 +28,7 @@ FINAL_MARKS = frozenset({"white_check_mark", "x", "octagonal_sign"})
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownMessage:
     """A message as history shows it. ``event`` is None for what is not a person's (a bot's, a notice);
     ``edited_ts`` and ``latest_reply`` are "" where there are none; ``gone``: only its place is left. ``marks`` are our
     own reactions; ``replied``: we have said something in its thread."""
@@ -72,7 +72,7 @@ def window(gap: Gap, now: datetime) -> Window:
     return Window(max(oldest_s, limit_s), look_s, gap.since_s - OVERLAP_S)
 
 
-def threads(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
+def threads(gap: Gap, frame: Window, shown: Iterable[ShownMessage]) -> list[str]:
     """The first messages' ts of threads that may hold new replies, the latest thread first.
 
     History tells of a first message when its thread was last written in, and nothing of a thread that began
@@ -112,7 +112,9 @@ def unsettled(gap: Gap, frame: Window) -> list[str]:
     return sorted(wanted, key=lambda root: wanted[root], reverse=True)
 
 
-def missed(gap: Gap, frame: Window, shown: Iterable[Shown], complete: Collection[str | None]) -> list[Event]:
+def missed(
+    gap: Gap, frame: Window, shown: Iterable[ShownMessage], complete: Collection[str | None]
+) -> list[Event]:
     """The events that ``shown`` (the channel's messages and the replies) proves, in order of their messages.
 
     ``complete`` names what was fetched to its end: a thread by its first message's ts, the channel by None.
@@ -134,7 +136,7 @@ def missed(gap: Gap, frame: Window, shown: Iterable[Shown], complete: Collection
     return [event for _, _, event in sorted(found, key=lambda each: each[:2])]
 
 
-def handled(shown: Shown) -> Handled:
+def handled(shown: ShownMessage) -> Handled:
     """Whether a message that we do not know was handled all the same: by a life whose files were put back to an
     earlier state. A mark for good is the end of a turn; any other sign of ours says only that it was taken in."""
     if shown.marks & FINAL_MARKS:
@@ -150,7 +152,7 @@ def _may_wait(seen: SeenMessage, frame: Window) -> bool:
     return seen.taken and seen.sent_at > frame.look_s
 
 
-def _edit(shown: Shown, event: MessagePosted) -> MessageEdited:
+def _edit(shown: ShownMessage, event: MessagePosted) -> MessageEdited:
     return MessageEdited(
         **written(event.channel, shown.edited_ts),
         ts=event.ts,

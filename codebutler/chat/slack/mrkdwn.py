@@ -1,17 +1,22 @@
 """Markdown (as agents write it) to mrkdwn (as Slack shows it).
 
 mrkdwn has bold, italics, strike, code, fences without a language, quotes and links; the rest is drawn with
-characters. Everything is escaped, also inside code, and nothing pings. Pure.
+characters. Everything is escaped, also inside code, and nothing pings. Only ``&``, ``<`` and
+``>`` are special, and ``<…>`` encloses links, mentions and specials (Slack: Formatting text for app surfaces). Pure.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE
 from codebutler.chat.slack.inline import inline, safe
 from codebutler.text.markdown import BULLETS, Node, blocks, table_lines
+from markdown_it.token import Token
+
+from codebutler.text.blocks import BULLETS, Node, blocks, plain, table_lines
 
 RULE = "─" * 20
 INDENT = "    "
@@ -98,3 +103,158 @@ def _item(item: Node, mark: str, depth: int) -> list[str]:
         mark = "☐" if task[1] == " " else "☑"
         body[0] = body[0][task.end() + 1 :]
     return [f"{mark} {body[0]}", *(INDENT + line if line else "" for line in body[1:])]
+
+
+ZERO_WIDTH_SPACE = "\u200b"
+
+# `<!-- …` and `<!doctype` are HTML, not Slack. Escapes and entities are what Markdown would decode later.
+_CONTROL = re.compile(
+    r"(?P<open><|&lt;|&#0*60;|&#x0*3c;)(?=\\?(?:@|!(?!--|doctype\b)|#[a-z0-9]|&(?:#|commat|excl|num)))",
+    re.IGNORECASE,
+)
+_BROADCAST = re.compile(r"(?<![\w.])@(?=(?:channel|here|everyone)\b)", re.IGNORECASE)
+_ENCLOSED = re.compile(r"<([^<>\n]+)>")
+
+
+def escape(text: str) -> str:
+    """Plain text as Slack shows it literally."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def unescape(text: str) -> str:
+    """What a person saw and typed, from the text of a Slack event.
+
+    Mentions become ``@U1``, channels ``#name``, links ``label (url)`` or the bare address.
+    """
+    plain = _ENCLOSED.sub(_plain, text)
+    return plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def neutralise(text: str) -> str:
+    """The same text to read, but no mention in it reaches anybody: not ``<@U1>``, not ``@channel``.
+
+    For plain text or Markdown, before ``escape``. Doing it twice changes nothing more.
+    """
+    guarded = _CONTROL.sub(lambda match: match["open"] + ZERO_WIDTH_SPACE, text)
+    return _BROADCAST.sub("@" + ZERO_WIDTH_SPACE, guarded)
+
+
+def _plain(match: re.Match[str]) -> str:
+    target, _, label = match[1].partition("|")
+    if target.startswith("@"):
+        return target
+    if target.startswith("#"):
+        return f"#{label or target[1:]}"
+    if target.startswith("!"):
+        return _special(target[1:], label)
+    if not label or label == target:
+        return target
+    # Slack turns a typed "example.com" into <http://example.com|example.com>.
+    bare = target.removeprefix("mailto:").removeprefix("https://").removeprefix("http://").rstrip("/")
+    return label if label.rstrip("/") == bare else f"{label} ({target})"
+
+
+def _special(word: str, label: str) -> str:
+    if word.startswith("date^"):
+        return label
+    name = label or word.partition("^")[0]
+    return name if name.startswith("@") else f"@{name}"
+
+
+MARKS = {"strong": "*", "em": "_", "s": "~"}
+LINK_SCHEMES = frozenset({"http", "https", "mailto"})
+BACKTICK = "ˋ"  # mrkdwn has no way to show a backtick inside inline code
+
+_LOOKS_LIKE_ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:|www\.|[\w-]+(?:\.[\w-]+)+(?:[/:?#]|\s*$))", re.I)
+
+
+def safe(text: str) -> str:
+    """Plain text, shown literally and pinging nobody."""
+    return escape(neutralise(text))
+
+
+def inline(tokens: Sequence[Token], bold: bool = False) -> str:
+    """One paragraph's tokens as mrkdwn; ``bold`` draws all of it bold (a heading)."""
+    return _Inline(bold).render(tokens)
+
+
+def link(url: str, label: str) -> str:
+    """A link that cannot pretend to lead elsewhere; both arguments are unescaped."""
+    label = " ".join(label.split())
+    if urlsplit_scheme(url) not in LINK_SCHEMES:
+        return safe(f"{label} ({url})" if label and label != url else url)
+    target = escape(re.sub(r"[|<>\s]", lambda match: f"%{ord(match[0]):02X}", url))
+    if not label or label in (url, url.removeprefix("mailto:")):
+        return f"<{target}>"
+    if _LOOKS_LIKE_ADDRESS.match(label):
+        return f"{safe(label)} (<{target}>)"
+    return f"<{target}|{safe(label)}>"
+
+
+def urlsplit_scheme(url: str) -> str:
+    """The scheme in lower case, empty if there is none or the address is malformed."""
+    try:
+        return urlsplit(url).scheme.lower()
+    except ValueError:
+        return ""
+
+
+class _Inline:
+    """Walks the tokens once. Slack sees a mark only at the edge of a word, so some get a zero-width space."""
+
+    def __init__(self, bold: bool) -> None:
+        self._out: list[str] = []
+        self._open: list[str] = ["*"] if bold else []
+        self._bold = bold
+        self._edge = False
+
+    def render(self, tokens: Sequence[Token]) -> str:
+        at = 0
+        while at < len(tokens):
+            if tokens[at].type == "link_open":
+                at = self._link(tokens, at)
+            else:
+                self._token(tokens[at])
+                at += 1
+        text = "".join(self._out)
+        return f"*{text}*" if self._bold and text.strip() else text
+
+    def _token(self, token: Token) -> None:
+        name, _, side = token.type.rpartition("_")
+        if name in MARKS:
+            self._mark(MARKS[name], side == "open")
+        elif token.type == "code_inline":
+            self._write("`" + safe(token.content.replace("`", BACKTICK)) + "`")
+        elif token.type in ("softbreak", "hardbreak"):
+            # A mark that crosses a line end is not seen by Slack.
+            self._write(" " if self._open else "\n")
+        elif token.type == "image":
+            self._write(link(str(token.attrs.get("src", "")), plain(token.children or []) or "image"))
+        else:
+            self._write(safe(token.content))
+
+    def _link(self, tokens: Sequence[Token], start: int) -> int:
+        # Links do not nest, so the next close is this one's.
+        end = next(i for i in range(start, len(tokens)) if tokens[i].type == "link_close")
+        self._write(link(str(tokens[start].attrs.get("href", "")), plain(tokens[start + 1 : end])))
+        return end + 1
+
+    def _mark(self, mark: str, opens: bool) -> None:
+        if opens:
+            if mark not in self._open:
+                if self._out and self._out[-1][-1:].isalnum():
+                    self._out.append(ZERO_WIDTH_SPACE)
+                self._out.append(mark)
+            self._open.append(mark)
+        else:
+            self._open.remove(mark)
+            if mark not in self._open:
+                self._out.append(mark)
+                self._edge = True
+
+    def _write(self, text: str) -> None:
+        if self._edge and text[:1].isalnum():
+            self._out.append(ZERO_WIDTH_SPACE)
+        if text:
+            self._edge = False
+            self._out.append(text)

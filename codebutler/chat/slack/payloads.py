@@ -11,23 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from codebutler.chat.fields import Ignored, PayloadError, clean, mapping, optional, required, section
 from codebutler.chat.port import ChannelMoved, Identity
-from codebutler.chat.slack.escape import unescape
-from codebutler.chat.slack.fields import (
-    Ignored,
-    PayloadError,
-    clean,
-    is_direct,
-    mapping,
-    optional,
-    required,
-    section,
-    thread_of,
-    ts_of,
-    written,
-)
-from codebutler.chat.slack.interactive import FormAsked, PressedInVain, interaction
-from codebutler.chat.slack.missed import Shown
+from codebutler.chat.slack.answers import is_direct, thread_of, ts_of, written
+from codebutler.chat.slack.forms import FormAsked, PressedInVain, interaction
+from codebutler.chat.slack.missed import ShownMessage
+from codebutler.chat.slack.mrkdwn import unescape
 from codebutler.domain.model import (
     Event,
     File,
@@ -79,7 +68,7 @@ def from_history(message: Mapping[str, Any], channel: str, me: Identity) -> Mess
     return _posted(message, channel, me)
 
 
-def shown(message: Mapping[str, Any], channel: str, me: Identity) -> Shown:
+def shown(message: Mapping[str, Any], channel: str, me: Identity) -> ShownMessage:
     """A message of history with what it tells of its life. Raises PayloadError without a usable ts."""
     edited = section(message, "edited")
     latest = message.get("latest_reply")
@@ -87,7 +76,7 @@ def shown(message: Mapping[str, Any], channel: str, me: Identity) -> Shown:
         event = from_history(message, channel, me)
     except PayloadError:
         event = Ignored("a message of an unknown shape")
-    return Shown(
+    return ShownMessage(
         ts=ts_of(message.get("ts")),
         event=event if isinstance(event, MessagePosted) else None,
         edited_ts=ts_of(edited.get("ts")) if edited else "",

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.socket import SocketStatus
@@ -43,22 +42,14 @@ EXPLANATION = (
 log = logging.getLogger("codebutler.chat.slack.presence")
 
 
-class Socket(Protocol):
-    """The connection that is watched."""
-
-    @property
-    def status(self) -> SocketStatus:
-        """How the connection is now, and when something came by it last."""
-
-    def rebuild(self) -> None:
-        """Replace the connection from zero."""
-
-
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """Two ways to find out whether we hear. ``has_missed`` asks Slack's history about some channels; ``beat`` makes
-    Slack send us an event. Both raise CodeButlerError when they cannot be used."""
+    """How to find out whether we hear: ``status`` tells when something came last, ``has_missed`` asks Slack's history
+    about some channels, ``beat`` makes Slack send us an event; the latter two raise CodeButlerError when they cannot be
+    used. ``rebuild`` replaces the connection from zero."""
 
+    status: Callable[[], SocketStatus]
+    rebuild: Callable[[], None]
     has_missed: Callable[[Sequence[str]], Awaitable[bool]]
     beat: Callable[[], Awaitable[None]]
 
@@ -67,10 +58,7 @@ class Presence:
     """Asks history about all ``channels``, some at a time; where they are too many for one round, an event of
     our own making proves within the same time that anything comes at all."""
 
-    def __init__(
-        self, socket: Socket, channels: Callable[[], Sequence[str]], checks: Checks, clock: Clock
-    ) -> None:
-        self._socket = socket
+    def __init__(self, channels: Callable[[], Sequence[str]], checks: Checks, clock: Clock) -> None:
         self._channels = channels
         self._checks = checks
         self._clock = clock
@@ -90,20 +78,20 @@ class Presence:
             passed_s, then, then_s = now_s - then_s, now, now_s
             if abs(jump_s) > JUMP_S:
                 log.warning("the clock jumped by %+.0f s (sleep?): connecting anew", jump_s)
-                self._socket.rebuild()
+                self._checks.rebuild()
             else:
                 await self._listen(passed_s)
 
     async def _listen(self, passed_s: float) -> None:
         self._quiet_s += passed_s
-        status = self._socket.status
+        status = self._checks.status()
         age_s = status.last_event_age_s
         if status.state != "connected" or age_s is None or min(age_s, self._quiet_s) < QUIET_S:
             return
         self._quiet_s = 0.0
         if self._clock.monotonic() >= self._not_before_s and await self._is_deaf():
             self._not_before_s = self._clock.monotonic() + AGAIN_S
-            self._socket.rebuild()
+            self._checks.rebuild()
 
     async def _is_deaf(self) -> bool:
         channels = self._channels()
@@ -134,7 +122,7 @@ class Presence:
         until_s = self._clock.monotonic() + BEAT_S
         while not (heard := self._heard_since(called_s)) and self._clock.monotonic() < until_s:
             await self._clock.sleep(BEAT_LOOK_S)
-        if heard or self._socket.status.state != "connected":
+        if heard or self._checks.status().state != "connected":
             self._heard += heard
             return False
         self._silences += 1
@@ -143,11 +131,11 @@ class Presence:
         return True
 
     def _heard_since(self, moment_s: float) -> bool:
-        age_s = self._socket.status.last_event_age_s
+        age_s = self._checks.status().last_event_age_s
         return age_s is not None and self._clock.monotonic() - age_s >= moment_s
 
 
-class Heartbeat:
+class EchoProbe:
     """Causes an event that Slack has to send us: by editing a message of our own, which notifies nobody. It is one in
     one of ``channels`` (there is at least one), posted when it is first needed and kept for good.
 

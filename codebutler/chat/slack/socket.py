@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from codebutler.chat.slack.link import Handler, Link, Tally
-from codebutler.chat.slack.wire import SocketTiming, open_wire
+from codebutler.chat.slack.link import Handler, SocketLink, SocketTiming, Tally, open_wire
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError
 from codebutler.platform.tasks import cancel, first_of, full_jitter_s, settled_within
@@ -84,7 +83,7 @@ class SocketModeClient:
         self._timing = timing
         self._state: SocketState = "connecting"
         self._trouble = ""
-        self._links: set[Link] = set()
+        self._links: set[SocketLink] = set()
         self._drains: set[asyncio.Task[None]] = set()
         self._connected = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -150,7 +149,7 @@ class SocketModeClient:
         await self._stopping.wait()
 
     async def _serve(self) -> None:
-        previous: Link | None = None
+        previous: SocketLink | None = None
         while not self._hopeless:
             await self._clock.sleep(self._pause_s())
             link = await self._open()
@@ -164,7 +163,7 @@ class SocketModeClient:
             lived = self._clock.monotonic() - link.opened_s >= self._timing.healthy_s
             self._replace(reason, lived=lived)
 
-    async def _renewing(self, link: Link) -> Link:
+    async def _renewing(self, link: SocketLink) -> SocketLink:
         """Serve until the connection has to go, replacing it now and then to have the app's connections counted;
         returns the last one."""
         timing = self._timing
@@ -177,7 +176,7 @@ class SocketModeClient:
                 self._drain(link)
                 link = fresh
 
-    async def _another(self) -> Link | None:
+    async def _another(self) -> SocketLink | None:
         """One more ready connection while the present one serves; None, and nothing is lost, if there is none."""
         try:
             link = await self._dial()
@@ -215,7 +214,7 @@ class SocketModeClient:
             log.warning("Slack counts too many connections of this app: does another process use its token?")
         self._enter("reconnecting", "" if reason in PLANNED else reason)
 
-    async def _open(self) -> Link | None:
+    async def _open(self) -> SocketLink | None:
         """A ready connection, or None after noting why not."""
         try:
             link = await self._dial()
@@ -233,18 +232,18 @@ class SocketModeClient:
         self._welcome(link)
         return link
 
-    async def _dial(self) -> Link:
+    async def _dial(self) -> SocketLink:
         """A new connection, to which Slack has not spoken yet. Raises whatever the network does."""
         async with asyncio.timeout(self._timing.open_timeout_s):
             url = await self._opener()
         wire = await open_wire(url, self._timing)
         self._links = {link for link in self._links if not link.closed.is_set()}
-        link = Link(wire, self._handler, self._clock, self._timing, self._tally)
+        link = SocketLink(wire, self._handler, self._clock, self._timing, self._tally)
         self._links.add(link)
         link.start()
         return link
 
-    def _welcome(self, link: Link) -> None:
+    def _welcome(self, link: SocketLink) -> None:
         link.opened_s = self._clock.monotonic()
         self._count_consumers(link.app_connections)
         self._connected.set()
@@ -289,7 +288,7 @@ class SocketModeClient:
         if changed and self._on_status is not None:
             self._on_status(self.status)
 
-    def _drain(self, link: Link) -> None:
+    def _drain(self, link: SocketLink) -> None:
         task = asyncio.create_task(link.retire(), name="slack-socket-drain")
         self._drains.add(task)
         task.add_done_callback(self._drains.discard)

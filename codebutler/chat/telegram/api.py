@@ -6,17 +6,22 @@ kept as the cause of one of ours.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
+import re
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
 
-from codebutler.chat.telegram.outcomes import check_token, interrupted, refusal, unreachable
+from codebutler.chat.port import Take, file_details
+from codebutler.chat.telegram.rules import check_token, interrupted, refusal, unreachable
+from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
 from codebutler.platform.http import proxy_for
+from codebutler.domain.model import File
+from codebutler.platform.http.proxy import proxy_for
 
 DEFAULT_BASE_URL = "https://api.telegram.org"
 TIMEOUT_S = 25.0
@@ -26,6 +31,7 @@ SILENCE_S = 30.0
 CHUNK_BYTES = 256 * 1024
 CONNECTIONS = 16
 MAX_ANSWER_BYTES = 16 * 2**20
+MAX_FILE_BYTES = 20 * 2**20
 READS = frozenset(
     {
         "getMe",
@@ -41,6 +47,9 @@ READS = frozenset(
     }
 )
 """Doing one of these twice shows nothing."""
+
+
+_PATH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*){0,8}")
 
 
 class BotApi:
@@ -59,9 +68,7 @@ class BotApi:
         self._session = _session()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()
@@ -94,7 +101,7 @@ class BotApi:
         form.add_field(field, content, filename=filename, content_type="application/octet-stream")
         return await self._post(method, TRANSFER_TIMEOUT_S, data=form)
 
-    async def fetch(self, path: str, max_bytes: int, take: Callable[[bytes], Awaitable[None]]) -> None:
+    async def fetch(self, path: str, max_bytes: int, take: Take) -> None:
         """Give the file at a path that getFile gave, and that was checked, to ``take``. Raises ChatError: too_large,
         refused, unreachable."""
         if self._session is None:
@@ -159,3 +166,15 @@ def _result(method: str, status: int, body: object, *, write: bool) -> Any:
     if isinstance(body, Mapping) and body.get("ok") is True and status < 400:
         return body.get("result")
     raise refusal(method, status, body, write=write)
+
+
+async def download(api: BotApi, clock: Clock, file: File, take: Take) -> None:
+    """Give the content of a file to ``take``, from a path that Telegram names and that is looked at before it is used.
+    Raises ChatError: too_large, file_not_found, untrusted_host, refused, unreachable."""
+    if file.size_bytes > MAX_FILE_BYTES:
+        raise ChatError("Telegram gives bots files of up to 20 MB", "too_large")
+    found = await file_details(partial(api.call, "getFile", file_id=file.id), clock)
+    path = found.get("file_path") if isinstance(found, Mapping) else None
+    if not isinstance(path, str) or not _PATH.fullmatch(path):
+        raise ChatError("Telegram names no path of a file", "untrusted_host")
+    await api.fetch(path, MAX_FILE_BYTES, take)

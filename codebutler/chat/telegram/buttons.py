@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from codebutler.chat.telegram.book import Pages
+from codebutler.chat.telegram.records import NotePages
 from codebutler.chat.telegram.render import OPEN, TICKED, Key
 from codebutler.domain.clock import Clock
 from codebutler.domain.message import PICK_ACTION
@@ -37,7 +37,7 @@ Pressable = tuple[str, str]
 """An action and its value."""
 
 
-class Button(Struct, frozen=True, omit_defaults=True):
+class ButtonMeaning(Struct, frozen=True, omit_defaults=True):
     """``message``: the number of the message that bears it, 0 while that is not known. ``is_home``: it is on somebody's
     home, and its value says where what it decides about is."""
 
@@ -55,7 +55,7 @@ class Buttons:
         self._notes = notes
         self._clock = clock
         self._random = random
-        self._pages: Pages[Button] = Pages(notes, Button)
+        self._pages: NotePages[ButtonMeaning] = NotePages(notes, ButtonMeaning)
         self._page = -1
         self._shown: OrderedDict[tuple[int, str], dict[Pressable, str]] = OrderedDict()
         """The ids that a message bears, or that of an operation: an edit keeps those of what it still offers."""
@@ -82,9 +82,9 @@ class Buttons:
             return
         self._shown[chat, ts] = ids
         is_home = owner == HOME
-        await self._keep({data: Button(chat, *each, message, is_home) for each, data in ids.items()})
+        await self._keep({data: ButtonMeaning(chat, *each, message, is_home) for each, data in ids.items()})
 
-    async def meant(self, data: str, chat: int) -> Button | None:
+    async def meant(self, data: str, chat: int) -> ButtonMeaning | None:
         """What a press means; None if no button of ours in that chat is called so. Raises StoreError."""
         if not (found := _DATA.fullmatch(data)):
             return None
@@ -138,14 +138,16 @@ class Buttons:
             page = await self._current(len(fresh))
             made = {f"b:{page}-{self._random(BYTES)}": each for each in fresh}
             is_home = owner == HOME
-            await self._keep({data: Button(chat, *each, message, is_home) for data, each in made.items()})
+            await self._keep(
+                {data: ButtonMeaning(chat, *each, message, is_home) for data, each in made.items()}
+            )
             shown.update({each: data for data, each in made.items()})
         for gone in [each for each in shown if each not in wanted]:
             del shown[gone]
         return shown
 
-    async def _keep(self, buttons: Mapping[str, Button]) -> None:
-        by_page: dict[str, dict[str, Button]] = {}
+    async def _keep(self, buttons: Mapping[str, ButtonMeaning]) -> None:
+        by_page: dict[str, dict[str, ButtonMeaning]] = {}
         for data, button in buttons.items():
             number = data.removeprefix("b:").partition("-")[0]
             by_page.setdefault(_name(int(number)), {})[data] = button

@@ -8,26 +8,20 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeVar
 
 from msgspec.structs import replace
 
 from codebutler.chat.port import Capabilities, Download, Identity, Take
-from codebutler.chat.telegram.api import BotApi
-from codebutler.chat.telegram.book import Book, Known, kept
+from codebutler.chat.telegram.api import BotApi, download
 from codebutler.chat.telegram.buttons import Buttons
-from codebutler.chat.telegram.download import Downloads
-from codebutler.chat.telegram.entities import Text, sendable
-from codebutler.chat.telegram.ids import era_of, message_of, name_of, number_of
-from codebutler.chat.telegram.limits import TELEGRAM_LIMITS
-from codebutler.chat.telegram.markdown import People
-from codebutler.chat.telegram.marks import Marks
-from codebutler.chat.telegram.messages import Messages
-from codebutler.chat.telegram.outcomes import MovedError
-from codebutler.chat.telegram.private import Private
+from codebutler.chat.telegram.entities import FormattedText, sendable
+from codebutler.chat.telegram.markdown import Mentions
+from codebutler.chat.telegram.messages import MessageWriter, Private
+from codebutler.chat.telegram.records import KnownMessage, MessageRecords, kept
 from codebutler.chat.telegram.render import Rendered, rendered
-from codebutler.chat.telegram.typing import Typing
+from codebutler.chat.telegram.rules import TELEGRAM_LIMITS, MovedError, era_of, message_of, name_of, number_of
+from codebutler.chat.telegram.signs import Marks, Typing
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.domain.message import Message, said
@@ -62,13 +56,12 @@ class TelegramChat:
         self.limits = TELEGRAM_LIMITS
         self.clock = clock or SystemClock()
         self.api = api
-        self.book = Book(notes)
+        self.records = MessageRecords(notes)
         self.buttons = Buttons(notes, self.clock, random)
-        self._messages = Messages(self.api, self.book)
-        self.private = Private(self._messages, self.book, self.buttons, notes, self._cleaned)
+        self._messages = MessageWriter(self.api, self.records)
+        self.private = Private(self._messages, self.records, self.buttons, notes, self._cleaned)
         self.capabilities = Capabilities(ephemeral=self, status_line=self, home=self.private)
         self._typing = Typing(api, self.clock)
-        self._downloads = Downloads(self.api, self.clock)
         self._marks = Marks()
         self._marking = asyncio.Lock()
         self._redact = redact
@@ -79,11 +72,9 @@ class TelegramChat:
         await self.api.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._typing.close()
-        await self.api.__aexit__(kind, error, trace)
+        await self.api.__aexit__()
 
     def use_token(self, token: str) -> bool:
         """Go on with another token; False if it is the same. Raises ChatAuthError at once for what is none."""
@@ -110,7 +101,7 @@ class TelegramChat:
         chat, number = self._place(channel, update.target_ts)
         shown = self._rendered(update.message)
         try:
-            known = await self.book.known(chat, number)
+            known = await self.records.known(chat, number)
             numbers = [number, *known.parts]
             last = numbers[len(shown.parts) - 1] if len(shown.parts) <= len(numbers) else 0
             keyboard = await self.buttons.keyboard(chat, update.target_ts, shown.keys, last)
@@ -151,20 +142,20 @@ class TelegramChat:
         ts, _, at = file_id.rpartition("-")
         try:
             chat, number = self._place(channel, ts)
-            files = (await self.book.known(chat, number)).files
+            files = (await self.records.known(chat, number)).files
         except (ChatError, StoreError):
             raise ChatError(code="file_not_found") from None
         if not at.isdecimal() or int(at) >= len(files):
             raise ChatError(code="file_not_found")
         found = files[int(at)]
-        await self._downloads.fetch(found, take)
+        await download(self.api, self.clock, found, take)
         return Download(file=replace(found, id=file_id))
 
     async def whisper(self, channel: str, post: Post) -> str:
         """In the private chat with them. Who has never opened it is asked to, where they are."""
         shown = self._rendered(post.message)
         try:
-            return self.book.ts(number_of(post.only_for), await self.private.tell(post.only_for, shown))
+            return self.records.ts(number_of(post.only_for), await self.private.tell(post.only_for, shown))
         except ChatError as error:
             if error.code not in ("not_in_channel", "channel_not_found"):
                 raise
@@ -172,7 +163,7 @@ class TelegramChat:
 
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
         """Bot API: sendChatAction. Telegram shows that something is done, and not what."""
-        chat = self.book.chat(number_of(channel))
+        chat = self.records.chat(number_of(channel))
         try:
             place = await self._messages.place(chat, self._thread(chat, channel, thread_ts))
         except StoreError as error:
@@ -186,7 +177,7 @@ class TelegramChat:
             log.debug("%s has another number now, which the next post finds out", channel)
 
     async def _post(self, channel: str, post: Post, op_id: str, shown: Rendered, silent: bool) -> str:
-        chat = self.book.chat(number_of(channel))
+        chat = self.records.chat(number_of(channel))
         begun = channel, op_id, hash(tuple(part.text for part in shown.parts))
         numbers = self._begun.get(begun, [])
         try:
@@ -209,12 +200,12 @@ class TelegramChat:
             keep = partial(self._parts, chat, post.thread_ts or "")
             await self._messages.fill(place, numbers, shown.parts, keyboard, keep, done=1)
             del self._begun[begun]
-        ts = self.book.ts(chat, numbers[0])
+        ts = self.records.ts(chat, numbers[0])
         await kept(self.buttons.stands(chat, op_id, ts, numbers[-1]))
         return ts
 
     async def _share(self, channel: str, upload: Upload) -> None:
-        chat = self.book.chat(number_of(channel))
+        chat = self.records.chat(number_of(channel))
         try:
             place = await self._messages.place(chat, self._thread(chat, channel, upload.thread_ts or ""))
         except StoreError as error:
@@ -231,18 +222,18 @@ class TelegramChat:
     async def _parts(self, chat: int, thread: str, numbers: list[int]) -> None:
         """Remember which messages are one, and where it stands. What the disk does not take is known for this life."""
         first, *others = numbers
-        ts = self.book.ts(chat, first)
+        ts = self.records.ts(chat, first)
 
-        def begins(known: Known) -> Known:
+        def begins(known: KnownMessage) -> KnownMessage:
             return replace(known, thread=thread, is_ours=True, parts=tuple(others))
 
-        def goes_on(known: Known) -> Known:
+        def goes_on(known: KnownMessage) -> KnownMessage:
             return replace(known, thread=thread or ts, is_ours=True, part_of=first)
 
-        await kept(self.book.keep(chat, first, begins))
+        await kept(self.records.keep(chat, first, begins))
         for number in others:
-            self.book.ts(chat, number)
-            await kept(self.book.keep(chat, number, goes_on))
+            self.records.ts(chat, number)
+            await kept(self.records.keep(chat, number, goes_on))
 
     async def _mark(self, place: tuple[int, int], reaction: str) -> None:
         chat, number = place
@@ -264,24 +255,25 @@ class TelegramChat:
             return await call()
         except MovedError as moved:
             new = moved.chat
-        await kept(self.book.moved(number_of(channel), new))
+        await kept(self.records.moved(number_of(channel), new))
         return await call()
 
     def _rendered(self, message: Message, mention: str = "") -> Rendered:
-        return self._cleaned(rendered(message, mention, People(message.names, self.book.called)))
+        return self._cleaned(rendered(message, mention, Mentions(message.names, self.records.called)))
 
     def _cleaned(self, shown: Rendered) -> Rendered:
         """A secret that only shows once its marks are gone takes the marks with it."""
         texts = [self._redact(part.text) for part in shown.parts]
         parts = (
-            part if part.text == text else Text(text) for part, text in zip(shown.parts, texts, strict=True)
+            part if part.text == text else FormattedText(text)
+            for part, text in zip(shown.parts, texts, strict=True)
         )
         return Rendered(tuple(parts), shown.keys)
 
     def _place(self, channel: str, ts: str) -> tuple[int, int]:
         """Which message a ts names. Raises ChatError; of a group's under its old number nothing can be reached."""
         chat = number_of(channel)
-        now = self.book.chat(chat)
+        now = self.records.chat(chat)
         if now != chat and not era_of(ts):
             raise ChatError(f"{ts} is of the time before {channel} became a supergroup", "message_not_found")
         return now, message_of(ts)

@@ -10,41 +10,45 @@ from random import Random
 from typing import Any
 
 from codebutler.chat.absence_notice import AbsenceNotice
-from codebutler.chat.port import ChannelMoved
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.fields import Ignored, PayloadError
+from codebutler.chat.port import ChannelMoved, Identity, identified
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.chat.telegram.commands import menu
-from codebutler.chat.telegram.fields import PayloadError
-from codebutler.chat.telegram.ids import number_of
-from codebutler.chat.telegram.inbox import Inbox
+from codebutler.chat.telegram.inbox import IncomingEvents
 from codebutler.chat.telegram.polling import Poller, PollStatus, Taken
 from codebutler.chat.telegram.presses import Presses
+from codebutler.chat.telegram.rules import number_of
 from codebutler.chat.telegram.updates import (
-    Ignored,
     InboxOpened,
     Me,
     Membership,
     Moved,
     Pressed,
-    Said,
-    Started,
+    StartCommand,
     Update,
+    WrittenUpdate,
+    menu,
     parse,
 )
-from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatAuthError, ChatError, ProtocolError, StoreError
+from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError, StoreError
+from codebutler.domain.message import said
+from codebutler.domain.model import MessagePosted, Post
 from codebutler.intake.intake import Intake
 from codebutler.platform.tasks import Tasks, beside, full_jitter_s
+from codebutler.platform.tasks import Tasks, beside
 
-IDENTIFY_BASE_S = 1.0
-IDENTIFY_CAP_S = 60.0
 ALBUM_S = 1.0
 """The files of an album arrive one by one."""
 AGAIN_S = 2.0
 ATTEMPTS = 3
 """At an update whose handling fails for a reason of ours: then it is given up, or none would come any more."""
 FLUSH_S = 2.0
+NOT_SERVED = (
+    "This group has no repository yet. Run `codebutler add-repo PATH --telegram {chat}` on the machine that runs "
+    "CodeButler; until then I do not answer here."
+)
 
-Notice = ChannelMoved | Started | InboxOpened
+Notice = ChannelMoved | StartCommand | InboxOpened
 """What is good to know and need not be kept."""
 
 log = logging.getLogger("codebutler.chat.telegram")
@@ -60,22 +64,22 @@ class TelegramConnection:
     def __init__(
         self,
         chat: TelegramChat,
+        sender: Sender,
         intake: Intake,
         on_notice: Callable[[Notice], None],
-        clock: Clock,
         rng: Random,
         absence_notice: AbsenceNotice | None = None,
     ) -> None:
         self._chat = chat
         self._intake = intake
         self._on_notice = on_notice
-        self._clock = clock
+        self._sender = sender
         self._rng = rng
         self._absence_notice = absence_notice
-        self._inbox = Inbox(chat.book)
+        self._inbox = IncomingEvents(chat.records)
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
-        self._presses = Presses(chat.api, chat.book, chat.buttons, self._inbox, intake, self._tasks)
-        self._poller = Poller(chat.api, self._take, clock, rng, self._note)
+        self._presses = Presses(chat, sender, self._inbox, intake, self._tasks)
+        self._poller = Poller(chat.api, self._take, chat.clock, rng, self._note)
         self._me = Me(0)
         self._ignored = 0
         self._unreadable = 0
@@ -124,21 +128,18 @@ class TelegramConnection:
             self._poller.nudge()
 
     async def _identify(self) -> None:
-        failures = 0
-        while not self._me.id:
-            try:
-                await self._chat.book.open()
-                identity = await self._chat.identity()
-                self._me = Me(number_of(identity.user_id), identity.team)
-                self._trouble = ""
-            except ChatAuthError:
-                raise
-            except (ChatError, StoreError) as error:
-                failures += 1
-                if str(error) != self._trouble:
-                    log.warning("no answer from Telegram: %s; trying again", error)
-                self._trouble = str(error)
-                await self._clock.sleep(full_jitter_s(self._rng, failures, IDENTIFY_BASE_S, IDENTIFY_CAP_S))
+        identity = await identified(self._who, self._chat.clock, self._rng, self._troubled)
+        self._me = Me(number_of(identity.user_id), identity.team)
+        self._trouble = ""
+
+    async def _who(self) -> Identity:
+        await self._chat.records.open()
+        return await self._chat.identity()
+
+    def _troubled(self, error: CodeButlerError) -> None:
+        if str(error) != self._trouble:
+            log.warning("no answer from Telegram: %s; trying again", error)
+        self._trouble = str(error)
 
     async def _offer(self) -> None:
         try:
@@ -183,7 +184,7 @@ class TelegramConnection:
             log.debug("ignored: %s", found.reason)
         return found
 
-    def _is_growing(self, album: Sequence[Said], left: int) -> bool:
+    def _is_growing(self, album: Sequence[WrittenUpdate], left: int) -> bool:
         """Whether an album ends where what was told so far ends: once, the rest of it is waited for."""
         if not album or len(album) < left:
             return False
@@ -198,17 +199,17 @@ class TelegramConnection:
         self._failing = number, count + 1 if before == number else 1
         return self._failing[1]
 
-    async def _handle(self, update: Update, album: Sequence[Said], *, missed: bool) -> None:
+    async def _handle(self, update: Update, album: Sequence[WrittenUpdate], *, missed: bool) -> None:
         match update:
-            case Said(edited_at=0.0):
+            case WrittenUpdate(edited_at=0.0):
                 await self._said(album or [update], missed=missed)
-            case Said():
+            case WrittenUpdate():
                 if (edit := await self._inbox.edited(update)) is not None:
                     await self._intake.accept(edit, missed=missed)
                     self._inbox.remember(update)
             case Pressed():
                 await self._presses.take(update)
-            case Started(code=""):
+            case StartCommand(code=""):
                 await self._intake.accept(self._inbox.greeted(update), missed=missed)
             case _:
                 await self._heed(update)
@@ -216,26 +217,43 @@ class TelegramConnection:
     async def _heed(self, update: Update) -> None:
         """What is no event."""
         match update:
-            case Started():
+            case StartCommand():
                 self._on_notice(update)
             case InboxOpened(user):
                 await self._chat.private.reopen(user)
                 self._on_notice(update)
             case Moved(old, new):
-                if await self._chat.book.moved(old, new):
+                if await self._chat.records.moved(old, new):
                     log.info(
                         "the group %s is the supergroup %s now; it goes on under its name here", old, new
                     )
             case Membership(chat, is_in):
-                self._on_notice(ChannelMoved(self._chat.book.channel(chat), "back" if is_in else "left"))
+                self._on_notice(ChannelMoved(self._chat.records.channel(chat), "back" if is_in else "left"))
 
-    async def _said(self, album: Sequence[Said], *, missed: bool) -> None:
+    async def _said(self, album: Sequence[WrittenUpdate], *, missed: bool) -> None:
         first = album[0]
         if (click := await self._inbox.reason(first)) is not None:
             if await self._intake.accept(click, missed=missed) == "accepted":
                 self._presses.answered(first.spot.chat, first.spot.reply_to)
             return
-        await self._intake.accept(await self._inbox.posted(album), missed=missed)
+        event = await self._inbox.posted(album)
+        await self._intake.accept(event, missed=missed)
+        if (
+            not event.is_direct
+            and not self._intake.serves(event)
+            and await self._chat.records.is_first(event.channel)
+        ):
+            self._tasks.start(self._introduce(event), name=f"a word to {event.channel}")
+
+    async def _introduce(self, event: MessagePosted) -> None:
+        """Tell a group that nobody has added how to. Once: after that we are silent there."""
+        text = NOT_SERVED.format(chat=number_of(event.channel))
+        try:
+            await self._sender.submit(
+                event.channel, f"unserved {event.channel}", Post(message=said(text), thread_ts=event.root_ts)
+            )
+        except ChatError as error:
+            log.info("%s could not be told how to add it: %s", event.channel, error)
 
     def _note(self, status: PollStatus) -> None:
         log.info("telegram %s", status.state.replace("_", " "))
@@ -255,11 +273,11 @@ class TelegramConnection:
                 self._absence_notice.lost()
 
 
-def _album(batch: Sequence[tuple[int, Update]], at: int) -> list[Said]:
+def _album(batch: Sequence[tuple[int, Update]], at: int) -> list[WrittenUpdate]:
     """The files that were sent together, from ``at`` on; none where it is no album."""
-    found: list[Said] = []
+    found: list[WrittenUpdate] = []
     for _, update in batch[at:]:
-        if not isinstance(update, Said) or not update.album or update.edited_at:
+        if not isinstance(update, WrittenUpdate) or not update.album or update.edited_at:
             break
         if found and (update.album, update.spot.chat) != (found[0].album, found[0].spot.chat):
             break

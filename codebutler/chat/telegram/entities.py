@@ -36,7 +36,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class FormattedText:
     """A text and its entities, in the order of their starts, the outer one first."""
 
     text: str = ""
@@ -60,7 +60,7 @@ class Text:
             for each in self.entities
         ]
 
-    def stripped(self) -> Text:
+    def stripped(self) -> FormattedText:
         """Without blank space at its ends, which Telegram would take away without moving the entities. The indentation
         of code stays."""
         text = self.text.rstrip()
@@ -69,14 +69,14 @@ class Text:
             start = text.rfind("\n", 0, start) + 1
         return self.cut(start, len(text))
 
-    def cut(self, start: int, end: int) -> Text:
+    def cut(self, start: int, end: int) -> FormattedText:
         """The part from ``start`` up to ``end``, with what is left of each entity there."""
         inside = [
             replace(each, start=max(each.start, start) - start, end=min(each.end, end) - start)
             for each in self.entities
             if each.start < end and each.end > start
         ]
-        return Text(self.text[start:end], tuple(inside))
+        return FormattedText(self.text[start:end], tuple(inside))
 
 
 def sendable(text: str) -> str:
@@ -102,10 +102,10 @@ class Builder:
     _open: list[_Open] = field(default_factory=list)
     _entities: list[Entity] = field(default_factory=list)
 
-    def built(self) -> Text:
+    def built(self) -> FormattedText:
         """The text with its entities."""
         ordered = sorted(self._entities, key=lambda each: (each.start, -each.end))
-        return Text("".join(self._out), tuple(ordered)).stripped()
+        return FormattedText("".join(self._out), tuple(ordered)).stripped()
 
     def write(self, text: str) -> None:
         """Text as it is, formatted as whatever is open."""
@@ -178,14 +178,14 @@ class Builder:
         self._length += len(text)
 
 
-def split(whole: Text, limit: int = MAX_UNITS, most: int = MAX_ENTITIES) -> list[Text]:
+def split(whole: FormattedText, limit: int = MAX_UNITS, most: int = MAX_ENTITIES) -> list[FormattedText]:
     """``whole`` in parts that each fit a message; nothing but blank space is lost.
 
     Breaks between blocks where it can, else between lines, words, characters; a block of code is kept whole where it
     fits, and goes on as code where it does not.
     """
     units = [0, *accumulate(map(_units, whole.text))]
-    parts: list[Text] = []
+    parts: list[FormattedText] = []
     at = 0
     while at < len(whole.text):
         end = _furthest(whole, units, at, limit, most)
@@ -198,7 +198,7 @@ def split(whole: Text, limit: int = MAX_UNITS, most: int = MAX_ENTITIES) -> list
     return parts
 
 
-def _furthest(whole: Text, units: Sequence[int], at: int, limit: int, most: int) -> int:
+def _furthest(whole: FormattedText, units: Sequence[int], at: int, limit: int, most: int) -> int:
     """How far a part that begins ``at`` can go."""
     end = bisect_right(units, units[at] + limit) - 1
     inside = [each for each in whole.entities if each.end > at and each.start < end]
@@ -207,7 +207,7 @@ def _furthest(whole: Text, units: Sequence[int], at: int, limit: int, most: int)
     return max(end, at + 1)
 
 
-def _break(whole: Text, units: Sequence[int], at: int, end: int, limit: int) -> int:
+def _break(whole: FormattedText, units: Sequence[int], at: int, end: int, limit: int) -> int:
     """Where best to end a part that can go up to ``end``."""
     across = next((e for e in whole.entities if e.kind in WHOLE and e.start < end < e.end), None)
     if across is not None and across.start > at and units[across.end] - units[across.start] <= limit:
@@ -223,7 +223,7 @@ def _break(whole: Text, units: Sequence[int], at: int, end: int, limit: int) -> 
     return end
 
 
-def _is_inside(whole: Text, place: int, end: int) -> bool:
+def _is_inside(whole: FormattedText, place: int, end: int) -> bool:
     """Whether it would cut code that ends within the part."""
     return any(each.kind in WHOLE and each.start < place < each.end <= end for each in whole.entities)
 

@@ -18,44 +18,51 @@ from codebutler.chat.telegram.buttons import Button
 from codebutler.chat.telegram.ids import is_private
 from codebutler.chat.telegram.updates import Pressed, Said, Spot, Started
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION
+from codebutler.chat.layout import REASON_CHARS, Placed, placed
+from codebutler.chat.telegram.buttons import ButtonMeaning
+from codebutler.chat.telegram.records import KnownMessage, MessageRecords
+from codebutler.chat.telegram.rules import is_private
+from codebutler.chat.telegram.updates import Pressed, Spot, StartCommand, WrittenUpdate
+from codebutler.domain.actions import DENY_ACTION, PICK_ACTION
 from codebutler.domain.model import ButtonClicked, File, MessageEdited, MessagePosted
 
-REASON_CHARS = 1000
 REMEMBERED = 5000
 
 
-class Inbox:
+class IncomingEvents:
     """All of it raises StoreError: what an event needs later is on disk before the event is."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, records: MessageRecords) -> None:
+        self._records = records
         self._texts: OrderedDict[tuple[int, int], str] = OrderedDict()
         self._albums: OrderedDict[tuple[int, str], str] = OrderedDict()
 
     async def thread(self, spot: Spot) -> str | None:
         """The ts of the conversation that a message belongs to; None if it begins one."""
         if spot.topic:
-            known = await self._book.known(spot.chat, spot.topic)
+            known = await self._records.known(spot.chat, spot.topic)
             if not known.topic:
-                await self._book.keep(spot.chat, spot.topic, lambda before: replace(before, topic=spot.topic))
-            return known.thread or self._book.ts(spot.chat, spot.topic)
-        own = await self._book.known(spot.chat, spot.message)
+                await self._records.keep(
+                    spot.chat, spot.topic, lambda before: replace(before, topic=spot.topic)
+                )
+            return known.thread or self._records.ts(spot.chat, spot.topic)
+        own = await self._records.known(spot.chat, spot.message)
         if own.thread or not spot.reply_to:
             return own.thread or None
-        answered = await self._book.known(spot.chat, spot.reply_to)
-        return answered.thread or self._book.ts(spot.chat, spot.reply_to)
+        answered = await self._records.known(spot.chat, spot.reply_to)
+        return answered.thread or self._records.ts(spot.chat, spot.reply_to)
 
-    async def posted(self, album: Sequence[Said]) -> MessagePosted:
+    async def posted(self, album: Sequence[WrittenUpdate]) -> MessagePosted:
         """A message, or the several that an album is."""
         first, *others = album
         spot = first.spot
-        self._book.met(first.user, first.name)
-        ts = self._book.ts(spot.chat, spot.message)
+        self._records.met(first.user, first.name)
+        ts = self._records.ts(spot.chat, spot.message)
         key = spot.chat, first.album
         begun = self._albums.get(key) if first.album else None
         # Told again, as it could not be kept, it is still what begins.
         thread = await self.thread(spot) or (begun if begun != ts else None)
-        files = tuple(file for said in album for file in _named(said, self._book))
+        files = tuple(file for said in album for file in _named(said, self._records))
         for said in album:
             self.remember(said)
             of = thread or ("" if said is first else ts)
@@ -65,10 +72,10 @@ class Inbox:
             while len(self._albums) > REMEMBERED:
                 self._albums.popitem(last=False)
         return MessagePosted(
-            channel=self._book.channel(spot.chat),
+            channel=self._records.channel(spot.chat),
             ts=ts,
             sent_at=first.at,
-            order=self._book.ts(spot.chat, (others or [first])[-1].spot.message),
+            order=self._records.ts(spot.chat, (others or [first])[-1].spot.message),
             is_direct=spot.is_direct,
             user=first.user,
             text="\n".join(said.text for said in album if said.text),
@@ -77,16 +84,16 @@ class Inbox:
             mentioned=any(said.mentioned for said in album),
         )
 
-    async def edited(self, said: Said) -> MessageEdited | None:
+    async def edited(self, said: WrittenUpdate) -> MessageEdited | None:
         """Other words for a message; None if the words are what they were."""
         spot = said.spot
         if self._texts.get((spot.chat, spot.message)) == _digest(said.text):
             return None
         return MessageEdited(
-            channel=self._book.channel(spot.chat),
-            ts=self._book.ts(spot.chat, spot.message),
+            channel=self._records.channel(spot.chat),
+            ts=self._records.ts(spot.chat, spot.message),
             sent_at=said.edited_at,
-            order=self._book.order(spot.chat),
+            order=self._records.order(spot.chat),
             is_direct=spot.is_direct,
             user=said.user,
             text=said.text,
@@ -95,13 +102,13 @@ class Inbox:
             thread_ts=await self.thread(spot),
         )
 
-    async def reason(self, said: Said) -> ButtonClicked | None:
+    async def reason(self, said: WrittenUpdate) -> ButtonClicked | None:
         """The press of a button that asked why not, with the words that answer it; None if it answers no such
         question."""
         spot = said.spot
         if not spot.reply_to or not said.text.strip():
             return None
-        asked = (await self._book.known(spot.chat, spot.reply_to)).asked
+        asked = (await self._records.known(spot.chat, spot.reply_to)).asked
         if asked is None:
             return None
         return ButtonClicked(
@@ -117,12 +124,12 @@ class Inbox:
             words=said.text.strip()[:REASON_CHARS],
         )
 
-    def greeted(self, started: Started) -> MessagePosted:
+    def greeted(self, started: StartCommand) -> MessagePosted:
         """Who opens the private chat hears what can be said there."""
-        self._book.met(started.user, started.name)
-        ts = self._book.ts(started.spot.chat, started.spot.message)
+        self._records.met(started.user, started.name)
+        ts = self._records.ts(started.spot.chat, started.spot.message)
         return MessagePosted(
-            channel=self._book.channel(started.spot.chat),
+            channel=self._records.channel(started.spot.chat),
             ts=ts,
             sent_at=started.at,
             order=ts,
@@ -132,22 +139,22 @@ class Inbox:
             mentioned=True,
         )
 
-    async def place(self, pressed: Pressed, button: Button) -> Placed:
+    async def place(self, pressed: Pressed, button: ButtonMeaning) -> Placed:
         """What a press is about: the message of ours that bears the button or, on somebody's home, the one that it
         stands for. Raises PayloadError."""
         spot = pressed.spot
         if button.is_home and button.action != PICK_ACTION:
             return placed(button.value)
         number = button.message or spot.message
-        known = await self._book.known(spot.chat, number)
+        known = await self._records.known(spot.chat, number)
         return Placed(
-            channel=self._book.channel(spot.chat),
-            message_ts=self._book.ts(spot.chat, known.part_of or number),
+            channel=self._records.channel(spot.chat),
+            message_ts=self._records.ts(spot.chat, known.part_of or number),
             value=button.value,
             thread_ts=await self.thread(spot),
         )
 
-    def remember(self, said: Said) -> None:
+    def remember(self, said: WrittenUpdate) -> None:
         """These are its words now: an edit that leaves them is none."""
         place = said.spot.chat, said.spot.message
         self._texts[place] = _digest(said.text)
@@ -155,18 +162,18 @@ class Inbox:
         if len(self._texts) > REMEMBERED:
             self._texts.popitem(last=False)
 
-    async def _keep(self, said: Said, thread: str) -> None:
-        def change(before: Known) -> Known:
+    async def _keep(self, said: WrittenUpdate, thread: str) -> None:
+        def change(before: KnownMessage) -> KnownMessage:
             return replace(before, thread=thread, files=said.files)
 
         if thread or said.files:
-            await self._book.keep(said.spot.chat, said.spot.message, change)
+            await self._records.keep(said.spot.chat, said.spot.message, change)
 
 
-def _named(said: Said, book: Book) -> list[File]:
+def _named(said: WrittenUpdate, records: MessageRecords) -> list[File]:
     """The files by names of ours, the message and a number, which may be a part of a path. What Telegram calls them
     stays with us."""
-    ts = book.ts(said.spot.chat, said.spot.message)
+    ts = records.ts(said.spot.chat, said.spot.message)
     return [replace(file, id=f"{ts}-{at}") for at, file in enumerate(said.files)]
 
 

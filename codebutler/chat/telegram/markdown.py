@@ -14,6 +14,11 @@ from codebutler.chat.telegram.ids import PREFIX
 from codebutler.text.markdown import BULLETS, Node, blocks, table_lines
 from codebutler.text.markdown import plain as bare
 from codebutler.text.markup import ANY_WORKSPACE, CHANNEL, PERSON, Span, spans, words
+from codebutler.chat.telegram.rules import PREFIX
+from codebutler.text.blocks import BULLETS, Node, blocks, table_lines
+from codebutler.text.blocks import plain as bare
+from codebutler.text.links import ANY_WORKSPACE
+from codebutler.text.markup import CHANNEL, PERSON, Span, spans, words
 
 RULE = "─" * 16
 INDENT = "    "
@@ -36,7 +41,7 @@ Names = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class People:
+class Mentions:
     """Who may be named by a mention, and what they are called."""
 
     names: Collection[str] = ()
@@ -48,7 +53,7 @@ def foreign(out: Builder, markdown: str) -> None:
     _blocks(out, blocks(markdown))
 
 
-def own(out: Builder, markdown: str, people: People) -> None:
+def own(out: Builder, markdown: str, people: Mentions) -> None:
     """Write Markdown of ours, in which a line break is one."""
     quoted = False
     for span in spans(markdown):
@@ -67,7 +72,7 @@ def own(out: Builder, markdown: str, people: People) -> None:
             _span(out, span, people)
 
 
-def mention(out: Builder, user: str, people: People) -> None:
+def mention(out: Builder, user: str, people: Mentions) -> None:
     """Name somebody so that they hear of it."""
     if found := _PERSON.fullmatch(user):
         name = people.called(user) or found[1]
@@ -104,7 +109,7 @@ def link(out: Builder, url: str, label: str) -> None:
         out.write(_PING.sub("@" + WORD_JOINER, label or url))
 
 
-def _span(out: Builder, span: Span, people: People) -> None:
+def _span(out: Builder, span: Span, people: Mentions) -> None:
     match span.kind:
         case "code":
             out.code(span.text)

@@ -1,4 +1,5 @@
-"""Messages on their way into a chat: where they stand, in as many parts as it takes, each known by its number."""
+"""Messages on their way into a chat: where they stand, in as many parts as it takes, each known by its number; and
+what is for one person alone, in their private chat with us, where no bot may begin."""
 
 from __future__ import annotations
 
@@ -6,16 +7,23 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from codebutler.chat.layout import Section
 from codebutler.chat.telegram.api import BotApi
-from codebutler.chat.telegram.book import Book, kept
-from codebutler.chat.telegram.entities import Text
-from codebutler.domain.errors import ChatError
+from codebutler.chat.telegram.buttons import HOME, Buttons
+from codebutler.chat.telegram.entities import FormattedText
+from codebutler.chat.telegram.markdown import Mentions
+from codebutler.chat.telegram.records import MessageRecords, kept
+from codebutler.chat.telegram.render import Rendered, laid_out
+from codebutler.chat.telegram.rules import number_of
+from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
+from codebutler.intake.notes import Notes
 
-KEPT = Text("…")
+KEPT = FormattedText("…")
 """What keeps a place for a part: it can be filled as often as it takes, but not sent twice without a trace."""
 TOPIC = "Continued"
 
@@ -26,7 +34,7 @@ Keep = Callable[[list[int]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Where something is said. ``root``: what begins the conversation, 0 where it begins with this; ``topic``: the
     number under which it is reached, if it is a topic."""
 
@@ -47,27 +55,27 @@ class Place:
         return where
 
 
-class Messages:
+class MessageWriter:
     """Everything raises ChatError as the port."""
 
-    def __init__(self, api: BotApi, book: Book) -> None:
+    def __init__(self, api: BotApi, records: MessageRecords) -> None:
         self._api = api
-        self._book = book
+        self._records = records
 
-    async def place(self, chat: int, root: int, *, silent: bool = False) -> Place:
+    async def place(self, chat: int, root: int, *, silent: bool = False) -> Destination:
         """Where the conversation that begins with ``root`` is. Raises StoreError."""
-        topic = (await self._book.known(chat, root)).topic if root else 0
-        return Place(chat, root, topic, silent)
+        topic = (await self._records.known(chat, root)).topic if root else 0
+        return Destination(chat, root, topic, silent)
 
-    async def send(self, place: Place, text: Text, keyboard: Keyboard = None) -> int:
+    async def send(self, place: Destination, text: FormattedText, keyboard: Keyboard = None) -> int:
         """A new message; returns its number."""
         sent = await self._there(place, lambda at: self._shown("sendMessage", text, keyboard, at.arguments()))
         return _number(sent)
 
-    async def send_file(self, place: Place, filename: str, content: bytes, caption: str) -> int:
+    async def send_file(self, place: Destination, filename: str, content: bytes, caption: str) -> int:
         """A new message with a file; returns its number."""
 
-        async def send(at: Place) -> Any:
+        async def send(at: Destination) -> Any:
             where = {name: _field(value) for name, value in at.arguments().items()}
             return await self._api.send_file(
                 "sendDocument", "document", filename, content, caption=caption or None, **where
@@ -77,9 +85,9 @@ class Messages:
 
     async def fill(
         self,
-        place: Place,
+        place: Destination,
         numbers: list[int],
-        parts: Sequence[Text],
+        parts: Sequence[FormattedText],
         keyboard: Keyboard,
         keep: Keep,
         *,
@@ -89,7 +97,9 @@ class Messages:
         needed, or fewer, ``numbers`` is changed and ``keep`` is told."""
         for at, part in enumerate(parts):
             if at >= len(numbers):
-                numbers.append(await self.send(Place(place.chat, place.root, place.topic, silent=True), KEPT))
+                numbers.append(
+                    await self.send(Destination(place.chat, place.root, place.topic, silent=True), KEPT)
+                )
                 await keep(numbers)
             if at >= done:
                 below = keyboard if at == len(parts) - 1 else None
@@ -112,14 +122,16 @@ class Messages:
         except ChatError as error:
             log.debug("%s", error)
 
-    async def _edit(self, chat: int, number: int, text: Text, keyboard: Keyboard) -> None:
+    async def _edit(self, chat: int, number: int, text: FormattedText, keyboard: Keyboard) -> None:
         try:
             await self._shown("editMessageText", text, keyboard, {"chat_id": chat, "message_id": number})
         except ChatError as error:
             if error.code != "not_modified":
                 raise
 
-    async def _shown(self, method: str, text: Text, keyboard: Keyboard, where: Mapping[str, Any]) -> Any:
+    async def _shown(
+        self, method: str, text: FormattedText, keyboard: Keyboard, where: Mapping[str, Any]
+    ) -> Any:
         arguments = {
             **where,
             "text": text.text,
@@ -135,7 +147,7 @@ class Messages:
             log.warning("%s; shown without formatting", error)
         return await self._api.call(method, **arguments)
 
-    async def _there(self, place: Place, send: Callable[[Place], Awaitable[Any]]) -> Any:
+    async def _there(self, place: Destination, send: Callable[[Destination], Awaitable[Any]]) -> Any:
         """In its topic; if that is gone, in a new one that goes on with it, and never among other conversations."""
         try:
             sent = await send(place)
@@ -152,7 +164,7 @@ class Messages:
                 raise
         return await send(await self._continued(place))
 
-    async def _continued(self, place: Place) -> Place:
+    async def _continued(self, place: Destination) -> Destination:
         try:
             made = await self._api.call("createForumTopic", chat_id=place.chat, name=TOPIC)
         except ChatError as error:
@@ -163,10 +175,12 @@ class Messages:
         topic = made.get("message_thread_id") if isinstance(made, Mapping) else None
         if not isinstance(topic, int):
             raise ChatError("Telegram does not say which topic it made", "invalid_answer")
-        root = self._book.ts(place.chat, place.root)
-        await kept(self._book.keep(place.chat, place.root, lambda known: replace(known, topic=topic)))
-        await kept(self._book.keep(place.chat, topic, lambda known: replace(known, topic=topic, thread=root)))
-        return Place(place.chat, place.root, topic, place.silent)
+        root = self._records.ts(place.chat, place.root)
+        await kept(self._records.keep(place.chat, place.root, lambda known: replace(known, topic=topic)))
+        await kept(
+            self._records.keep(place.chat, topic, lambda known: replace(known, topic=topic, thread=root))
+        )
+        return Destination(place.chat, place.root, topic, place.silent)
 
     async def _delete(self, chat: int, number: int) -> None:
         """Best effort."""
@@ -186,3 +200,82 @@ def _number(sent: object) -> int:
 def _field(value: object) -> str:
     """As a field of a form."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+NOTE = "telegram.home."
+
+
+class Private:
+    """A HomePage: one message for each person, pinned and edited; and what is told to them alone."""
+
+    def __init__(
+        self,
+        messages: MessageWriter,
+        records: MessageRecords,
+        buttons: Buttons,
+        notes: Notes | None,
+        clean: Callable[[Rendered], Rendered],
+    ) -> None:
+        self._messages = messages
+        self._records = records
+        self._buttons = buttons
+        self._notes = notes
+        self._clean = clean
+        self._homes: dict[str, tuple[int, ...]] = {}
+
+    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
+        """Edit the message that stands for it, or send and pin the first."""
+        chat = number_of(user)
+        shown = self._clean(laid_out(parts, people=Mentions(called=self._records.called)))
+        try:
+            numbers = list(await self._home(user))
+            keyboard = await self._buttons.keyboard(chat, HOME, shown.keys)
+        except StoreError as error:
+            raise ChatUnreachableError(f"a home waits: {error}", "unreachable") from error
+        place = Destination(chat, silent=True)
+        keep = partial(self._keep, user)
+        try:
+            await self._messages.fill(place, numbers, shown.parts, keyboard, keep)
+        except ChatError as error:
+            if error.code != "message_not_found":
+                raise
+            # Somebody took it away.
+            numbers = []
+            await self._messages.fill(place, numbers, shown.parts, keyboard, keep)
+        await kept(self._buttons.stands(chat, HOME, HOME, numbers[-1]))
+
+    async def reopen(self, user: str) -> None:
+        """Somebody asks for it: the next one stands below all that was said. Raises StoreError."""
+        numbers = await self._home(user)
+        await self._keep(user, [])
+        await self._messages.take_away(number_of(user), numbers)
+
+    async def tell(self, user: str, shown: Rendered) -> int:
+        """Say something to one person; returns the first message's number. Raises ChatError, not_in_channel where they
+        have never opened the chat."""
+        numbers: list[int] = []
+        place = Destination(number_of(user))
+        numbers.append(await self._messages.send(place, shown.parts[0]))
+        await self._messages.fill(place, numbers, shown.parts, None, _nothing, done=1)
+        return numbers[0]
+
+    async def _home(self, user: str) -> tuple[int, ...]:
+        if user not in self._homes:
+            noted = await self._notes.note(NOTE + user) if self._notes is not None else ""
+            self._homes[user] = tuple(int(each) for each in noted.split() if each.isdecimal())
+        return self._homes[user]
+
+    async def _keep(self, user: str, numbers: list[int]) -> None:
+        before, self._homes[user] = self._homes.get(user, ()), tuple(numbers)
+        if self._notes is not None:
+            await kept(self._notes.keep_note(NOTE + user, " ".join(map(str, numbers))))
+        if numbers and not before:
+            await self._messages.pin(number_of(user), numbers[0])
+        for number in numbers:
+            await kept(
+                self._records.keep(number_of(user), number, lambda known: replace(known, is_ours=True))
+            )
+
+
+async def _nothing(_numbers: list[int]) -> None:
+    """What is told to one person is not edited."""

@@ -6,18 +6,22 @@ Telegram shows whoever presses that it waits until it is answered, so each press
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from codebutler.chat.telegram.api import BotApi
-from codebutler.chat.telegram.book import Asked, Book
-from codebutler.chat.telegram.buttons import Button, Buttons
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.layout import Placed, ReasonForm
+from codebutler.chat.port import Call
+from codebutler.chat.telegram.buttons import ButtonMeaning
+from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.entities import Builder
-from codebutler.chat.telegram.ids import is_private
-from codebutler.chat.telegram.inbox import Inbox
-from codebutler.chat.telegram.markdown import People, mention
+from codebutler.chat.telegram.inbox import IncomingEvents
+from codebutler.chat.telegram.markdown import Mentions, mention
+from codebutler.chat.telegram.records import ReasonAsked
+from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import PICK_ACTION, REASON_ACTION
@@ -31,8 +35,6 @@ REFUSED = "You are not authorized to decide this."
 IGNORED = "This chat is not served any more: nothing was decided."
 AGAIN = "You have pressed this just now."
 NO_PROMPT = "That did not work: write `no, because …` as a reply instead."
-PLAN = ":plan"
-"""Ends the value of a button that refuses a plan."""
 
 _TOLD: Mapping[Outcome, str] = {"refused": REFUSED, "ignored": IGNORED}
 
@@ -43,14 +45,17 @@ class Presses:
     """``take`` raises StoreError for a press that could not be kept: it comes again."""
 
     def __init__(
-        self, api: BotApi, book: Book, buttons: Buttons, inbox: Inbox, intake: Intake, tasks: Tasks
+        self, chat: TelegramChat, sender: Sender, inbox: IncomingEvents, intake: Intake, tasks: Tasks
     ) -> None:
-        self._api = api
-        self._book = book
-        self._buttons = buttons
+        self._api = chat.api
+        self._records = chat.records
+        self._buttons = chat.buttons
+        self._sender = sender
         self._inbox = inbox
         self._intake = intake
         self._tasks = tasks
+        self._redrawing: set[tuple[int, int]] = set()
+        """Messages whose ticks wait to be shown."""
 
     async def take(self, pressed: Pressed) -> None:
         """Returns once what it means is on disk, or nothing has to be."""
@@ -89,12 +94,12 @@ class Presses:
             self._buttons.undone(pressed.data, pressed.user)
         self._answer(pressed, _TOLD.get(outcome, ""))
 
-    async def _is_on(self, button: Button, pressed: Pressed) -> bool:
+    async def _is_on(self, button: ButtonMeaning, pressed: Pressed) -> bool:
         """Whether the message that was pressed bears the button, or is a copy of it that we do not know of: what was
         sent without an answer may stand twice."""
         if button.message in (0, pressed.spot.message):
             return True
-        return not (await self._book.known(pressed.spot.chat, pressed.spot.message)).is_ours
+        return not (await self._records.known(pressed.spot.chat, pressed.spot.message)).is_ours
 
     async def _aside(self, pressed: Pressed, click: ButtonClicked) -> None:
         """What decides nothing yet, but is for those alone who may decide."""
@@ -121,14 +126,19 @@ class Presses:
             self._answer(pressed, UNKNOWN)
             return
         self._buttons.flip(pressed.data, shown)
-        rows = [[self._relabelled(key) for key in row] for row in pressed.keys]
-        await self._quietly(
-            "editMessageReplyMarkup",
-            chat_id=pressed.spot.chat,
-            message_id=pressed.spot.message,
-            reply_markup={"inline_keyboard": rows},
-        )
         self._answer(pressed, "")
+        place = pressed.spot.chat, pressed.spot.message
+        if place not in self._redrawing:
+            self._redrawing.add(place)
+            await self._quietly("update", pressed, partial(self._redraw, pressed))
+
+    async def _redraw(self, pressed: Pressed) -> None:
+        """Show all that is ticked by now."""
+        chat, message = pressed.spot.chat, pressed.spot.message
+        self._redrawing.discard((chat, message))
+        rows = [[self._relabelled(key) for key in row] for row in pressed.keys]
+        markup = {"inline_keyboard": rows}
+        await self._api.call("editMessageReplyMarkup", chat_id=chat, message_id=message, reply_markup=markup)
 
     def _relabelled(self, key: Mapping[str, Any]) -> dict[str, Any]:
         kept = {name: key[name] for name in ("text", "callback_data", "style") if name in key}
@@ -149,15 +159,17 @@ class Presses:
 
     async def _ask(self, pressed: Pressed, click: ButtonClicked) -> None:
         """Why not? The answer comes as a reply to this message."""
+        place = Placed(channel=click.channel, message_ts=click.message_ts, value=click.value)
+        form = ReasonForm(place)
         out = Builder()
         if not pressed.spot.is_direct:
             # Who is named is asked to reply; nobody else is.
-            mention(out, pressed.user, People(called=lambda _user: pressed.name))
+            mention(out, pressed.user, Mentions(called=lambda _user: pressed.name))
             out.write(": ")
-        plan = click.value.endswith(PLAN)
-        out.write("What should be different?" if plan else "Why not, or what instead?")
+        out.write(form.question)
         text = out.built()
-        sent = await self._quietly(
+        send = partial(
+            self._api.call,
             "sendMessage",
             chat_id=pressed.spot.chat,
             message_thread_id=pressed.spot.topic or None,
@@ -167,46 +179,53 @@ class Presses:
             reply_markup={
                 "force_reply": True,
                 "selective": not pressed.spot.is_direct,
-                "input_field_placeholder": "The agent reads it, and the card shows it.",
+                "input_field_placeholder": form.hint,
             },
         )
+        sent = await self._quietly("post", pressed, send)
         number = sent.get("message_id") if isinstance(sent, Mapping) else None
         if not isinstance(number, int):
             self._answer(pressed, NO_PROMPT)
             return
-        asked = Asked(click.message_ts, click.value, click.thread_ts or "", click.channel)
-        known = await self._book.known(pressed.spot.chat, pressed.spot.message)
-        thread = known.thread or self._book.ts(pressed.spot.chat, pressed.spot.message)
-        await self._book.keep(
+        asked = ReasonAsked(click.message_ts, click.value, click.thread_ts or "", click.channel)
+        known = await self._records.known(pressed.spot.chat, pressed.spot.message)
+        thread = known.thread or self._records.ts(pressed.spot.chat, pressed.spot.message)
+        await self._records.keep(
             pressed.spot.chat, number, lambda known: replace(known, asked=asked, thread=thread)
         )
         self._answer(pressed, "")
 
     def answered(self, chat: int, prompt: int) -> None:
         """The question was answered: it may go."""
-        self._tasks.start(
-            self._forget("deleteMessage", chat_id=chat, message_id=prompt), name=f"question {prompt}"
-        )
+        work = self._forget("deleteMessage", chat_id=chat, message_id=prompt)
+        self._tasks.start(work, name=f"question {prompt}")
 
     def _start(self, work: Coroutine[object, object, None], what: str, pressed: Pressed) -> None:
         self._tasks.start(work, name=f"{what} for {pressed.user}")
 
     def _answer(self, pressed: Pressed, text: str) -> None:
-        self._tasks.start(
-            self._forget(
-                "answerCallbackQuery", callback_query_id=pressed.id, text=text[:TOAST_CHARS] or None
-            ),
-            name=f"answer to {pressed.user}",
+        """At once: Telegram has no limit for it, and whoever pressed waits."""
+        work = self._forget(
+            "answerCallbackQuery", callback_query_id=pressed.id, text=text[:TOAST_CHARS] or None
         )
+        self._start(work, "answer", pressed)
 
     async def _forget(self, method: str, **arguments: Any) -> None:
-        await self._quietly(method, **arguments)
-
-    async def _quietly(self, method: str, **arguments: Any) -> object:
-        """Best effort: whoever pressed can press again."""
         try:
-            return await self._api.call(method, **arguments)
+            await self._api.call(method, **arguments)
         except ChatError as error:
-            if error.code not in ("not_modified", "query_too_old", "message_not_found"):
-                log.warning("%s", error)
+            _tell(error)
+
+    async def _quietly(self, call: Call, pressed: Pressed, work: Callable[[], Awaitable[object]]) -> object:
+        """Within the chat's limits, where people wait for it. Best effort: whoever pressed can press again."""
+        channel = self._records.channel(pressed.spot.chat)
+        try:
+            return await self._sender.within_limits(call, channel, work, "answer")
+        except ChatError as error:
+            _tell(error)
             return None
+
+
+def _tell(error: ChatError) -> None:
+    if error.code not in ("not_modified", "query_too_old", "message_not_found"):
+        log.warning("%s", error)

@@ -9,6 +9,10 @@ from codebutler.chat.layout import Box, Section, sections
 from codebutler.chat.telegram.entities import Builder, Text, split
 from codebutler.chat.telegram.markdown import People, foreign, mention, own
 from codebutler.domain.message import PICK_ACTION, Button, Message, QuestionCard, Style
+from codebutler.chat.telegram.entities import Builder, FormattedText, split
+from codebutler.chat.telegram.markdown import Mentions, foreign, mention, own
+from codebutler.domain.actions import PICK_ACTION
+from codebutler.domain.message import Button, Message, QuestionCard, Style
 from codebutler.text.markup import plain as literal
 from codebutler.text.markup import words
 
@@ -22,7 +26,7 @@ MAX_KEYS = 100
 LABEL_CHARS = 60
 NOTHING = "(this message cannot be shown)"
 OPEN, TICKED = "☐ ", "☑ "
-NOBODY = People()
+NOBODY = Mentions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +43,23 @@ class Key:
 class Rendered:
     """``parts`` are messages of their own, at least one; ``keys`` stand below the last, row by row."""
 
-    parts: tuple[Text, ...]
+    parts: tuple[FormattedText, ...]
     keys: tuple[tuple[Key, ...], ...] = ()
 
 
-def rendered(message: Message, mentioned: str = "", people: People = NOBODY) -> Rendered:
+def rendered(message: Message, mentioned: str = "", people: Mentions = NOBODY) -> Rendered:
     """``mentioned``: a user to call, at the top."""
     # Questions are numbered already.
     shown = laid_out(
         sections(message), mentioned, people, with_numbers=not isinstance(message.card, QuestionCard)
     )
     if message.is_short:
-        return Rendered(tuple(Text(part.text) for part in shown.parts))
+        return Rendered(tuple(FormattedText(part.text) for part in shown.parts))
     return shown
 
 
 def laid_out(
-    parts: Sequence[Section], mentioned: str = "", people: People = NOBODY, *, with_numbers: bool = True
+    parts: Sequence[Section], mentioned: str = "", people: Mentions = NOBODY, *, with_numbers: bool = True
 ) -> Rendered:
     """One below the other. All keys stand at the end, so where there are several things to decide each has a number."""
     parts = parts[:MAX_SECTIONS]
@@ -70,7 +74,7 @@ def laid_out(
             out.gap(2 if part.begins or part.kind == "heading" else 1)
         _write(out, part, people, heads.get(at, "") if with_numbers else "")
         keys += _rows(part, below.get(at, ""))
-    return Rendered(tuple(split(out.built())) or (Text("…" if keys else NOTHING),), _few(keys))
+    return Rendered(tuple(split(out.built())) or (FormattedText("…" if keys else NOTHING),), _few(keys))
 
 
 def _numbers(parts: Sequence[Section]) -> tuple[dict[int, str], dict[int, str]]:
@@ -88,7 +92,7 @@ def _numbers(parts: Sequence[Section]) -> tuple[dict[int, str], dict[int, str]]:
     return (heads, below) if len(below) > 1 else ({}, {})
 
 
-def _write(out: Builder, part: Section, people: People, number: str) -> None:
+def _write(out: Builder, part: Section, people: Mentions, number: str) -> None:
     source = part.markdown[:MAX_CHARS]
     if number:
         with out.marked("bold"):

@@ -11,7 +11,6 @@ import pytest
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import StoreError
 from codebutler.domain.message import said
@@ -19,6 +18,8 @@ from codebutler.domain.model import Post, React, Update
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
+from codebutler.parent.direct.book import Book
+from tests.memory_chat import MemoryChat
 
 HOME, DIRECT = "C1", "D1"
 
@@ -46,7 +47,7 @@ async def test_a_workers_words_go_to_the_conversation_they_are_about(tmp_path: P
         await sender.submit(HOME, "op-4", Post(message=said("and here"), thread_ts=other))
         await settle()
         told = await sender.history(HOME, thread_ts=asked)
-        assert [message["text"] for message in told.messages] == ["what is this?", "a toolbox"]
+        assert [message.text for message in told.messages] == ["what is this?", "a toolbox"]
         assert chat.marks(DIRECT, asked) == {"eyes"}
         assert chat.texts(HOME) == ["and here"]
     async with (

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
-from codebutler.chat.status import StatusBoard
 from codebutler.config.permission import Decision
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
 from codebutler.domain.clock import ManualClock, settle
@@ -37,6 +35,7 @@ from codebutler.parent.apphome_page import RepoCard
 from codebutler.parent.direct import DirectMessages, DirectSources
 from codebutler.platform.tasks import Tasks
 from tests.events import clicked, deleted, edited, posted, slashed
+from tests.memory_chat import MemoryChat
 
 OWNER, D = "U0OWNER", "D1"
 RULES = AuthorizationSection(

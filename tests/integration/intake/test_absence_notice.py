@@ -13,12 +13,12 @@ import pytest
 from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError
 from codebutler.domain.model import Post, Prompt
 from codebutler.intake.journal import Journal
 from tests.events import posted
+from tests.memory_chat import MemoryChat
 from tests.shown import text_of
 
 DEADLINE_S = 20.0

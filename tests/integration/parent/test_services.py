@@ -11,14 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
-from codebutler.chat.slack.answers import Person
-from codebutler.chat.slack.people import People
+from codebutler.chat.people import People, Person
 from codebutler.chat.slack.render import rendered
-from codebutler.chat.status import StatusBoard
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings, SlackSection, TelegramSection
 from codebutler.control.listeners import Listeners
@@ -40,6 +37,7 @@ from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import Budget, DayUse, Doing, Live, TurnEnded
 from codebutler.text.markup import message_link, person
 from codebutler.text.redact import Redactor
+from tests.memory_chat import MemoryChat
 from tests.shown import blocks_of, text_of
 
 REPO = RepoSettings(

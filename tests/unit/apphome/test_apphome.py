@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from codebutler.chat.layout import Section
-from codebutler.chat.slack.forms import Placed, placed
+from codebutler.chat.layout import Placed, Section, placed
 from codebutler.chat.slack.render import blocks_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.clock import ManualClock, settle

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
-from codebutler.chat.slack.interactive import PressedInVain
+from codebutler.chat.slack.forms import PressedInVain
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
 from codebutler.parent.slack import NOT_SERVED, UnservedPresses
 from codebutler.platform.tasks import Tasks
+from tests.memory_chat import MemoryChat
 
 
 class Pressed:

@@ -8,16 +8,15 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from codebutler.chat.chats import Chats, ServedChat
+from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
-from codebutler.chat.status import StatusBoard
 from codebutler.config.channels import ChatName
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatAuthError, ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
+from tests.memory_chat import MemoryChat
 
 GROUP = "tg:-1001234"
 NAMES: tuple[ChatName, ...] = ("Slack", "Telegram")
@@ -51,7 +50,7 @@ async def test_history_is_that_of_the_channels_chat(two: tuple[Chats, MemoryChat
     slack.say("C1", "U0ANA", "in Slack")
     telegram.say(GROUP, "tg:111", "in Telegram")
     page = await chats.history(GROUP)
-    assert [message["text"] for message in page.messages] == ["in Telegram"]
+    assert [message.text for message in page.messages] == ["in Telegram"]
 
 
 async def test_a_token_that_one_chat_refuses_holds_nothing_up_in_the_other(

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from codebutler.chat.memory import MemoryChat
-from codebutler.chat.status import MAX_WAITING, PACE_S, StatusBoard
+from codebutler.chat.chats import MAX_WAITING, PACE_S, StatusBoard
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from tests.memory_chat import MemoryChat
 
 
 class Stage:

@@ -11,7 +11,7 @@ MARKS = re.compile(
     r"|[\"']blocks[\"']|<@\{",
     re.IGNORECASE,
 )
-HOME = ("codebutler/chat/slack/", "codebutler/chat/memory.py", "codebutler/workspace/")
+HOME = ("codebutler/chat/slack/", "tests/memory_chat.py", "codebutler/workspace/")
 """The scripted chat tells its history as Slack does."""
 
 

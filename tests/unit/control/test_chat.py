@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.port import Page
+from codebutler.chat.port import HistoryPage
 from codebutler.chat.slack.answers import operation_metadata
+from codebutler.chat.slack.history import history_message
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
 from codebutler.control.chat import Chat, Speaker
@@ -110,12 +111,15 @@ class Around:
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         assert (channel, thread_ts, since_s) == ("C1", "0.5", 0.0)
         if self.refusal is not None:
             raise self.refusal
         at = int(cursor or 0)
-        return Page(messages=self.messages[at : at + 2], next_cursor=str(at + 2) if at < 4 else "")
+        return HistoryPage(
+            messages=tuple(map(history_message, self.messages[at : at + 2])),
+            next_cursor=str(at + 2) if at < 4 else "",
+        )
 
     async def accept(self, event: Event) -> Outcome:
         self.taken.append(event)

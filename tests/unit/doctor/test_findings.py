@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.chat.slack.inspection import TokenFacts, ahead_of
-from codebutler.chat.slack.manifest import BOT_SCOPES
+from codebutler.chat.slack.app import BOT_SCOPES, TokenFacts, ahead_of
 from codebutler.cli.doctor import report
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection, SlackSection
 from codebutler.operations.chat_checks import clock_finding, scopes_finding

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from codebutler.chat.slack.fields import ts_at
+from codebutler.chat.slack.answers import ts_at
 from codebutler.domain.model import MessagePosted
 from codebutler.intake.intake import dated
 from tests.events import edited, posted

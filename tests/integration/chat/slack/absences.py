@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.permission import Decision
 from codebutler.config.schema import Config, SlackSection
@@ -23,6 +22,7 @@ from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
 from tests.events import posted
+from tests.memory_chat import ME, MemoryChat
 
 OWNER = "U0OWNER"
 

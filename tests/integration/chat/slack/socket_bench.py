@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+from codebutler.chat.slack.link import SocketEnvelope, SocketTiming
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
-from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.domain.clock import SystemClock
 from tests.integration.chat.slack.server import DEADLINE_S, Peer, SocketServer
 
@@ -36,7 +36,7 @@ class Bench:
         self.server = server
         self.seen: list[str] = []
         self.states: list[SocketStatus] = []
-        self.reply: Callable[[Envelope], dict[str, Any] | None] = lambda _envelope: None
+        self.reply: Callable[[SocketEnvelope], dict[str, Any] | None] = lambda _envelope: None
         self.gate = asyncio.Event()
         self.gate.set()
         self._news = asyncio.Event()
@@ -44,7 +44,7 @@ class Bench:
             server.open, self._handle, SystemClock(), Random(1), self._told, timing=timing
         )
 
-    async def _handle(self, envelope: Envelope) -> dict[str, Any] | None:
+    async def _handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
         self.seen.append(envelope.envelope_id)
         self._news.set()
         await self.gate.wait()

@@ -10,13 +10,13 @@ from email.utils import format_datetime
 from pathlib import Path
 from random import Random
 
-from codebutler.chat.memory import ME
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.http import ChatClock
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.journal import Journal
 from tests.integration.chat.slack.absences import Life, World
+from tests.memory_chat import ME
 
 
 class WrongClock(ManualClock):

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import ME, MemoryChat
-from codebutler.chat.port import Page
+from codebutler.chat.port import HistoryPage
+from codebutler.chat.slack.answers import ts_at
 from codebutler.chat.slack.catchup import CatchUp, Shelf
-from codebutler.chat.slack.fields import ts_at
+from codebutler.chat.slack.history import history_message
 from codebutler.config.schema import AgentSection, Config, SlackSection
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.model import MessagePosted
@@ -28,6 +28,7 @@ from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
+from tests.memory_chat import ME, MemoryChat
 
 CHANNELS = ("C1", "C2")
 Scope = Literal["thread", "channel"]
@@ -61,7 +62,7 @@ class CutChat(MemoryChat):
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         if self.left == 0:
             await asyncio.Event().wait()
         self.left -= 1
@@ -69,9 +70,11 @@ class CutChat(MemoryChat):
         if thread_ts is not None:
             return page
         # A reply that was sent to the channel too stands among its messages.
-        end = min([m["ts"] for m in page.messages], default="") if page.next_cursor else ts_at(since_s)
+        end = min([m.ts for m in page.messages], default="") if page.next_cursor else ts_at(since_s)
         also = [m for m in self.messages(channel) if m.get("subtype") and m["ts"] > max(end, ts_at(since_s))]
-        return Page(messages=(*page.messages, *also), next_cursor=page.next_cursor)
+        return HistoryPage(
+            messages=(*page.messages, *map(history_message, also)), next_cursor=page.next_cursor
+        )
 
 
 class Told(Life):

@@ -11,8 +11,7 @@ from random import Random
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import ME, MemoryChat
-from codebutler.chat.port import Page
+from codebutler.chat.port import HistoryPage
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock
@@ -22,6 +21,7 @@ from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
+from tests.memory_chat import ME, MemoryChat
 
 CHANNELS, THREADS = 20, 8
 
@@ -218,7 +218,7 @@ class Pages(MemoryChat):
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         if thread_ts is None:
             self.read.append((channel, cursor))
         return await self._chat.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)

@@ -8,8 +8,7 @@ from random import Random
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import ME, MemoryChat
-from codebutler.chat.port import Page
+from codebutler.chat.port import HistoryPage
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock
@@ -18,6 +17,7 @@ from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life, World, world
+from tests.memory_chat import ME, MemoryChat
 
 __all__ = ["world"]
 
@@ -109,7 +109,7 @@ class TimedChat(MemoryChat):
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
+    ) -> HistoryPage:
         self.moments.append(self.clock.monotonic())
         return await super().history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
 

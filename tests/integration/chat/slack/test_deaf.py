@@ -12,9 +12,9 @@ from typing import Any
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.presence import EXPLANATION, Checks, Heartbeat, Presence
+from codebutler.chat.slack.link import SocketEnvelope, SocketTiming
+from codebutler.chat.slack.presence import EXPLANATION, Checks, EchoProbe, Presence
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError
 from codebutler.intake.journal import Journal
@@ -40,7 +40,7 @@ class Post:
     async def _open(self) -> str:
         return await self.api.open_connection(self.server.app_token)
 
-    async def _handle(self, envelope: Envelope) -> dict[str, Any] | None:
+    async def _handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
         self.heard.append(str(envelope.payload["event"].get("subtype") or envelope.payload["event"]["text"]))
         return None
 
@@ -71,8 +71,9 @@ async def listening(tmp_path: Path) -> AsyncIterator[Post]:
         Sender(api, clock, Editor(str)) as sender,
     ):
         post = Post(server, api, clock)
-        heartbeat = Heartbeat(sender, journal, lambda: post.channels, clock)
-        presence = Presence(post.client, lambda: post.channels, Checks(post.look, heartbeat.beat), clock)
+        heartbeat = EchoProbe(sender, journal, lambda: post.channels, clock)
+        checks = Checks(lambda: post.client.status, post.client.rebuild, post.look, heartbeat.beat)
+        presence = Presence(lambda: post.channels, checks, clock)
         tasks = [asyncio.create_task(post.client.run()), asyncio.create_task(presence.run())]
         try:
             await post.passes(1)

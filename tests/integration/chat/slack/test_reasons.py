@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.memory import MemoryChat
+from codebutler.chat.layout import Placed, ReasonForm, packed
 from codebutler.chat.slack.connection import EventHandler
-from codebutler.chat.slack.forms import Placed, packed, reason_form
-from codebutler.chat.slack.interactive import FormAsked, PressedInVain
+from codebutler.chat.slack.forms import IN_WORDS, INSTEAD, FormAsked, PressedInVain, Reasons, reason_view
+from codebutler.chat.slack.link import SocketEnvelope
 from codebutler.chat.slack.payloads import HomeOpened
-from codebutler.chat.slack.reasons import IN_WORDS, INSTEAD, Reasons
-from codebutler.chat.slack.wire import Envelope
 from codebutler.config.permission import Decision
 from codebutler.config.schema import Config, SlackSection
 from codebutler.domain.clock import ManualClock
@@ -25,6 +23,7 @@ from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
 from codebutler.platform.tasks import Tasks
+from tests.memory_chat import MemoryChat
 
 OWNER, STRANGER = "U0OWNER", "U0EVE"
 
@@ -77,7 +76,7 @@ class Scene:
             self.reasons.asked(notice)
 
     async def interact(self, **payload: Any) -> dict[str, Any] | None:
-        answer = await self.door.handle(Envelope(envelope_id="e1", type="interactive", payload=payload))
+        answer = await self.door.handle(SocketEnvelope(envelope_id="e1", type="interactive", payload=payload))
         await self.tasks.close(10)
         assert not self.broken
         return answer
@@ -101,7 +100,8 @@ def wish(user: str = OWNER, channel: str = "C1") -> dict[str, Any]:
 
 
 def form(user: str = OWNER, channel: str = "C1") -> dict[str, Any]:
-    view = reason_form(Placed(channel=channel, message_ts="5.4", thread_ts="5.1", value="r1"))
+    place = Placed(channel=channel, message_ts="5.4", thread_ts="5.1", value="r1")
+    view = reason_view(ReasonForm(place))
     values = {"reason": {"codebutler.reason": {"value": "too dear"}}}
     view = {**view, "id": "V1", "state": {"values": values}}
     return {"type": "view_submission", "user": {"id": user}, "view": view}
@@ -110,7 +110,7 @@ def form(user: str = OWNER, channel: str = "C1") -> dict[str, Any]:
 async def test_the_form_opens_and_nothing_is_decided_yet(scene: Scene) -> None:
     scene.chat.triggers["1.2"] = OWNER
     await scene.interact(**wish())
-    assert scene.chat.forms[OWNER]["callback_id"] == "codebutler.deny_form"
+    assert scene.chat.forms[OWNER].place.message_ts == "5.4"
     assert (scene.routed, scene.said) == ([], [])
 
 

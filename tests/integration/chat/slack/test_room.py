@@ -10,11 +10,11 @@ from typing import Any
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.fields import Ignored
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.fields import Ignored
+from codebutler.chat.slack.link import SocketEnvelope, SocketTiming
 from codebutler.chat.slack.payloads import Notice, from_history, parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.chat.slack.wire import Envelope, SocketTiming
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import ButtonClicked, Event, MessagePosted, Post, SlashCommand
@@ -52,7 +52,7 @@ class Parent:
     async def _open(self) -> str:
         return await self.api.open_connection(self.server.app_token)
 
-    async def _handle(self, envelope: Envelope) -> dict[str, Any] | None:
+    async def _handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
         event = parse_envelope(envelope.type, envelope.payload, await self.me())
         if isinstance(event, Ignored | Notice) or event.key in self.heard:
             return None
@@ -135,7 +135,7 @@ async def test_what_was_said_while_nobody_listened_is_in_the_history() -> None:
         await p.client.stop()
         missed = [p.server.say("general", f"missed {n}") for n in range(3)]
         page = await p.api.history(p.channel, since_s=float(before))
-        events = [from_history(message, p.channel, p.server_me) for message in reversed(page.messages)]
+        events = [from_history(message.raw, p.channel, p.server_me) for message in reversed(page.messages)]
         posted = [event for event in events if isinstance(event, MessagePosted)]
         assert [event.ts for event in posted] == missed
         assert [event.text for event in posted] == [f"missed {n}" for n in range(3)]

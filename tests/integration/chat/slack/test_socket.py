@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
+from codebutler.chat.slack.link import SocketTiming
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.chat.slack.wire import SocketTiming
 from codebutler.domain.clock import ManualClock, SystemClock, settle
 from tests.integration.chat.slack.server import SocketServer
 from tests.integration.chat.slack.socket_bench import FAST, Bench, first, running

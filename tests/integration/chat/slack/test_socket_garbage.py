@@ -7,7 +7,7 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from codebutler.chat.slack.wire import MAX_FRAGMENTS, Envelope
+from codebutler.chat.slack.link import MAX_FRAGMENTS, SocketEnvelope
 from tests.integration.chat.slack.socket_bench import first, running
 
 
@@ -61,7 +61,7 @@ async def test_raising_handler_leaves_the_event_unacknowledged() -> None:
     async with running() as (bench, _run):
         peer = await first(bench)
 
-        def fail(envelope: Envelope) -> dict[str, Any] | None:
+        def fail(envelope: SocketEnvelope) -> dict[str, Any] | None:
             if envelope.envelope_id == "bad":
                 raise OSError("disk full")
             return None

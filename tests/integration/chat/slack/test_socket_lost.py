@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from codebutler.chat.slack.link import SocketTiming
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.chat.slack.wire import SocketTiming
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 from tests.integration.chat.slack.server import DEADLINE_S, SocketServer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -145,11 +146,41 @@ async def test_boxes_are_ticked_and_sent_together(room: Room, server: BotServer)
     card = await post(room, QUESTION)
     for label in ("One", "Two", "One"):
         await answered(room, server.press(GROUP, card, label))
-    assert server.keys(GROUP, card) == [["☐ One"], ["☑ Two"], ["Done"]]
+    await room.until(lambda: server.keys(GROUP, card) == [["☐ One"], ["☑ Two"], ["Done"]])
     assert room.clicks == []
     await answered(room, server.press(GROUP, card, "Done"))
     (click,) = room.clicks
     assert (click.action_id, click.picked) == (ANSWER_ACTION, ("q1:1",))
+
+
+async def test_ticks_keep_to_what_a_group_takes_and_the_last_of_them_shows(
+    server: BotServer, tmp_path: Path
+) -> None:
+    clock = ManualClock()
+    async with Room(server, tmp_path / "journal.db", clock) as room:
+        card = await post(room, QUESTION)
+        for label in ("One", "Two") * 3:
+            assert await answered(room, server.press(GROUP, card, label)) == ""
+        assert len(server.named("editMessageReplyMarkup")) <= 3
+        async with asyncio.timeout(20):
+            while server.keys(GROUP, card) != [["☑ One"], ["☑ Two"], ["Done"]]:
+                await clock.advance(1)
+                await asyncio.sleep(0.01)
+        assert len(server.named("editMessageReplyMarkup")) <= 4
+
+
+async def test_a_redraw_that_came_too_soon_is_done_later(server: BotServer, tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with Room(server, tmp_path / "journal.db", clock) as room:
+        card = await post(room, QUESTION)
+        server.faults.append(Fault("editMessageReplyMarkup", "rate_limit", retry_after=7))
+        assert await answered(room, server.press(GROUP, card, "One")) == ""
+        await room.until(lambda: server.named("editMessageReplyMarkup"))
+        assert server.keys(GROUP, card)[0] == ["☐ One"]
+        async with asyncio.timeout(20):
+            while server.keys(GROUP, card)[0] != ["☑ One"]:
+                await clock.advance(1)
+                await asyncio.sleep(0.01)
 
 
 async def test_what_is_ticked_is_known_after_a_restart(server: BotServer, tmp_path: Path) -> None:

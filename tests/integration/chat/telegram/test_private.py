@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.chat.layout import Box, Section
-from codebutler.chat.slack.forms import Placed, packed
+from codebutler.chat.layout import Box, Placed, Section, packed
 from codebutler.chat.telegram.updates import InboxOpened
 from codebutler.domain.message import ALLOW_ACTION, ANSWER_ACTION, DENY_ACTION, REASON_ACTION, Button, said
 from codebutler.domain.model import Post

@@ -14,6 +14,7 @@ from codebutler.intake.journal import Journal
 from codebutler.text.requests import request_of
 from tests.telegram.room import Room
 from tests.telegram.server import ANA, BEN, FORUM, GROUP, BotServer, Fault
+from tests.telegram.state import Chat
 
 
 async def test_a_message_is_in_the_journal_before_it_is_confirmed(room: Room, server: BotServer) -> None:
@@ -95,6 +96,23 @@ async def test_strangers_bots_and_nobodies(room: Room, server: BotServer) -> Non
     assert [message.text for message in room.messages] == ["hello"]
     assert room.refusals == [f"tg:{BEN}"]
     assert (room.connection.status.ignored, room.connection.status.unreadable) == (1, 1)
+
+
+async def test_a_group_that_is_not_served_is_told_once_how_to_add_it(
+    server: BotServer, tmp_path: Path
+) -> None:
+    other = -1001000000007
+    server.telegram.chats[other] = Chat(other, "supergroup", "new")
+    for _ in range(2):
+        async with Room(server, tmp_path / "journal.db") as room:
+            server.say(other, "anybody here?")
+            server.say(other, "hello?", BEN)
+            await room.until(lambda: server.telegram.own(other))
+            server.say(GROUP, "go")
+            await room.until(lambda: [message.text for message in room.messages] == ["go"])
+            await room.confirmed()
+    (told,) = server.telegram.texts(other)
+    assert f"codebutler add-repo PATH --telegram {other}" in told
 
 
 async def test_one_that_we_cannot_handle_keeps_no_other_away(

@@ -12,11 +12,11 @@ from random import Random
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatOutcomeUnknownError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post, Upload
+from tests.memory_chat import MemoryChat
 from tests.notes import Notes
 from tests.shown import text_of
 

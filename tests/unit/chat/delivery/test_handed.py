@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
+from codebutler.chat.delivery.handover import begin_anew
 from codebutler.chat.delivery.outgoing import Editor
-from codebutler.chat.delivery.outlet import begin_anew
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
+from tests.memory_chat import MemoryChat
 from tests.notes import Notes
 
 C = "C1"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from codebutler.chat.delivery.planner import Buckets
 from codebutler.chat.port import Limit, Limits
-from codebutler.chat.slack.limits import SLACK_LIMITS
+from codebutler.chat.slack.api import SLACK_LIMITS
 
 LIMIT = Limit(per_minute=60, burst=4)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.slack.limits import SLACK_LIMITS
+from codebutler.chat.slack.api import SLACK_LIMITS
 from codebutler.domain.clock import settle
 from codebutler.domain.message import said
 from codebutler.domain.model import Post, React, Update, Value

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codebutler.chat.delivery.planner import Buckets, Line, Plan, State, Waiting, plan
+from codebutler.chat.delivery.planner import Buckets, CallPlan, Line, State, WaitingCall, plan
 from codebutler.chat.port import Call, Limit, Limits
-from codebutler.chat.slack.limits import SLACK_LIMITS
+from codebutler.chat.slack.api import SLACK_LIMITS
 from codebutler.domain.model import Value
 
 SMALL = Limits(
@@ -22,8 +22,8 @@ SMALL = Limits(
 
 def waiting(
     call: Call, value: Value, *line: str, number: int = 1, from_s: float = 0.0, is_lasting: bool = False
-) -> Waiting:
-    return Waiting(
+) -> WaitingCall:
+    return WaitingCall(
         call=call,
         channel=line[0],
         line=line,
@@ -34,11 +34,11 @@ def waiting(
     )
 
 
-def says(channel: str, thread: str, number: int, value: Value = "answer") -> Waiting:
+def says(channel: str, thread: str, number: int, value: Value = "answer") -> WaitingCall:
     return waiting("post", value, channel, "say", thread, number=number)
 
 
-def planned(lines: list[list[Waiting]], limits: Limits = SMALL, **state: object) -> Plan:
+def planned(lines: list[list[WaitingCall]], limits: Limits = SMALL, **state: object) -> CallPlan:
     return plan(lines, Buckets(limits), State(0.0, **state))  # type: ignore[arg-type]  # its own fields
 
 
@@ -117,7 +117,7 @@ def test_nothing_but_reading_goes_on_without_a_token() -> None:
     answer = says("C1", "1", 1)
     read = waiting("history", "progress", "C1", "claim", "1")
     read.needs_token = False
-    assert planned([[answer], [read]], has_token=False) == Plan((read,), (), None)
+    assert planned([[answer], [read]], has_token=False) == CallPlan((read,), (), None)
 
 
 def test_a_closed_channel_is_tried_by_one_call_once_its_time_has_come() -> None:
@@ -125,7 +125,7 @@ def test_a_closed_channel_is_tried_by_one_call_once_its_time_has_come() -> None:
         [waiting("post", "answer", "C1", "say", f"{number}", number=number, is_lasting=True)]
         for number in range(3)
     ]
-    assert planned(lines, closed={"C1": 60.0}) == Plan((), (), 60.0)
+    assert planned(lines, closed={"C1": 60.0}) == CallPlan((), (), 60.0)
     assert planned(lines, closed={"C1": 0.0}).begin == (lines[0][0],)
 
 
@@ -136,17 +136,17 @@ class World:
         self.rng = rng
         self.now_s = 0.0
         self.buckets = Buckets(SMALL)
-        self.lines: dict[Line, deque[Waiting]] = {}
-        self.ends: list[tuple[float, Waiting]] = []
-        self.begun: list[tuple[float, Waiting]] = []
-        self.done: list[Waiting] = []
-        self.dropped: list[Waiting] = []
+        self.lines: dict[Line, deque[WaitingCall]] = {}
+        self.ends: list[tuple[float, WaitingCall]] = []
+        self.begun: list[tuple[float, WaitingCall]] = []
+        self.done: list[WaitingCall] = []
+        self.dropped: list[WaitingCall] = []
         self.marks: dict[Line, bool] = {}
 
-    def enter(self, each: Waiting) -> None:
+    def enter(self, each: WaitingCall) -> None:
         self.lines.setdefault(each.line, deque()).append(each)
 
-    def leave(self, each: Waiting) -> None:
+    def leave(self, each: WaitingCall) -> None:
         self.lines[each.line].remove(each)
         if not self.lines[each.line]:
             del self.lines[each.line]
@@ -198,7 +198,7 @@ class World:
                 self.marks[each.line] = each.call == "react"
 
 
-def some_waiting(rng: Random, number: int) -> Waiting:
+def some_waiting(rng: Random, number: int) -> WaitingCall:
     channel, ts = f"C{rng.randrange(3)}", f"{rng.randrange(3)}"
     kind = rng.randrange(4)
     if kind <= 1:

@@ -13,7 +13,6 @@ import pytest
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import (
     ChatAuthError,
@@ -24,6 +23,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.message import Button, Message, Option, Question, QuestionCard, said
 from codebutler.domain.model import Operation, Post, Update, Upload
+from tests.memory_chat import MemoryChat
 
 C = "C1"
 LOST = ChatOutcomeUnknownError("time-out")

@@ -14,7 +14,6 @@ from codebutler.chat.delivery.leftovers import NOTE
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.delivery.streams import LIFE_S, LINGER_S, PACE_S
-from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.answers import op_id_of
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import (
@@ -25,6 +24,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
+from tests.memory_chat import MemoryChat
 from tests.notes import Notes
 
 HOME, DIRECT = "C1", "D1"

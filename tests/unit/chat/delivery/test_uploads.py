@@ -14,7 +14,6 @@ import pytest
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import (
     ChatAuthError,
@@ -24,6 +23,7 @@ from codebutler.domain.errors import (
     ChatUnreachableError,
 )
 from codebutler.domain.model import Upload
+from tests.memory_chat import MemoryChat
 from tests.notes import Notes
 
 C = "C1"

@@ -14,12 +14,12 @@ import pytest
 
 from codebutler.chat.delivery.outgoing import AGAIN, NOT_HERE, Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.memory import MemoryChat
-from codebutler.chat.port import CAPABILITIES, ChannelMoved, Limits, Page
+from codebutler.chat.port import CAPABILITIES, ChannelMoved, HistoryPage, Limits
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError
 from codebutler.domain.message import ApprovalCard, Message, Question, QuestionCard, Request, said
 from codebutler.domain.model import Operation, Post, Update, Upload
+from tests.memory_chat import MemoryChat
 from tests.notes import Notes
 from tests.shown import text_of
 from tests.unit.chat.delivery.test_exactly_once import UNKNOWNS, Ledger, one_life, script
@@ -299,6 +299,6 @@ async def test_nothing_is_streamed_where_it_cannot_be_or_could_not_be_found_agai
 async def test_without_history_nothing_was_said() -> None:
     stage = Stage()
     async with stage.life() as sender:
-        assert await sender.history(C) == Page()
-        assert await sender.background.history(C) == Page()
+        assert await sender.history(C) == HistoryPage()
+        assert await sender.background.history(C) == HistoryPage()
     assert stage.chat.calls == []

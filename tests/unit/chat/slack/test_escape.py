@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE, escape, neutralise, unescape
+from codebutler.chat.slack.mrkdwn import ZERO_WIDTH_SPACE, escape, neutralise, unescape
 
 
 @given(st.text())

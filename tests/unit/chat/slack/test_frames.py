@@ -7,9 +7,8 @@ from random import Random
 
 import pytest
 
-from codebutler.chat.slack.http import Call, refusal, retry_after_s
-from codebutler.chat.slack.tokens import check_app_token, check_bot_token
-from codebutler.chat.slack.wire import Disconnect, Envelope, Hello, encode_ack, parse_frame
+from codebutler.chat.slack.http import ApiCall, check_app_token, check_bot_token, refusal, retry_after_s
+from codebutler.chat.slack.link import DisconnectFrame, HelloFrame, SocketEnvelope, encode_ack, parse_frame
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
@@ -20,14 +19,14 @@ from codebutler.domain.errors import (
 from codebutler.platform.http import is_local_url, proxy_for
 from codebutler.platform.tasks import full_jitter_s
 
-WRITE = Call("chat.postMessage", write=True)
-READ = Call("conversations.history")
+WRITE = ApiCall("chat.postMessage", write=True)
+READ = ApiCall("conversations.history")
 
 
 def test_hello_and_disconnect() -> None:
     hello = b'{"type":"hello","num_connections":2,"connection_info":{"app_id":"A"}}'
-    assert parse_frame(hello) == Hello(2)
-    assert parse_frame(b'{"type":"disconnect","reason":"warning"}') == Disconnect("warning")
+    assert parse_frame(hello) == HelloFrame(2)
+    assert parse_frame(b'{"type":"disconnect","reason":"warning"}') == DisconnectFrame("warning")
 
 
 def test_envelope() -> None:
@@ -39,7 +38,7 @@ def test_envelope() -> None:
         "retry_reason": "timeout",
         "payload": {"a": 1},
     }
-    assert parse_frame(json.dumps(raw).encode()) == Envelope(
+    assert parse_frame(json.dumps(raw).encode()) == SocketEnvelope(
         "e", "slash_commands", {"a": 1}, True, 2, "timeout"
     )
 
@@ -62,7 +61,7 @@ def test_garbage_is_no_frame(raw: bytes) -> None:
 )
 def test_what_a_strict_reader_refuses_does_not_cost_the_event(broken: bytes, read: object) -> None:
     raw = b'{"envelope_id": "e", "type": "events_api", "payload": {"text": %b}}' % broken
-    assert parse_frame(raw) == Envelope("e", "events_api", {"text": read})
+    assert parse_frame(raw) == SocketEnvelope("e", "events_api", {"text": read})
 
 
 def test_an_endless_nesting_is_no_frame() -> None:
@@ -70,8 +69,8 @@ def test_an_endless_nesting_is_no_frame() -> None:
 
 
 def test_an_answer_is_sent_only_where_slack_takes_one() -> None:
-    plain = Envelope("e", "events_api", {})
-    answerable = Envelope("e", "slash_commands", {}, accepts_response_payload=True)
+    plain = SocketEnvelope("e", "events_api", {})
+    answerable = SocketEnvelope("e", "slash_commands", {}, accepts_response_payload=True)
     assert json.loads(encode_ack(plain, {"text": "x"})) == {"envelope_id": "e"}
     assert json.loads(encode_ack(answerable, {"text": "x"})) == {"envelope_id": "e", "payload": {"text": "x"}}
     assert json.loads(encode_ack(answerable, None)) == {"envelope_id": "e"}
@@ -94,7 +93,7 @@ def test_an_answer_is_sent_only_where_slack_takes_one() -> None:
     ],
 )
 def test_every_answer_is_one_of_our_errors(
-    call: Call, status: int, body: object, kind: type[ChatError]
+    call: ApiCall, status: int, body: object, kind: type[ChatError]
 ) -> None:
     assert type(refusal(call, status, {}, body)) is kind
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.memory import MemoryChat
-from codebutler.chat.slack.history import MOST_QUOTED, read_thread
+from codebutler.chat.chats import MOST_QUOTED, read_thread
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Post
+from tests.memory_chat import MemoryChat
 
 CHANNEL = "C1"
 ANA = "U0ANA"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.slack.fields import Ignored, PayloadError
-from codebutler.chat.slack.forms import Placed, packed, reason_form
-from codebutler.chat.slack.interactive import FormAsked, interaction
+from codebutler.chat.fields import Ignored, PayloadError
+from codebutler.chat.layout import Placed, ReasonForm, packed
+from codebutler.chat.slack.forms import FormAsked, interaction, reason_view
 from codebutler.domain.model import ButtonClicked
 from tests.events import clicked
 
@@ -125,7 +125,7 @@ def test_a_wish_to_give_a_reason_comes_with_the_right_to_open_a_form(press: Any)
 
 
 def sent(words: object = "the disk is precious", **changes: Any) -> object:
-    form = reason_form(PLACE)
+    form = reason_view(ReasonForm(PLACE))
     values = {"reason": {"codebutler.reason": {"type": "plain_text_input", "value": words}}}
     view = {**form, "id": "V7", "state": {"values": values}, **changes}
     return interaction({"type": "view_submission", "user": {"id": "U1", "name": "ana"}, "view": view})
@@ -191,7 +191,7 @@ def test_ticking_a_box_decides_nothing_and_the_button_beside_it_brings_what_is_t
 
 
 def test_a_plan_is_kept_at_not_denied() -> None:
-    form = reason_form(Placed(channel="C1", message_ts="5.4", value="r1:plan"))
+    form = reason_view(ReasonForm(Placed(channel="C1", message_ts="5.4", value="r1:plan")))
     assert form["submit"]["text"] == "Keep planning"
     assert json.loads(form["private_metadata"]) == {"c": "C1", "m": "5.4", "v": "r1:plan", "t": None}
     for words in (form["title"], form["submit"], form["close"]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import parse_qs, urlsplit
 
-from codebutler.chat.slack.manifest import creation_link, manifest
+from codebutler.chat.slack.app import creation_link, manifest
 
 
 def test_uses_socket_mode_and_needs_no_public_url() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.chat.slack.fields import seconds_of, ts_at
-from codebutler.chat.slack.missed import Shown, earlier, missed, threads, unsettled, window
+from codebutler.chat.slack.answers import seconds_of, ts_at
+from codebutler.chat.slack.missed import ShownMessage, earlier, missed, threads, unsettled, window
 from codebutler.domain.model import Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.intake.intake import dated
 from codebutler.intake.records import Gap, SeenMessage
@@ -30,8 +30,8 @@ def posted(ts: str, text: str = "hello", thread_ts: str | None = None) -> Messag
     return events.posted(channel="C1", ts=ts, user="U1", text=text, thread_ts=thread_ts)
 
 
-def show(ts: str, thread_ts: str | None = None, **more: str) -> Shown:
-    return Shown(ts=ts, event=posted(ts, thread_ts=thread_ts), **more)  # type: ignore[arg-type]  # texts only
+def show(ts: str, thread_ts: str | None = None, **more: str) -> ShownMessage:
+    return ShownMessage(ts=ts, event=posted(ts, thread_ts=thread_ts), **more)  # type: ignore[arg-type]  # texts only
 
 
 def seen(ts: str, root_ts: str = "", *, taken: bool = True) -> SeenMessage:
@@ -43,11 +43,11 @@ def gap(*known: SeenMessage, since: str = at(0), floor: str = FLOOR) -> Gap:
     return Gap("C1", *first_s, known, min((each.root_ts for each in known), default=""), known)
 
 
-def latest(shown: list[Shown]) -> dict[str, str]:
+def latest(shown: list[ShownMessage]) -> dict[str, str]:
     return {each.ts: each.latest_reply for each in shown if each.latest_reply}
 
 
-def proved(hole: Gap, shown: list[Shown], complete: set[str | None]) -> list[Event]:
+def proved(hole: Gap, shown: list[ShownMessage], complete: set[str | None]) -> list[Event]:
     return missed(hole, window(hole, NOW), shown, complete)
 
 
@@ -72,7 +72,7 @@ def test_new_messages_come_in_order_and_known_ones_do_not() -> None:
 def test_our_own_signs_tell_what_was_handled_in_a_life_that_is_forgotten(
     signs: dict[str, Any], handled: str
 ) -> None:
-    (event,) = proved(gap(), [Shown(ts=at(1), event=posted(at(1)), **signs)], {None})
+    (event,) = proved(gap(), [ShownMessage(ts=at(1), event=posted(at(1)), **signs)], {None})
     assert isinstance(event, MessagePosted)
     assert event.handled == handled
     late = dated(event, NOW, START, 12)
@@ -102,7 +102,7 @@ def test_an_edit_of_a_known_message_is_told_and_one_of_a_new_one_is_its_text() -
 def test_absence_is_deletion_only_where_everything_was_read() -> None:
     root, reply, other = seen(at(-9)), seen(at(-8), at(-9)), seen(at(-7))
     hole = gap(root, reply, other)
-    gone = [Shown(ts=at(-9), gone=True)]
+    gone = [ShownMessage(ts=at(-9), gone=True)]
     top = [
         deleted(channel="C1", ts=at(-9), user="U1"),
         deleted(channel="C1", ts=at(-7), user="U1"),
@@ -174,7 +174,7 @@ def test_the_events_lead_from_what_was_known_to_what_is_there(
     minutes = {fate[0] for fate in fates}
     before: dict[str, tuple[str | None, str]] = {}
     after: dict[str, tuple[str | None, str]] = {}
-    shown: list[Shown] = []
+    shown: list[ShownMessage] = []
     for minute, root, fate, in_thread in sorted(fates):
         thread_ts = at(root) if in_thread and root in minutes and root < minute else None
         if minute <= 0:
@@ -184,7 +184,7 @@ def test_the_events_lead_from_what_was_known_to_what_is_there(
         text = "new" if fate == "edited" else "old"
         after[at(minute)] = (thread_ts, text)
         shown.append(
-            Shown(
+            ShownMessage(
                 ts=at(minute),
                 event=posted(at(minute), text, thread_ts),
                 edited_ts=at(60) if fate == "edited" else "",

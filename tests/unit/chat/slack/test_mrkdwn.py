@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE
-from codebutler.chat.slack.mrkdwn import clip_mrkdwn, to_mrkdwn
+from codebutler.chat.slack.mrkdwn import ZERO_WIDTH_SPACE, clip_mrkdwn, to_mrkdwn
 from codebutler.text.markdown import beginning
 
 

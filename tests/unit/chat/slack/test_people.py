@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from codebutler.chat.slack.answers import Person
-from codebutler.chat.slack.people import RENEW_S, People, readable
+from codebutler.chat.people import RENEW_S, People, Person, readable
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.platform.tasks import beside

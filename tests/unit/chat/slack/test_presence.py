@@ -79,7 +79,8 @@ class Watch:
 @asynccontextmanager
 async def watching() -> AsyncIterator[Watch]:
     watch = Watch()
-    presence = Presence(watch.line, lambda: watch.channels, Checks(watch.has_missed, watch.call), watch.clock)
+    checks = Checks(lambda: watch.line.status, watch.line.rebuild, watch.has_missed, watch.call)
+    presence = Presence(lambda: watch.channels, checks, watch.clock)
     task = asyncio.create_task(presence.run())
     try:
         yield watch

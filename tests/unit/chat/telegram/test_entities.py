@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from codebutler.chat.telegram.entities import MAX_ENTITIES, MAX_UNITS, Builder, Entity, Text, split
-from codebutler.chat.telegram.markdown import People, foreign, own
+from codebutler.chat.telegram.entities import MAX_ENTITIES, MAX_UNITS, Builder, Entity, FormattedText, split
+from codebutler.chat.telegram.markdown import Mentions, foreign, own
 from tests.telegram.methods import check_nesting, checked_text
 
 PIECES = st.sampled_from(
@@ -24,7 +24,7 @@ PIECES = st.sampled_from(
 MARKDOWN = st.lists(PIECES | st.text(max_size=20), max_size=60).map("".join)
 
 
-def shown(markdown: str) -> Text:
+def shown(markdown: str) -> FormattedText:
     out = Builder()
     foreign(out, markdown)
     return out.built()
@@ -34,7 +34,7 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
-def as_sent(part: Text) -> dict[str, Any]:
+def as_sent(part: FormattedText) -> dict[str, Any]:
     return {"text": part.text, "entities": part.as_json()}
 
 
@@ -72,7 +72,7 @@ def test_no_word_is_lost(text: str) -> None:
 @given(MARKDOWN)
 def test_our_own_markdown_is_taken_too(markdown: str) -> None:
     out = Builder()
-    own(out, markdown, People())
+    own(out, markdown, Mentions())
     for part in split(out.built()):
         checked_text(as_sent(part), "text", MAX_UNITS)
 

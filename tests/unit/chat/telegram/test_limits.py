@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.chat.delivery.planner import Buckets
 from codebutler.chat.port import Call
-from codebutler.chat.telegram.limits import TELEGRAM_LIMITS
+from codebutler.chat.telegram.rules import TELEGRAM_LIMITS
 
 
 def calls_in(channel: str, call: Call, seconds: int) -> int:

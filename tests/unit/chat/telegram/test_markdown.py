@@ -7,21 +7,25 @@ import pytest
 from codebutler.chat.telegram.entities import Builder, Text
 from codebutler.chat.telegram.markdown import People, foreign, own
 from codebutler.text.markup import fence, message_link
+from codebutler.chat.telegram.entities import Builder, FormattedText
+from codebutler.chat.telegram.markdown import Mentions, foreign, own
+from codebutler.text.links import message_link
+from codebutler.text.markup import fence
 
 
-def shown(markdown: str) -> Text:
+def shown(markdown: str) -> FormattedText:
     out = Builder()
     foreign(out, markdown)
     return out.built()
 
 
-def ours(markdown: str, *names: str) -> Text:
+def ours(markdown: str, *names: str) -> FormattedText:
     out = Builder()
-    own(out, markdown, People(names, {"tg:111": "Ana"}.get))  # type: ignore[arg-type]
+    own(out, markdown, Mentions(names, {"tg:111": "Ana"}.get))  # type: ignore[arg-type]
     return out.built()
 
 
-def marks(text: Text) -> list[tuple[str, str]]:
+def marks(text: FormattedText) -> list[tuple[str, str]]:
     return [(each.kind, text.text[each.start : each.end]) for each in text.entities]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from codebutler.chat.telegram.commands import menu
-from codebutler.chat.telegram.marks import REACTIONS
+from codebutler.chat.telegram.signs import REACTIONS
+from codebutler.chat.telegram.updates import menu
 from codebutler.domain.commands import ALL
 from codebutler_worker.conversation.marks import DONE, FAILED, QUEUED, STOPPED, WAITING, WORKING
 from tests.telegram.methods import REACTIONS as ALLOWED

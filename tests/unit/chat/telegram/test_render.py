@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.chat.telegram.markdown import People
+from codebutler.chat.telegram.markdown import Mentions
 from codebutler.chat.telegram.render import rendered
 from codebutler.domain.message import (
     ALLOW_ACTION,
@@ -69,7 +69,7 @@ def test_of_several_answers_boxes_can_be_ticked() -> None:
 
 
 def test_who_is_called_is_named_at_the_top() -> None:
-    shown = rendered(Message(markdown="Done."), "tg:111", People(called=lambda _user: "Ana"))
+    shown = rendered(Message(markdown="Done."), "tg:111", Mentions(called=lambda _user: "Ana"))
     (part,) = shown.parts
     assert part.text == "Ana Done."
     user = {"id": 111, "is_bot": False, "first_name": "Ana"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.telegram.messages import Place
-from codebutler.chat.telegram.typing import Typing
+from codebutler.chat.telegram.messages import Destination
+from codebutler.chat.telegram.signs import Typing
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatUnreachableError
 
@@ -30,11 +30,11 @@ class Api:
 async def test_it_goes_on_until_it_is_over() -> None:
     api, clock = Api(), ManualClock()
     typing = Typing(api, clock)  # type: ignore[arg-type]
-    await typing.show(Place(-1, topic=48))
+    await typing.show(Destination(-1, topic=48))
     await clock.advance(10)
     assert len(api.calls) == 3
     assert api.calls[0]["message_thread_id"] == 48
-    typing.over(Place(-1, topic=48))
+    typing.over(Destination(-1, topic=48))
     await clock.advance(60)
     assert len(api.calls) == 3
     await typing.close()
@@ -43,7 +43,7 @@ async def test_it_goes_on_until_it_is_over() -> None:
 async def test_it_ends_by_itself_when_nobody_says_more() -> None:
     api, clock = Api(), ManualClock()
     typing = Typing(api, clock)  # type: ignore[arg-type]
-    await typing.show(Place(-1))
+    await typing.show(Destination(-1))
     await clock.advance(130)
     shown = len(api.calls)
     assert 20 < shown < 30
@@ -57,9 +57,9 @@ async def test_what_cannot_be_shown_is_not_tried_again_and_again() -> None:
     typing = Typing(api, clock)  # type: ignore[arg-type]
     api.is_down = True
     with pytest.raises(ChatUnreachableError):
-        await typing.show(Place(-1))
+        await typing.show(Destination(-1))
     api.is_down = False
-    await typing.show(Place(-1))
+    await typing.show(Destination(-1))
     api.is_down = True
     await clock.advance(30)
     api.is_down = False

@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codebutler.chat.telegram.fields import PayloadError
-from codebutler.chat.telegram.updates import Ignored, Me, Membership, Moved, Pressed, Said, Started, parse
+from codebutler.chat.fields import Ignored, PayloadError
+from codebutler.chat.telegram.updates import (
+    Me,
+    Membership,
+    Moved,
+    Pressed,
+    StartCommand,
+    WrittenUpdate,
+    parse,
+)
 from codebutler.domain.model import File
 
 ME = Me(999, "butler_bot")
@@ -59,9 +67,9 @@ def message(**more: Any) -> dict[str, Any]:
     }
 
 
-def heard(**more: Any) -> Said:
+def heard(**more: Any) -> WrittenUpdate:
     found = parse(message(**more), ME)
-    assert isinstance(found, Said)
+    assert isinstance(found, WrittenUpdate)
     return found
 
 
@@ -168,7 +176,7 @@ def test_a_group_becomes_a_supergroup() -> None:
 
 def test_the_private_chat_is_opened_with_a_code() -> None:
     found = parse(message(chat={"id": 111, "type": "private"}, text="/start Zk3x"), ME)
-    assert isinstance(found, Started)
+    assert isinstance(found, StartCommand)
     assert (found.user, found.code) == ("tg:111", "Zk3x")
 
 
@@ -186,7 +194,7 @@ def test_presses_and_edits_and_membership() -> None:
     gone = {"callback_query": {**query, "message": {"message_id": 52, "chat": GROUP, "date": 0}}}
     assert isinstance(parse(gone, ME), Pressed)
     edit = parse({"edited_message": {**message()["message"], "edit_date": 1795000009}}, ME)
-    assert isinstance(edit, Said)
+    assert isinstance(edit, WrittenUpdate)
     assert edit.edited_at == 1795000009
     left = {"my_chat_member": {"chat": GROUP, "new_chat_member": {"status": "kicked"}}}
     assert parse(left, ME) == Membership(GROUP["id"], is_in=False)  # type: ignore[arg-type]
@@ -194,5 +202,5 @@ def test_presses_and_edits_and_membership() -> None:
 
 def test_half_a_surrogate_and_nul_can_be_kept() -> None:
     said = heard(text="a\ud83d\0b")
-    assert json.loads(json.dumps(said.text)) == "a��b"
+    assert json.loads(json.dumps(said.text)) == "a�b"
     said.text.encode()

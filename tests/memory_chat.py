@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from codebutler.chat.layout import Section
-from codebutler.chat.port import CAPABILITIES, Capabilities, Download, Identity, OwnPage, Page, Take
+from codebutler.chat.layout import ReasonForm, Section
+from codebutler.chat.port import CAPABILITIES, Capabilities, Download, HistoryPage, Identity, OwnPage, Take
 from codebutler.chat.slack.answers import operation_metadata, own_in
-from codebutler.chat.slack.escape import neutralise
-from codebutler.chat.slack.limits import SLACK_LIMITS
+from codebutler.chat.slack.api import SLACK_LIMITS
+from codebutler.chat.slack.history import page_in
+from codebutler.chat.slack.mrkdwn import neutralise
 from codebutler.chat.slack.render import blocks_of, rendered
 from codebutler.domain.errors import ChatError
 from codebutler.domain.model import File, Operation, Post, React, Update, Upload
@@ -64,7 +65,7 @@ class MemoryChat:
         self.calls: list[str] = []
         self.homes: dict[str, list[dict[str, Any]]] = {}
         self.triggers: dict[str, str] = {}
-        self.forms: dict[str, dict[str, Any]] = {}
+        self.forms: dict[str, ReasonForm] = {}
         self.statuses: dict[tuple[str, str], str] = {}
         self.streaming: set[str] = set()
         self._files: dict[str, _File] = {}
@@ -137,13 +138,11 @@ class MemoryChat:
         return {name for target, name in self._channel(channel).reactions if target == ts}
 
     async def identity(self) -> Identity:
-        """See the port."""
         fault = await self._begin("identity")
         self._end(fault)
         return self.me
 
     async def post(self, channel: str, post: Post, op_id: str) -> str:
-        """See the port."""
         fault = await self._begin("post")
         message = self._own(**_shown(post), metadata=operation_metadata(op_id))
         ts = self._append(channel, message, post.thread_ts)
@@ -153,7 +152,7 @@ class MemoryChat:
         return ts
 
     async def whisper(self, channel: str, post: Post) -> str:
-        """See the port. It is in ``done`` and in no history."""
+        """It is in ``done`` and in no history."""
         fault = await self._begin("whisper")
         self._counter += 1
         ts = f"1767225600.{self._counter:06d}"
@@ -161,8 +160,8 @@ class MemoryChat:
         self._end(fault)
         return ts
 
-    async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - as in the API
-        """See the port. Refuses what is somebody else's (cant_update_message)."""
+    async def update(self, channel: str, update: Update, op_id: str) -> None:
+        """Refuses what is somebody else's (cant_update_message)."""
         fault = await self._begin("update")
         message = self._find(channel, update.target_ts)
         if message.get("user") != self.me.user_id:
@@ -172,7 +171,6 @@ class MemoryChat:
         self._end(fault)
 
     async def react(self, channel: str, react: React) -> None:
-        """See the port."""
         fault = await self._begin("react")
         self._find(channel, react.target_ts)
         reactions = self._channel(channel).reactions
@@ -181,7 +179,6 @@ class MemoryChat:
         self._end(fault)
 
     async def upload(self, upload: Upload) -> str:
-        """See the port."""
         fault = await self._begin("upload")
         self._counter += 1
         file_id = f"F{self._counter:08d}"
@@ -190,7 +187,6 @@ class MemoryChat:
         return file_id
 
     async def share(self, channel: str, upload: Upload, file_id: str) -> None:
-        """See the port."""
         fault = await self._begin("share")
         stored = self._files.get(file_id)
         if stored is None or stored.shown_in:
@@ -204,7 +200,6 @@ class MemoryChat:
         self._end(fault)
 
     async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
-        """See the port."""
         fault = await self._begin("fetch")
         stored = self._files.get(file_id)
         if stored is None or channel not in stored.shown_in:
@@ -214,14 +209,13 @@ class MemoryChat:
         return Download(file=File(id=file_id, name=stored.name, size_bytes=len(stored.content)))
 
     async def shared_in(self, file_id: str) -> frozenset[str] | None:
-        """See the port."""
         fault = await self._begin("shared_in")
         stored = self._files.get(file_id)
         self._end(fault)
         return None if stored is None else frozenset(stored.shown_in)
 
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
-        """See the port. What is shown now is in ``statuses``."""
+        """What is shown now is in ``statuses``."""
         fault = await self._begin("show_status")
         self._find(channel, thread_ts, "invalid_thread_ts")
         if text:
@@ -231,7 +225,6 @@ class MemoryChat:
         self._end(fault)
 
     async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
-        """See the port."""
         fault = await self._begin("start_stream")
         ts = self._append(channel, self._own(text=neutralise(text), blocks=[]), thread_ts)
         self.streaming.add(ts)
@@ -239,21 +232,19 @@ class MemoryChat:
         return ts
 
     async def append_stream(self, channel: str, ts: str, text: str) -> None:
-        """See the port."""
         fault = await self._begin("append_stream")
         message = self._streaming(channel, ts)
         message["text"] += neutralise(text)
         self._end(fault)
 
     async def stop_stream(self, channel: str, ts: str) -> None:
-        """See the port."""
         fault = await self._begin("stop_stream")
         self._streaming(channel, ts)
         self.streaming.discard(ts)
         self._end(fault)
 
     async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
-        """See the port. Refuses a message that still grows (streaming_state_conflict)."""
+        """Refuses a message that still grows (streaming_state_conflict)."""
         fault = await self._begin("replace")
         message = self._find(channel, ts)
         if ts in self.streaming:
@@ -263,30 +254,28 @@ class MemoryChat:
         self._end(fault)
 
     async def delete(self, channel: str, ts: str) -> None:
-        """See the port."""
         fault = await self._begin("delete")
         self._find(channel, ts)
         self.forget(ts)
         self._end(fault)
 
     async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
-        """See the port. What each person sees is in ``homes``."""
+        """What each person sees is in ``homes``."""
         fault = await self._begin("publish_home")
         self.homes[user] = blocks_of(parts)
         self._end(fault)
 
-    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
-        """See the port. A trigger is good once: those there are stand in ``triggers``."""
+    async def open_form(self, trigger_id: str, form: ReasonForm) -> None:
+        """A trigger is good once: those there are stand in ``triggers``."""
         fault = await self._begin("open_form")
         if trigger_id not in self.triggers:
             raise ChatError("the form came too late", "expired_trigger_id")
-        self.forms[self.triggers.pop(trigger_id)] = view
+        self.forms[self.triggers.pop(trigger_id)] = form
         self._end(fault)
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
-        """See the port."""
+    ) -> HistoryPage:
         fault = await self._begin("history")
         messages = self._channel(channel).messages
         if thread_ts is None:
@@ -302,15 +291,14 @@ class MemoryChat:
         start = int(cursor or 0)
         end = start + self.page_size
         self._end(fault)
-        return Page(
-            messages=tuple(dict(m) for m in chosen[start:end]),
-            next_cursor=str(end) if end < len(chosen) else "",
-        )
+        cursor = str(end) if end < len(chosen) else ""
+        messages = [dict(m) for m in chosen[start:end]]
+        return page_in({"messages": messages, "response_metadata": {"next_cursor": cursor}})
 
     async def own(
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> OwnPage:
-        """See the port. It is a call of ``history``."""
+        """It is a call of ``history``."""
         page = await self.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
         return own_in(page, self.me.bot_id)
 

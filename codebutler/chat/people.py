@@ -13,7 +13,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Protocol
 
-from codebutler.chat.slack.answers import Person
+from msgspec import Struct
+
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import OPERATOR
@@ -27,7 +28,19 @@ _ID = re.compile(r"\b(?:[UW][A-Z0-9]{2,30}|tg:[0-9]{1,16})\b")
 # Not every word in capitals: long, or with a figure.
 _LIKE_AN_ID = re.compile(r"\b(?:tg:[0-9]|[UW](?:[A-Z0-9]{8,30}|(?=[A-Z]*[0-9])[A-Z0-9]{4,30})\b)")
 
-log = logging.getLogger("codebutler.chat.slack.people")
+log = logging.getLogger("codebutler.chat.people")
+
+
+class Person(Struct, frozen=True, kw_only=True):
+    """Somebody in the workspace. ``names``: what they are called there, the best first."""
+
+    id: str
+    names: tuple[str, ...]
+    is_bot: bool = False
+    is_deleted: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.names[0]} ({self.id})" if self.names else self.id
 
 
 class Directory(Protocol):

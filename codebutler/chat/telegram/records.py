@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from codebutler.chat.telegram.ids import name_of, ts_of
+from codebutler.chat.telegram.rules import name_of, ts_of
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import File
 from codebutler.intake.records import Notes
@@ -25,11 +25,13 @@ PAGE = 128
 """Messages whose numbers follow each other share a page."""
 OPEN_PAGES = 64
 MOVED = "telegram.moved"
+ASKED = "telegram.unserved"
+MOST_ASKED = 1000
 
 log = logging.getLogger("codebutler.chat.telegram")
 
 
-class Asked(Struct, frozen=True, omit_defaults=True):
+class ReasonAsked(Struct, frozen=True, omit_defaults=True):
     """A message of ours asks why not: an answer to it is a press of the button on the card, with words. ``channel``:
     where the card is."""
 
@@ -39,7 +41,7 @@ class Asked(Struct, frozen=True, omit_defaults=True):
     channel: str = ""
 
 
-class Known(Struct, frozen=True, omit_defaults=True):
+class KnownMessage(Struct, frozen=True, omit_defaults=True):
     """What is remembered of a message. ``thread``: the ts of the conversation that it belongs to, "" if it begins one.
     ``topic``: it is one, reached under this number. ``is_ours``: we know that we sent it. ``parts``: the numbers of the
     messages that it goes on in; ``part_of``: it is one of those."""
@@ -50,10 +52,10 @@ class Known(Struct, frozen=True, omit_defaults=True):
     parts: tuple[int, ...] = ()
     part_of: int = 0
     files: tuple[File, ...] = ()
-    asked: Asked | None = None
+    asked: ReasonAsked | None = None
 
 
-class Pages(Generic[T]):
+class NotePages(Generic[T]):
     """Pages of one kind. Without ``notes`` they are known for this life only."""
 
     def __init__(self, notes: Notes | None, kind: type[T]) -> None:
@@ -101,13 +103,14 @@ class Pages(Generic[T]):
             return {}
 
 
-class Book:
+class MessageRecords:
     """``open`` it before use."""
 
     def __init__(self, notes: Notes | None) -> None:
         self._notes = notes
-        self._messages: Pages[Known] = Pages(notes, Known)
+        self._messages: NotePages[KnownMessage] = NotePages(notes, KnownMessage)
         self._moved: dict[int, int] = {}
+        self._asked: list[str] = []
         self._newest: dict[int, int] = {}
         self._names: OrderedDict[str, str] = OrderedDict()
 
@@ -146,16 +149,29 @@ class Book:
         """What sorts behind all that is known to be written in a chat."""
         return ts_of(chat, self._newest.get(chat, 0), self._era(chat))
 
-    async def known(self, chat: int, message: int) -> Known:
+    async def known(self, chat: int, message: int) -> KnownMessage:
         """What is remembered of a message. Raises StoreError."""
         page = await self._messages.page(_page_of(chat, message))
-        return page.get(str(message), Known())
+        return page.get(str(message), KnownMessage())
 
-    async def keep(self, chat: int, message: int, change: Callable[[Known], Known]) -> Known:
+    async def keep(
+        self, chat: int, message: int, change: Callable[[KnownMessage], KnownMessage]
+    ) -> KnownMessage:
         """Remember something else of a message. Raises StoreError."""
         after = change(await self.known(chat, message))
         await self._messages.put(_page_of(chat, message), {str(message): after})
         return after
+
+    async def is_first(self, channel: str) -> bool:
+        """Whether this is asked of a channel for the first time. Raises StoreError."""
+        kept = await self._notes.note(ASKED) if self._notes is not None else " ".join(self._asked)
+        self._asked = kept.split()
+        if channel in self._asked:
+            return False
+        self._asked = [*self._asked, channel][-MOST_ASKED:]
+        if self._notes is not None:
+            await self._notes.keep_note(ASKED, " ".join(self._asked))
+        return True
 
     def met(self, user: str, name: str) -> None:
         """What somebody is called."""

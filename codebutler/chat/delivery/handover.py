@@ -15,8 +15,7 @@ import logging
 from contextlib import suppress
 
 from codebutler.chat.delivery.access import Authority
-from codebutler.chat.delivery.items import Item
-from codebutler.chat.delivery.outgoing import Editor, again_line, has_links, said_again
+from codebutler.chat.delivery.outgoing import Editor, Item, again_line, has_links, said_again
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
@@ -102,7 +101,7 @@ class Uploads:
             return None
 
 
-class Outlet:
+class Handover:
     """``editor`` has the last word on every text. Without ``notes`` anything may have been handed over before.
     ``begin`` it before use."""
 

@@ -1,0 +1,273 @@
+"""The Slack app that each user creates for themselves: its manifest, the link that makes it, what Slack tells of its
+token, and a temporary connection while somebody sets it up.
+
+Slack: app manifests. One app per user's workspace, never a shared one: Slack throttles reading history for
+distributed apps, and every Socket Mode consumer of an app takes events away from the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from random import Random
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+
+from codebutler.chat.fields import PayloadError
+from codebutler.chat.port import Identity
+from codebutler.chat.slack.api import SlackApi
+from codebutler.chat.slack.http import ApiCall, check_bot_token, refusal, unreachable
+from codebutler.chat.slack.link import SocketEnvelope
+from codebutler.chat.slack.payloads import parse_envelope
+from codebutler.chat.slack.socket import SocketModeClient
+from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.commands import SLASH, usage_hint
+from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError
+from codebutler.domain.message import Button, said
+from codebutler.domain.model import ButtonClicked, MessagePosted, Post, Update
+from codebutler.platform.http.proxy import proxy_for
+from codebutler.platform.tasks import cancel
+
+CREATE_URL = "https://api.slack.com/apps"
+
+# Only what is called: a scope that is not there cannot be misused.
+BOT_SCOPES = (
+    "app_mentions:read",
+    "channels:history",
+    "channels:join",
+    "channels:manage",
+    "channels:read",
+    "chat:write",
+    "commands",
+    "files:read",
+    "files:write",
+    "groups:history",
+    "groups:read",
+    "im:history",
+    "im:write",
+    "reactions:write",
+    "users:read",
+    "users:read.email",
+)
+NAMES_SCOPE = "users:read"
+"""Without it people are shown by their IDs; all else works."""
+BOT_EVENTS = (
+    "app_home_opened",
+    "app_mention",
+    "channel_archive",
+    "channel_left",
+    "channel_unarchive",
+    "group_archive",
+    "group_left",
+    "group_unarchive",
+    "member_joined_channel",
+    "message.channels",
+    "message.groups",
+    "message.im",
+)
+
+
+def manifest() -> dict[str, Any]:
+    """The manifest, ready for JSON."""
+    return {
+        "_metadata": {"major_version": 1, "minor_version": 1},
+        "display_information": {
+            "name": "CodeButler",
+            "description": "Reach the coding agents on your own machine",
+            "background_color": "#1f2937",
+        },
+        "features": {
+            "app_home": {
+                "home_tab_enabled": True,
+                "messages_tab_enabled": True,
+                "messages_tab_read_only_enabled": False,
+            },
+            "bot_user": {"display_name": "CodeButler", "always_online": True},
+            "slash_commands": [
+                {
+                    "command": SLASH,
+                    "description": "Ask CodeButler about its work (in a thread, write !word instead)",
+                    "usage_hint": usage_hint(),
+                    "should_escape": False,
+                }
+            ],
+        },
+        "oauth_config": {"scopes": {"bot": list(BOT_SCOPES)}},
+        "settings": {
+            "event_subscriptions": {"bot_events": list(BOT_EVENTS)},
+            "interactivity": {"is_enabled": True},
+            "org_deploy_enabled": False,
+            "socket_mode_enabled": True,
+            "token_rotation_enabled": False,
+        },
+    }
+
+
+def creation_link() -> str:
+    """Opens Slack's "create an app" page with everything filled in."""
+    compact = json.dumps(manifest(), separators=(",", ":"))
+    return f"{CREATE_URL}?{urlencode({'new_app': 1, 'manifest_json': compact})}"
+
+
+TIMEOUT_S = 15.0
+CALL = ApiCall("auth.test")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenFacts:
+    """``scopes`` is None where the server tells none. ``ahead_s``: how far our clock is ahead of Slack's (to
+    a second or so), None if it does not say."""
+
+    team: str
+    user_id: str
+    scopes: frozenset[str] | None
+    ahead_s: float | None
+
+
+async def inspect_token(token: str, base_url: str, clock: Clock) -> TokenFacts:
+    """Ask Slack about a bot token. Raises ChatAuthError, ChatRateLimitedError, ChatUnreachableError."""
+    headers = {"Authorization": f"Bearer {check_bot_token(token)}"}
+    url = f"{base_url.rstrip('/')}/{CALL.method}"
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(url, headers=headers, proxy=proxy_for(url), allow_redirects=False) as answer,
+        ):
+            heard_at = clock.now()
+            body: Any = await answer.json(content_type=None)
+            if answer.status != 200 or not isinstance(body, dict) or body.get("ok") is not True:
+                raise refusal(CALL, answer.status, answer.headers, body)
+            return _facts(body, answer.headers, heard_at)
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise unreachable(CALL, type(error).__name__) from None
+
+
+def _facts(body: Mapping[str, Any], headers: Mapping[str, str], heard_at: datetime) -> TokenFacts:
+    scopes = headers.get("x-oauth-scopes")
+    return TokenFacts(
+        team=str(body.get("team") or body.get("team_id") or ""),
+        user_id=str(body.get("user_id") or ""),
+        scopes=None if scopes is None else frozenset(filter(None, map(str.strip, scopes.split(",")))),
+        ahead_s=ahead_of(headers.get("Date", ""), heard_at),
+    )
+
+
+def ahead_of(date: str, now: datetime) -> float | None:
+    """Seconds by which ``now`` is ahead of an HTTP date; None if that is none. Its second is taken as half over."""
+    try:
+        there = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    return (now - there.astimezone(UTC)).total_seconds() - 0.5
+
+
+HELLO_ACTION = "codebutler.hello"
+HELLO_TEXT = "👋 CodeButler is connected. Press the button to finish the setup."
+HEARD_TEXT = "✅ It works both ways. Setup is complete."
+SKIPPED_TEXT = "👋 CodeButler is connected."
+MAX_WRONG_CODES = 20
+CONNECT_S = 15.0
+
+
+class OthersConnectedError(CodeButlerError):
+    """Another process is connected with this app's token: it would get a share of the events."""
+
+
+class NotForUsError(Exception):
+    """Left to whoever serves the app."""
+
+
+class Meeting:
+    """People and the app, while it is open. Make it with ``meet``."""
+
+    def __init__(self, api: SlackApi, me: Identity) -> None:
+        self._api = api
+        self._me = me
+        self._code = ""
+        self._wrong = 0
+        self._button_ts = ""
+        self._came: asyncio.Queue[str] = asyncio.Queue()
+        self._pressed = asyncio.Event()
+
+    async def sender_of(self, code: str) -> str:
+        """The ID of the next user who sends the app ``code`` in a direct message."""
+        self._code = code
+        return await self._came.get()
+
+    async def say_hello(self, user: str) -> tuple[str, str]:
+        """Send a user a message with a button; returns where it is."""
+        channel = await self._api.open_direct(user)
+        message = said(HELLO_TEXT, Button("It works", HELLO_ACTION, "hello", "primary"))
+        self._button_ts = await self._api.post(channel, Post(message=message), "setup-hello")
+        return channel, self._button_ts
+
+    async def pressed(self) -> bool:
+        """Wait until the button of ``say_hello`` is pressed."""
+        return await self._pressed.wait()
+
+    async def conclude(self, place: tuple[str, str], text: str) -> None:
+        """Take the button away."""
+        channel, ts = place
+        await self._api.update(channel, Update(target_ts=ts, message=said(text)), "setup-hello")
+
+    async def handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
+        """The socket's handler. Raises NotForUsError."""
+        try:
+            event = parse_envelope(envelope.type, envelope.payload, self._me)
+        except (PayloadError, ProtocolError):
+            raise NotForUsError from None
+        match event:
+            case MessagePosted(is_direct=True) if self._is_code(event.text):
+                self._came.put_nowait(event.user)
+            case ButtonClicked(message_ts=ts, action_id=action) if (action, ts) == (
+                HELLO_ACTION,
+                self._button_ts,
+            ):
+                self._pressed.set()
+            case _:
+                raise NotForUsError
+        return None
+
+    def _is_code(self, text: str) -> bool:
+        if not self._code or self._wrong >= MAX_WRONG_CODES:
+            return False
+        is_it = text.strip() == self._code
+        self._wrong += not is_it
+        return is_it
+
+
+@asynccontextmanager
+async def meet(api: SlackApi, app_token: str) -> AsyncIterator[Meeting]:
+    """Connect for as long as the block lasts.
+
+    Raises OthersConnectedError where somebody else is connected as this app, ChatError where there is no connection.
+    """
+    meeting = Meeting(api, await api.identity())
+    rng = Random()  # noqa: S311 - spreads attempts to connect
+    client = SocketModeClient(lambda: api.open_connection(app_token), meeting.handle, SystemClock(), rng)
+    quiet = logging.getLogger("codebutler.chat.slack")
+    before = quiet.level
+    quiet.setLevel(logging.CRITICAL + 1)  # what is left to others is no failure to tell of
+    serving = asyncio.create_task(client.run(), name="setup-socket")
+    try:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await client.wait_connected()
+        except TimeoutError:
+            raise ChatError(client.status.trouble or "no connection to Slack") from None
+        if client.status.other_consumers:
+            raise OthersConnectedError
+        yield meeting
+    finally:
+        await client.stop()
+        await cancel({serving})
+        quiet.setLevel(before)
