@@ -18,13 +18,12 @@ ASKED = {
     "codebutler/parent/direct/places.py": {"see"},
     "codebutler/parent/cards.py": {"see"},
     "codebutler/parent/services.py": {"see"},
-    "workers/codebutler_worker/commands/resume.py": {"continue"},
-    "workers/codebutler_worker/commands/skills.py": {"skill"},
-    "workers/codebutler_worker/conversation/asking/deciding.py": {"decide"},
-    "workers/codebutler_worker/conversation/asking/polls.py": {"answer"},
-    "workers/codebutler_worker/conversation/clicks.py": {"continue", "undo"},
-    "workers/codebutler_worker/conversation/edits.py": {"ask"},
-    "workers/codebutler_worker/conversation/typing.py": {"type"},
+    "workers/codebutler_worker/commands/runs.py": {"continue"},
+    "workers/codebutler_worker/commands/knowledge.py": {"skill"},
+    "workers/codebutler_worker/conversation/deciding.py": {"decide"},
+    "workers/codebutler_worker/conversation/approvals.py": {"answer"},
+    "workers/codebutler_worker/conversation/clicks.py": {"ask", "continue", "undo"},
+    "workers/codebutler_worker/conversation/messages.py": {"type"},
     "workers/codebutler_worker/worker/inbox.py": {"amend"},
     "workers/codebutler_worker/memory/keeping.py": {"remember"},
 }
@@ -42,8 +41,8 @@ OPERATORS = Counter(
         DECIDES: 2,
         "codebutler/cli/chatroom/room.py": 1,  # how a line is shown
         "codebutler/chat/slack/people.py": 1,  # a name that nobody else may have
-        "workers/codebutler_worker/commands/help.py": 1,  # a terminal has no slash commands
-        "workers/codebutler_worker/conversation/asking/quorum.py": 3,  # which person's vote it is
+        "workers/codebutler_worker/commands/showing.py": 1,  # a terminal has no slash commands
+        "workers/codebutler_worker/conversation/quorum.py": 3,  # which person's vote it is
     }
 )
 """Where somebody is told from the operator."""

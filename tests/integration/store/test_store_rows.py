@@ -12,15 +12,16 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from codebutler.config.schema import BudgetSection, Limit
-from codebutler_worker.budget.rules import NOBODY, lines
+from codebutler_worker.budget import NOBODY, lines
 from codebutler_worker.store.rows import (
-    Account,
     ApprovalRow,
+    BudgetAccount,
     SessionRow,
     Spent,
-    Used,
+    UsageTotal,
 )
-from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+from codebutler_worker.store.store import Store
+from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.integration.store.some_rows import a_message, a_turn, an_operation, path, store
 
 __all__ = ["path", "store"]
@@ -70,7 +71,7 @@ async def test_messages_are_kept_edited_and_withdrawn(store: Store) -> None:
     edited = replace(rows[0], content="edited")
     assert await store.run(lambda uow: uow.messages.of_turn("t1")) == [rows[1], edited]
 
-    await store.run(lambda uow: uow.messages.detach("C1", "1.0"))
+    await store.run(lambda uow: uow.messages.attach("C1", "1.0", None))
     await store.run(
         lambda uow: uow.messages.acknowledge([(rows[0].id, "edited"), (rows[1].id, "something else")])
     )
@@ -129,11 +130,11 @@ async def test_what_turns_used_is_summed_by_when_they_began(store: Store) -> Non
 
     await store.run(work)
     (spent,) = await store.run(lambda uow: uow.turns.spent_between("2026-01-02", "2027", NOBODY))
-    assert spent.used == Used(usd=0.5, tokens=0, turns=2)
+    assert spent.used == UsageTotal(usd=0.5, tokens=0, turns=2)
     assert await store.run(lambda uow: uow.turns.spent_between("2027", "2028", NOBODY)) == []
 
 
-def spent_in_2026(account: Account, uow: UnitOfWork) -> list[Spent]:
+def spent_in_2026(account: BudgetAccount, uow: UnitOfWork) -> list[Spent]:
     return uow.turns.spent_between("2026", "2027", account)
 
 
@@ -145,7 +146,7 @@ async def test_a_day_of_many_turns_is_a_few_rows_that_tell_an_account_its_own(st
             uow.turns.add(replace(turn, user_id=user, job=job, cost_usd=1.0))
 
     await store.run(work)
-    mine, job = Account("U0", "C1:9"), Account("U1", "C1:7", "weekly")
+    mine, job = BudgetAccount("U0", "C1:9"), BudgetAccount("U1", "C1:7", "weekly")
     limit = Limit(turns_per_day=1)
     budget = BudgetSection(repo=limit, user=limit, thread=limit, job=limit)
     for account, used in ((mine, [300, 100, 1]), (job, [300, 1, 100])):

@@ -11,7 +11,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.model import Command, Post, Update, Upload
 from codebutler.protocol.messages import Send, SendFailed
 from codebutler_worker.agents.record import SESSIONS
-from codebutler_worker.commands import sending
+from codebutler_worker.commands import logs as sending
 from codebutler_worker.present import pieces
 from tests.events import posted
 from tests.shown import text_of

@@ -6,7 +6,7 @@ import pytest
 
 from codebutler.config.permission import ANY_AGENT
 from codebutler.config.schema import AgentSection, Config
-from codebutler_worker.desk.naming import agent_name, conversation_id, prefixes_of, tag_of
+from codebutler_worker.runtime.turns import agent_name, conversation_id, prefixes_of, tag_of
 
 
 def test_a_thread_is_a_conversation_unless_the_channel_is() -> None:

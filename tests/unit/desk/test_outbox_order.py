@@ -9,9 +9,9 @@ import msgspec
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload
 from codebutler.protocol.messages import PIECE_BYTES, Send, TurnEnded, UploadPiece
-from codebutler_worker.desk.outbox import Outbox
+from codebutler_worker.runtime.outbox import Outbox
 from codebutler_worker.store.rows import OutboxRow
-from codebutler_worker.store.unit_of_work import Store
+from codebutler_worker.store.store import Store
 
 STOP = Button("Stop", "codebutler.stop", "t1")
 

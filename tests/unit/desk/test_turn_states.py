@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.desk.states import (
+from codebutler_worker.runtime.turns import (
     EVENTS,
     LIVE,
     STATES,

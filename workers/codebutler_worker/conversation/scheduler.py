@@ -10,9 +10,11 @@ from functools import partial
 from codebutler.config.programs import beside
 from codebutler.domain.errors import StoreError
 from codebutler.platform.waiting import wait_for
-from codebutler_worker.budget.rules import is_limited
+from codebutler_worker.budget import is_limited
 from codebutler_worker.conversation.marks import show_working
+from codebutler_worker.conversation.messages import GONE, TypedOutcome, settle_typed
 from codebutler_worker.conversation.parked import resume_due
+from codebutler_worker.conversation.prepare import BegunTurn, begin
 from codebutler_worker.conversation.queue import (
     STEERED,
     ProgramRoom,
@@ -23,12 +25,10 @@ from codebutler_worker.conversation.queue import (
     left_in_line,
     tell_waiting,
 )
-from codebutler_worker.conversation.turn.prepare import BegunTurn, begin
-from codebutler_worker.conversation.turn.run import Turn
-from codebutler_worker.conversation.typing import GONE, TypedOutcome, settle
-from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.todo import Steer, Todo, Typed
+from codebutler_worker.conversation.turn import Turn
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import Steer, Todo, Typed
+from codebutler_worker.store.unit_of_work import UnitOfWork
 
 STORE_RETRY_S = 5.0
 MAX_PROGRAMS = 20
@@ -38,8 +38,8 @@ MAX_PROGRAMS = 20
 class Scheduler:
     """Starts turns as they fall due. ``run`` is the loop; everything else may be called beside it."""
 
-    def __init__(self, desk: Desk, load_changed: Callable[[], None]) -> None:
-        self._desk = desk
+    def __init__(self, runtime: Runtime, load_changed: Callable[[], None]) -> None:
+        self._runtime = runtime
         self._load_changed = load_changed
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -100,8 +100,8 @@ class Scheduler:
             try:
                 next_due_s = await self._start_due()
             except StoreError as error:
-                self._desk.report.log("ERR", f"turns wait for the store: {error}")
-            await wait_for(self._desk.clock, self._wake, next_due_s)
+                self._runtime.log("ERR", f"turns wait for the store: {error}")
+            await wait_for(self._runtime.clock, self._wake, next_due_s)
 
     async def idle(self) -> None:
         """Wait until nothing runs and (unless paused) nothing is queued."""
@@ -140,7 +140,7 @@ class Scheduler:
 
     async def _start_due(self) -> float | None:
         busy = frozenset(turn.row.conversation for turn, _ in self._running.values())
-        apart = beside(self._desk.settings.config)
+        apart = beside(self._runtime.settings.config)
         programs = sum(turn.row.agent in apart for turn, _ in self._running.values())
         seen = self._news
         # Runs on the store's thread: it gets copies of what the loop changes.
@@ -148,10 +148,10 @@ class Scheduler:
         begin_due = partial(
             self._begin_due, busy=busy, programs=programs, steering=steering, shown=self._shown
         )
-        begun, next_due_s, self._shown, self.parked = await self._desk.commit(begin_due)
+        begun, next_due_s, self._shown, self.parked = await self._runtime.commit(begin_due)
         self._queued, self._seen = len(self._shown), seen
         for one in begun:
-            turn = Turn(self._desk, one, self._load_changed)
+            turn = Turn(self._runtime, one, self._load_changed)
             task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
             self._running[turn.row.id] = (turn, task)
             task.add_done_callback(self._ended)
@@ -167,7 +167,7 @@ class Scheduler:
 
     def _begin_due(
         self,
-        draft: Draft,
+        uow: UnitOfWork,
         *,
         busy: frozenset[str],
         programs: int,
@@ -175,33 +175,33 @@ class Scheduler:
         shown: Mapping[str, ShownWait],
     ) -> tuple[list[BegunTurn], float | None, Mapping[str, ShownWait], int]:
         """Returns what has begun, when to look again, what waits and is shown to, and how many are parked."""
-        config = self._desk.settings.config
+        config = self._runtime.settings.config
         agent, output = config.agent, config.output
         if self._paused:
-            queued = draft.uow.turns.in_states("queued")
+            queued = uow.turns.in_states("queued")
             return [], None, dict.fromkeys((turn.id for turn in queued), ShownWait()), 0
         # What is parked has to be woken by us: a sleeping worker would not.
-        parked = draft.uow.turns.in_states("parked")
-        look_again_s, parked = resume_due(draft, parked) if parked else (None, [])
-        queued = draft.uow.turns.in_states("queued")
+        parked = uow.turns.in_states("parked")
+        look_again_s, parked = resume_due(uow, parked) if parked else (None, [])
+        queued = uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
         room, apart = (
             agent.parallel_turns - (len(busy) - programs),
             ProgramRoom(beside(config), MAX_PROGRAMS - programs),
         )
-        choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
-        held = [turn for turn in choice.start if is_limited(config.budget) and hold(draft, turn, config)]
-        begun = [begin(draft, turn, config) for turn in choice.start if turn not in held]
+        choice = choose(ready, busy, uow.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
+        held = [turn for turn in choice.start if is_limited(config.budget) and hold(uow, turn, config)]
+        begun = [begin(uow, turn, config) for turn in choice.start if turn not in held]
         left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), ShownWait())
         tell_again_s = None
         if held:
             # Others may have their room.
             look_again_s = 0.0
-            parked = draft.uow.turns.in_states("parked")
+            parked = uow.turns.in_states("parked")
         elif left:
-            line = left_in_line(ready, choice.start, busy, draft.now, room=room, apart=apart)
+            line = left_in_line(ready, choice.start, busy, uow.now, room=room, apart=apart)
             places_after_s = None if output.verbosity == "quiet" else output.progress_after_seconds
-            told, tell_again_s = tell_waiting(draft, line, shown, places_after_s)
+            told, tell_again_s = tell_waiting(uow, line, shown, places_after_s)
             left |= told
         left |= dict.fromkeys((turn.id for turn in parked), ShownWait())
         due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s, tell_again_s) if wait_s is not None]
@@ -212,7 +212,7 @@ class Scheduler:
             if running is task:
                 del self._running[turn_id]
         if not task.cancelled() and (error := task.exception()):
-            self._desk.report.log("ERR", f"{task.get_name()} broke: {error!r}")
+            self._runtime.log("ERR", f"{task.get_name()} broke: {error!r}")
         self.wake()
 
     def _begin_task(self, work: Coroutine[None, None, None], name: str) -> None:
@@ -223,7 +223,7 @@ class Scheduler:
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            self._desk.report.log("ERR", f"{task.get_name()} broke: {error!r}")
+            self._runtime.log("ERR", f"{task.get_name()} broke: {error!r}")
 
     async def _type(self) -> None:
         async with self._keyboard:
@@ -232,35 +232,35 @@ class Scheduler:
                 found = self._running.get(typed.turn_id)
                 refusal = await found[0].type(typed.text) if found else GONE
                 outcome = TypedOutcome(typed, refusal)
-                await self._desk.commit(partial(settle, outcome=outcome))
+                await self._runtime.commit(partial(settle_typed, outcome=outcome))
 
     async def _steer(self, steer: Steer) -> None:
         try:
             found = self._running.get(steer.running_id)
             if found is None:
                 return
-            text = await self._desk.commit(lambda draft: _text_of(draft, steer.queued_id))
+            text = await self._runtime.commit(lambda uow: _text_of(uow, steer.queued_id))
             if text and await found[0].steer(text):
-                await self._desk.commit(lambda draft: _move_over(draft, steer))
+                await self._runtime.commit(lambda uow: _move_over(uow, steer))
         finally:
             self._steering.discard(steer.queued_id)
             self.wake()
 
 
-def _text_of(draft: Draft, turn_id: str) -> str:
+def _text_of(uow: UnitOfWork, turn_id: str) -> str:
     """What could be put into a running turn; "" for what has to be fetched first."""
-    if draft.uow.attachments.of_turn(turn_id):
+    if uow.attachments.of_turn(turn_id):
         return ""
-    return "\n\n".join(message.content for message in draft.uow.messages.of_turn(turn_id))
+    return "\n\n".join(message.content for message in uow.messages.of_turn(turn_id))
 
 
-def _move_over(draft: Draft, steer: Steer) -> None:
+def _move_over(uow: UnitOfWork, steer: Steer) -> None:
     """The running turn has taken the queued one's messages; its end marks them too."""
-    running, queued = draft.uow.turns.get(steer.running_id), draft.uow.turns.get(steer.queued_id)
+    running, queued = uow.turns.get(steer.running_id), uow.turns.get(steer.queued_id)
     if running is None or queued is None or queued.state != "queued":
         return
-    show_working(draft, queued)
-    for message in draft.uow.messages.of_turn(queued.id):
-        draft.uow.messages.attach(message.channel_id, message.key, running.id)
-    close_turn(draft, queued.id, STEERED)
-    draft.uow.messages.acknowledge((row.id, row.content) for row in draft.uow.messages.of_turn(running.id))
+    show_working(uow, queued)
+    for message in uow.messages.of_turn(queued.id):
+        uow.messages.attach(message.channel_id, message.key, running.id)
+    close_turn(uow, queued.id, STEERED)
+    uow.messages.acknowledge((row.id, row.content) for row in uow.messages.of_turn(running.id))

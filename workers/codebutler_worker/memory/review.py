@@ -22,17 +22,23 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.platform.waiting import wait_for
 from codebutler.text.redact import Redactor
-from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.draft import Draft, iso
-from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.memory.keeping import encoded, learn
-from codebutler_worker.memory.spending import Purse
 from codebutler_worker.present.memory import logged
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import UNFINISHED
 from codebutler_worker.store.rows import DeferredRow, MemoryChangeRow
+from codebutler_worker.store.unit_of_work import UnitOfWork, iso
 
 if TYPE_CHECKING:
     from codebutler_worker.agents.native.model import Model
-    from codebutler_worker.memory.asking import Spoken
+    from codebutler_worker.memory.learning import Spoken
+from codebutler.config.zones import zone_of
+from codebutler_worker.budget import BudgetLine, day_of, used_today, used_up
+from codebutler_worker.store.rows import BudgetAccount, ExpenseRow
+
+if TYPE_CHECKING:
+    from codebutler_worker.agents.native.model import Tokens
+
 
 LOOKED_BACK = timedelta(hours=24)
 """Older conversations are let be: a memory that is switched on today does not go over last year."""
@@ -63,7 +69,7 @@ def model_of(settings: RepoSettings, clock: Clock) -> Model | None:
         return None
     # Only now: the client is not for the memory of workers that learn nothing.
     from codebutler_worker.agents.native.service import OpenAIModel
-    from codebutler_worker.memory.endpoint import memory_endpoint
+    from codebutler_worker.memory.learning import memory_endpoint
 
     endpoint = memory_endpoint(config)
     return None if endpoint is None else OpenAIModel(endpoint, clock, settings.agent_env)
@@ -72,12 +78,12 @@ def model_of(settings: RepoSettings, clock: Clock) -> Model | None:
 class Reviews:
     """``run`` is its life; ``start`` carries out what was learned."""
 
-    def __init__(self, desk: Desk, model: Model | None, start: Start) -> None:
-        self._desk = desk
+    def __init__(self, runtime: Runtime, model: Model | None, start: Start) -> None:
+        self._runtime = runtime
         self._model = model
         self._start = start
-        self._file = MemoryFile(Path(desk.settings.path))
-        self._purse = Purse(desk)
+        self._file = MemoryFile(Path(runtime.settings.path))
+        self._purse = Purse(runtime)
         self._load = (0, 0, 0)
         self._changed = asyncio.Event()
         self._attempts: dict[str, int] = {}
@@ -93,7 +99,7 @@ class Reviews:
         """Until cancelled; at once over, if there is no model."""
         if self._model is None:
             return
-        if not await self._desk.store.exists(UNREVIEWED, iso(self._desk.clock.now() - LOOKED_BACK)):
+        if not await self._runtime.store.exists(UNREVIEWED, iso(self._runtime.clock.now() - LOOKED_BACK)):
             await self._changed.wait()
         while True:
             self._changed.clear()
@@ -101,16 +107,16 @@ class Reviews:
             try:
                 wait_s = await self._go_over_ended(self._model)
             except StoreError as error:
-                self._desk.report.log("ERR", f"the memory waits for the store: {error}")
-            await wait_for(self._desk.clock, self._changed, wait_s)
+                self._runtime.log("ERR", f"the memory waits for the store: {error}")
+            await wait_for(self._runtime.clock, self._changed, wait_s)
 
     async def _go_over_ended(self, model: Model) -> float | None:
         """Seconds until the next conversation may have ended, None if none is left."""
         waits: list[float] = []
-        for conversation, ended in await self._desk.commit(_unreviewed):
-            now = self._desk.clock.now()
+        for conversation, ended in await self._runtime.commit(_unreviewed):
+            now = self._runtime.clock.now()
             due = datetime.fromisoformat(ended) + timedelta(
-                seconds=self._desk.settings.config.agent.silence_seconds
+                seconds=self._runtime.settings.config.agent.silence_seconds
             )
             due = max(due, self._not_before.get(conversation, due))
             if due > now:
@@ -131,20 +137,20 @@ class Reviews:
 
     async def _go_over(self, model: Model, conversation: str, ended: str) -> None:
         memory = await asyncio.to_thread(self._file.read)
-        said = await self._desk.commit(partial(_said, self._desk.settings, conversation))
+        said = await self._runtime.commit(partial(_said, self._runtime.settings, conversation))
         changes: list[Change] = []
         if any(each.is_person for each in said):
             ask = partial(self._complete, model, conversation)
             if is_full(memory, FULL_SHARE):
                 memory = await self._consolidate(ask, model.name, memory)
             changes = await self._ask(ask, memory, said)
-        asks = self._desk.settings.config.memory.review == "ask"
+        asks = self._runtime.settings.config.memory.review == "ask"
         for change in changes:
             waits = " (asked first)" if asks or suspicion(change.new) else ""
-            self._desk.report.log("MEM", logged(model.name, change) + waits)
+            self._runtime.log("MEM", logged(model.name, change) + waits)
         if said and not changes:
-            self._desk.report.log("MEM", f"{model.name}: nothing new")
-        wanted = await self._desk.commit(
+            self._runtime.log("MEM", f"{model.name}: nothing new")
+        wanted = await self._runtime.commit(
             partial(_learned, conversation=conversation, ended=ended, changes=changes, ask=asks)
         )
         self._attempts.pop(conversation, None)
@@ -153,8 +159,8 @@ class Reviews:
     def _put_off(self, conversation: str, key: str, until: datetime) -> float:
         """A budget leaves no room today; told once. Returns the seconds to wait."""
         self._not_before[conversation] = until
-        self._desk.report.log("MEM", f"nothing is learned of a conversation today: {key} is used up")
-        return (until - self._desk.clock.now()).total_seconds()
+        self._runtime.log("MEM", f"nothing is learned of a conversation today: {key} is used up")
+        return (until - self._runtime.clock.now()).total_seconds()
 
     async def _ask(self, ask: Asks, memory: str, said: tuple[Spoken, ...]) -> list[Change]:
         from codebutler_worker.memory import asking
@@ -177,8 +183,10 @@ class Reviews:
         if len(apply(changes, memory).text) >= len(memory):
             return memory
         applied = await asyncio.to_thread(self._file.change, partial(apply, changes))
-        self._desk.report.log("MEM", f"{name}: consolidated, {len(applied.made)} facts changed")
-        await self._desk.commit(partial(_consolidated, settings=self._desk.settings, changes=applied.made))
+        self._runtime.log("MEM", f"{name}: consolidated, {len(applied.made)} facts changed")
+        await self._runtime.commit(
+            partial(_consolidated, settings=self._runtime.settings, changes=applied.made)
+        )
         return applied.text
 
     async def _complete(self, model: Model, conversation: str, orders: str, question: str) -> str:
@@ -194,61 +202,104 @@ class Reviews:
         return tuple(change for change in changes if not holds_secret(change.new, redactor))
 
     def _redactor(self) -> Redactor:
-        return Redactor(secrets_in(self._desk.settings))
+        return Redactor(secrets_in(self._runtime.settings))
 
     async def _failed(self, conversation: str, ended: str, error: Exception) -> float:
         """Told in the log; after some attempts the conversation is let be."""
         attempts = self._attempts[conversation] = self._attempts.get(conversation, 0) + 1
         known = isinstance(error, CodeButlerError | TimeoutError)
         line = (str(error) or "the model took too long") if known else repr(error)
-        self._desk.report.log("WRN" if known else "ERR", f"nothing was learned of a conversation: {line}")
+        self._runtime.log("WRN" if known else "ERR", f"nothing was learned of a conversation: {line}")
         if attempts >= MAX_ATTEMPTS or getattr(error, "trouble", "") in FINAL:
             del self._attempts[conversation]
-            await self._desk.commit(lambda draft: draft.uow.memories.review(conversation, ended))
+            await self._runtime.commit(lambda uow: uow.memories.review(conversation, ended))
             return 0.0
-        self._not_before[conversation] = self._desk.clock.now() + timedelta(seconds=AGAIN_S)
+        self._not_before[conversation] = self._runtime.clock.now() + timedelta(seconds=AGAIN_S)
         return AGAIN_S
 
 
-def _unreviewed(draft: Draft) -> list[tuple[str, str]]:
+def _unreviewed(uow: UnitOfWork) -> list[tuple[str, str]]:
     """Conversations that nobody has gone over, of those in which nothing is going on."""
-    busy = {turn.conversation for turn in draft.uow.turns.in_states(*UNFINISHED)}
-    found = draft.uow.memories.unreviewed(iso(draft.now - LOOKED_BACK))
+    busy = {turn.conversation for turn in uow.turns.in_states(*UNFINISHED)}
+    found = uow.memories.unreviewed(iso(uow.now - LOOKED_BACK))
     return [(conversation, ended) for conversation, ended in found if conversation not in busy]
 
 
-def _said(settings: RepoSettings, conversation: str, draft: Draft) -> tuple[Spoken, ...]:
-    from codebutler_worker.memory.transcript import said_since
+def _said(settings: RepoSettings, conversation: str, uow: UnitOfWork) -> tuple[Spoken, ...]:
+    from codebutler_worker.memory.learning import said_since
 
-    up_to = draft.uow.memories.reviewed_up_to(conversation)
-    return said_since(draft.uow, settings.config, conversation, up_to)
+    up_to = uow.memories.reviewed_up_to(conversation)
+    return said_since(uow, settings.config, conversation, up_to)
 
 
 def _learned(
-    draft: Draft, conversation: str, ended: str, changes: list[Change], *, ask: bool
+    uow: UnitOfWork, conversation: str, ended: str, changes: list[Change], *, ask: bool
 ) -> list[DeferredRow]:
-    draft.uow.memories.review(conversation, ended)
-    newest = draft.uow.turns.newest(1, conversation)
+    uow.memories.review(conversation, ended)
+    newest = uow.turns.newest(1, conversation)
     if not changes or not newest:
         return []
-    row = _row(draft, conversation, newest[0].channel_id, newest[0].thread_ts)
-    return learn(draft, row, changes, ask=ask)
+    row = _row(uow, conversation, newest[0].channel_id, newest[0].thread_ts)
+    return learn(uow, row, changes, ask=ask)
 
 
-def _consolidated(draft: Draft, settings: RepoSettings, changes: tuple[Change, ...]) -> None:
+def _consolidated(uow: UnitOfWork, settings: RepoSettings, changes: tuple[Change, ...]) -> None:
     """Written already; the row lets people undo it."""
     channel = settings.channel_id
-    row = _row(draft, f"{channel}:", channel, "")
-    draft.uow.memories.add(replace(row, changes=encoded(changes), state="made"))
-    draft.uow.memories.forget_lines(change.old for change in changes)
+    row = _row(uow, f"{channel}:", channel, "")
+    uow.memories.add(replace(row, changes=encoded(changes), state="made"))
+    uow.memories.forget_lines(change.old for change in changes)
 
 
-def _row(draft: Draft, conversation: str, channel_id: str, thread_ts: str) -> MemoryChangeRow:
+def _row(uow: UnitOfWork, conversation: str, channel_id: str, thread_ts: str) -> MemoryChangeRow:
     return MemoryChangeRow(
         id=uuid.uuid4().hex,
         conversation=conversation,
         channel_id=channel_id,
         thread_ts=thread_ts,
         changes="[]",
-        created_at=draft.stamp,
+        created_at=uow.stamp,
     )
+
+
+PURPOSE = "(memory)"
+
+
+class Purse:
+    """Of one repository."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def closed(self, conversation: str) -> tuple[str, datetime] | None:
+        """Why nothing may be asked about the conversation, and until when; None if something may."""
+        line = await self._runtime.commit(partial(self._used_up, conversation=conversation))
+        if line is None:
+            return None
+        _, until = day_of(self._runtime.clock.now(), zone_of(self._runtime.settings.config.budget.timezone))
+        return line.key, until
+
+    async def paid(self, model: str, conversation: str, tokens: Tokens) -> None:
+        """Write down what an answer has used."""
+        from codebutler_worker.agents.native.presets import cost_usd, price_of
+
+        cost = cost_usd(tokens, price_of(self._runtime.settings.config.native.prices, model))
+        await self._runtime.commit(
+            lambda uow: uow.expenses.add(
+                ExpenseRow(
+                    purpose=PURPOSE,
+                    conversation=conversation,
+                    model=model,
+                    input_tokens=tokens.input,
+                    output_tokens=tokens.output,
+                    cost_usd=cost,
+                    at=uow.stamp,
+                )
+            )
+        )
+
+    def _used_up(self, uow: UnitOfWork, conversation: str) -> BudgetLine | None:
+        account = BudgetAccount("", conversation, PURPOSE)
+        limits = used_today(uow, self._runtime.settings.config, account)
+        # It is no turn, and works no time: those limits are others'.
+        return used_up([line for line in limits if line.unit in ("usd", "tokens")])

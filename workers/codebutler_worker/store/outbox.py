@@ -1,4 +1,4 @@
-"""Repositories of what goes out and what people are asked: outbox, approvals."""
+"""What goes out and what people wait for: the outbox, approvals, deferred commands."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from sqlalchemy import Connection, Select, Update, case, func, select, text, upd
 
 from codebutler.domain.clock import Clock
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Repository, add, by, change, every, given, matching, one
-from codebutler_worker.store.rows import ApprovalRow, ApprovalState, OutboxRow
+from codebutler_worker.store.mapping import Repository, given, matching
+from codebutler_worker.store.rows import ApprovalRow, ApprovalState, DeferredRow, OutboxRow
 
 
 class OutboxTable(Repository):
     """Operations for the chat, committed before they are sent, in the order they were committed."""
+
+    def add(self, row: OutboxRow) -> None:
+        """Keep an operation; its ``seq`` is given here."""
+        self._insert(tables.outbox, row, without="seq")
+
+    def get(self, op_id: str | None) -> OutboxRow | None:
+        """The operation, or None."""
+        return self._one(matching(tables.outbox, "op_id"), OutboxRow, op_id=op_id) if op_id else None
 
     def last_offer(self, turn_id: str, action: str) -> OutboxRow | None:
         """The newest post about a turn that has a button for ``action`` and is there."""
@@ -24,19 +32,11 @@ class OutboxTable(Repository):
         )
         button = func.json_each(columns.payload, "$.message.buttons").table_valued("value").c.value
         query = query.where(select(1).where(func.json_extract(button, "$.action") == action).exists())
-        return one(self._connection, query.order_by(columns.seq.desc()), OutboxRow)
-
-    def add(self, row: OutboxRow) -> None:
-        """Keep an operation; its ``seq`` is given here."""
-        add(self._connection, tables.outbox, row, without="seq")
-
-    def get(self, op_id: str) -> OutboxRow | None:
-        """The operation, or None."""
-        return one(self._connection, by(tables.outbox, "op_id"), OutboxRow, op_id=op_id)
+        return self._one(query.order_by(columns.seq.desc()), OutboxRow)
 
     def pending(self) -> list[OutboxRow]:
         """What has neither taken effect nor been refused, oldest first."""
-        return every(self._connection, _pending_operations(), OutboxRow, state="pending")
+        return self._all(_pending_operations(), OutboxRow, state="pending")
 
     def posted(self, op_id: str, ts: str) -> None:
         """It took effect as message ``ts`` ("" where there is none). An uploaded file's content is let go."""
@@ -49,7 +49,7 @@ class OutboxTable(Repository):
         self._connection.execute(_over(), values)
 
 
-class Approvals(Repository):
+class ApprovalsTable(Repository):
     """Questions to people; each is decided once."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
@@ -58,49 +58,76 @@ class Approvals(Repository):
 
     def add(self, row: ApprovalRow) -> None:
         """Keep a new question."""
-        add(self._connection, tables.approvals, row)
+        self._insert(tables.approvals, row)
 
     def get(self, approval_id: str) -> ApprovalRow | None:
         """The question, or None."""
-        return one(self._connection, by(tables.approvals, "id"), ApprovalRow, id=approval_id)
+        return self._one(matching(tables.approvals, "id"), ApprovalRow, id=approval_id)
 
     def of_turn(self, turn_id: str) -> list[ApprovalRow]:
         """Everything that a turn asked, oldest first."""
-        return every(self._connection, _asked_by("turn_id"), ApprovalRow, turn_id=turn_id)
+        return self._all(_asked_by("turn_id"), ApprovalRow, turn_id=turn_id)
 
     def of_card(self, message_op_id: str) -> list[ApprovalRow]:
         """The questions that one card asks, in its order."""
-        return every(self._connection, _asked_by("message_op_id"), ApprovalRow, message_op_id=message_op_id)
+        return self._all(_asked_by("message_op_id"), ApprovalRow, message_op_id=message_op_id)
 
     def granted(self, conversation: str, agent: str, session_id: str) -> list[ApprovalRow]:
         """What people have allowed for a whole session of an agent."""
         about = {"conversation": conversation, "agent": agent, "session_id": session_id}
-        return every(self._connection, _granted(), ApprovalRow, **about)
+        return self._all(_granted(), ApprovalRow, **about)
 
     def decided_by(self, user: str) -> list[ApprovalRow]:
         """The last few questions that a user decided, newest first."""
-        return every(self._connection, _decided_by(), ApprovalRow, decided_by=user)
+        return self._all(_decided_by(), ApprovalRow, decided_by=user)
 
     def vote(self, approval_id: str, votes: str) -> None:
         """Keep who has allowed a question that more people have to allow."""
-        change(self._connection, tables.approvals, {"votes": votes}, id=approval_id, state="pending")
+        self._update(tables.approvals, {"votes": votes}, id=approval_id, state="pending")
 
     def grant(self, approval_id: str) -> None:
         """What a decided question covers is allowed for the rest of the session."""
-        change(self._connection, tables.approvals, {"for_session": 1}, id=approval_id)
+        self._update(tables.approvals, {"for_session": 1}, id=approval_id)
 
     def pending(self, turn_id: str | None = None) -> list[ApprovalRow]:
         """What is still undecided (of one turn), oldest first."""
         if turn_id is None:
-            return every(self._connection, _asked_by("state"), ApprovalRow, state="pending")
-        query = _asked_by("state", "turn_id")
-        return every(self._connection, query, ApprovalRow, state="pending", turn_id=turn_id)
+            return self._all(_asked_by("state"), ApprovalRow, state="pending")
+        return self._all(_asked_by("state", "turn_id"), ApprovalRow, state="pending", turn_id=turn_id)
 
     def decide(self, approval_id: str, state: ApprovalState, decided_by: str, reason: str = "") -> bool:
         """Decide a pending question. False if it was decided before, or is unknown: then nothing changes."""
         decided_at = self._clock.now().isoformat()
         to = {"state": state, "decided_by": decided_by, "decided_at": decided_at, "reason": reason}
-        return change(self._connection, tables.approvals, to, id=approval_id, state="pending") == 1
+        return self._update(tables.approvals, to, id=approval_id, state="pending") == 1
+
+
+class DeferredTable(Repository):
+    """Commands whose answer takes a moment, kept from when they are asked for until they are answered."""
+
+    def add(self, row: DeferredRow) -> None:
+        """Keep a new command."""
+        self._insert(tables.errands, row)
+
+    def all(self) -> list[DeferredRow]:
+        """Every command that is not answered yet, oldest first."""
+        return self._all(_deferred(), DeferredRow)
+
+    def get(self, command_id: str) -> DeferredRow | None:
+        """The command, or None: it is answered, or nobody wants it any more."""
+        return self._one(matching(tables.errands, "id"), DeferredRow, id=command_id)
+
+    def go_on(self, command_id: str, argument: str) -> None:
+        """A step of a long one is done: what comes next, tried anew."""
+        self._update(tables.errands, {"argument": argument, "attempts": 0}, id=command_id)
+
+    def begin(self, command_id: str) -> None:
+        """Count an attempt."""
+        self._connection.execute(_begin(), {"given_id": command_id})
+
+    def done(self, command_id: str) -> None:
+        """Forget a command: it is answered, or withdrawn."""
+        self._delete(tables.errands, id=command_id)
 
 
 @cache
@@ -137,3 +164,14 @@ def _granted() -> Select[Any]:
         .where(columns.conversation == given("conversation"), turns.agent == given("agent"))
         .where(turns.session_id == given("session_id"), columns.state == "allowed", columns.for_session == 1)
     )
+
+
+@cache
+def _deferred() -> Select[Any]:
+    return select(tables.errands).order_by(tables.errands.c.created_at, tables.errands.c.id)
+
+
+@cache
+def _begin() -> Update:
+    columns = tables.errands.c
+    return update(tables.errands).where(columns.id == given("id")).values(attempts=columns.attempts + 1)

@@ -20,11 +20,11 @@ from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.turn.undo import UndoBackend
-from codebutler_worker.desk.naming import prefixes_of
+from codebutler_worker.conversation.undo import UndoBackend
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.lines import count
+from codebutler_worker.runtime.turns import prefixes_of
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.person import ensure_home, identity
