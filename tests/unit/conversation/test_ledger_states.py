@@ -18,7 +18,7 @@ from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.worker.inbox import Inbox
+from codebutler_worker.worker.inbox import EventInbox
 from tests.events import clicked
 
 RETRY, DROP, STOP = "codebutler.retry", "codebutler.drop", "codebutler.stop"
@@ -58,7 +58,7 @@ def click(button: str) -> ButtonClicked:
 @pytest.mark.parametrize("reason", ["", "max_turns", CONTINUED_REASON])
 async def test_a_click_in_every_state(button: str, reason: str, tmp_path: Path) -> None:
     clock = ManualClock()
-    inbox = Inbox(
+    inbox = EventInbox(
         RepoSettings(
             name="r", path="/r", channel_id="C1", config=Config(slack=SlackSection(allowed_users=("U1",)))
         )

@@ -21,7 +21,7 @@ from codebutler_worker.conversation.queue import MARK_AFTER_S
 from codebutler_worker.conversation.terminal import TerminalDisplay
 from codebutler_worker.present import progress
 from codebutler_worker.present.lines import one_line
-from codebutler_worker.present.progress import TurnView, joined, live, reduce, tool_result
+from codebutler_worker.present.progress import TurnProgress, joined, live, reduce, tool_result
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
@@ -77,7 +77,7 @@ class Display:
 
     def __init__(self, runtime: Runtime, place: ThreadPlace, begun: BegunTurn) -> None:
         output = runtime.settings.config.output
-        self.view = TurnView()
+        self.view = TurnProgress()
         self.terminal: TerminalDisplay | None = None
         self.started_s = runtime.clock.monotonic()
         self._runtime = runtime
@@ -147,7 +147,7 @@ class Display:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _see(self, view: TurnView) -> None:
+    def _see(self, view: TurnProgress) -> None:
         if view == self.view:
             return
         self.view = view

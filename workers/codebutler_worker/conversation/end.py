@@ -17,7 +17,7 @@ from codebutler_worker.conversation.terminal import TerminalDisplay
 from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, money, one_line, span
 from codebutler_worker.present.notices import WRITTEN_LATE, failed, parked, stopped
-from codebutler_worker.present.progress import Outcome, TurnView, collapsed
+from codebutler_worker.present.progress import Outcome, TurnProgress, collapsed
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import TurnEvent, move, tag_of
 from codebutler_worker.store.rows import TurnRow
@@ -40,7 +40,7 @@ class Ending:
     turn: TurnRow
     finished: Finished
     outcome: Outcome
-    view: TurnView
+    view: TurnProgress
     elapsed_s: float
     session_id: str | None
     stopped_by: str = ""

@@ -32,7 +32,7 @@ from codebutler_worker.memory.recalled import memory_block, read_memory
 from codebutler_worker.present import progress
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE, own_worktree
-from codebutler_worker.present.progress import TurnView
+from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNDO, WORDLESS, move
 from codebutler_worker.store.rows import REPO_SCOPE, AttachmentRow, FactRow, SessionRow, TurnRow
@@ -124,7 +124,9 @@ def _show_at_once(uow: UnitOfWork, turn: TurnRow, config: Config, program: Comma
     """That a session has begun, and everything where nothing is to wait (``output.progressAfterSeconds``). The output
     of a program is shown however quiet it is. Returns the message that shows it, None if none does yet."""
     posted, place = turn.progress_op_id, place_of(turn)
-    showing = opening(program, turn.id) if program else progress.running(TurnView(), 0, turn.id, turn.agent)
+    showing = (
+        opening(program, turn.id) if program else progress.running(TurnProgress(), 0, turn.id, turn.agent)
+    )
     value: Value = "notice" if program else "progress"
     if posted is not None:
         uow.edit(place, posted, showing, value=value)

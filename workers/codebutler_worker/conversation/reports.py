@@ -1,4 +1,4 @@
-"""Reports to the parent what the newest turns here are and what is used today, when that may have changed. App Home
+"""Tells the parent what the newest turns here are and what is used today, when that may have changed. App Home
 shows both."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SETTLE_S = 0.5
 """What changes together is told once."""
 
 
-class Reports:
+class ActivityReports:
     """``run`` is its life: it reports the use of the day at the start, and an idle worker reads nothing more."""
 
     def __init__(self, runtime: Runtime) -> None:

@@ -25,7 +25,7 @@ from codebutler_worker.conversation.queue import (
     left_in_line,
     tell_waiting,
 )
-from codebutler_worker.conversation.turn import Turn
+from codebutler_worker.conversation.turn import RunningTurn
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Steer, Todo, Typed
 from codebutler_worker.store.unit_of_work import UnitOfWork
@@ -35,7 +35,7 @@ MAX_PROGRAMS = 20
 """Commands and sessions at once, besides the turns of agents."""
 
 
-class Scheduler:
+class TurnScheduler:
     """Starts turns as they fall due. ``run`` is the loop; everything else may be called beside it."""
 
     def __init__(self, runtime: Runtime, load_changed: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class Scheduler:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._paused = False
-        self._running: dict[str, tuple[Turn, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[RunningTurn, asyncio.Task[None]]] = {}
         self._stop_at_start: dict[str, str] = {}
         self._steering: set[str] = set()
         self._typing: deque[Typed] = deque()
@@ -151,7 +151,7 @@ class Scheduler:
         begun, next_due_s, self._shown, self.parked = await self._runtime.commit(begin_due)
         self._queued, self._seen = len(self._shown), seen
         for one in begun:
-            turn = Turn(self._runtime, one, self._load_changed)
+            turn = RunningTurn(self._runtime, one, self._load_changed)
             task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
             self._running[turn.row.id] = (turn, task)
             task.add_done_callback(self._ended)

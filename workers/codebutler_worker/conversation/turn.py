@@ -64,7 +64,7 @@ SESSION_LOST = (
 )
 
 
-class Turn:
+class RunningTurn:
     """A running turn. ``run`` ends when its outcome is committed; ``stop`` may be called at any time.
 
     ``row`` is the turn as it was stored when it began; what became of it since is in the store. ``waits``: whether it

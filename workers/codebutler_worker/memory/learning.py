@@ -74,7 +74,7 @@ class _Operation(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class Utterance:
     """Something that was said: by a ``person`` (their ID) or by an agent (its name)."""
 
     who: str
@@ -82,7 +82,7 @@ class Spoken:
     is_person: bool = False
 
 
-def question(memory: str, said: Sequence[Spoken]) -> str:
+def question(memory: str, said: Sequence[Utterance]) -> str:
     """The memory and the conversation, framed as data."""
     facts = [json.dumps(fact, ensure_ascii=False) for fact in facts_of(memory)] or ["(nothing yet)"]
     lines = [_line(each) for each in said]
@@ -143,7 +143,7 @@ def _existing(line: str) -> str:
     return line.strip().removeprefix("- ").strip()
 
 
-def _line(said: Spoken) -> str:
+def _line(said: Utterance) -> str:
     role = "person" if said.is_person else "agent"
     return json.dumps({"role": role, "who": said.who, "text": said.text}, ensure_ascii=False)
 
@@ -153,20 +153,20 @@ MESSAGE_CHARS = 3_000
 TOTAL_CHARS = 24_000
 
 
-def said_since(uow: UnitOfWork, config: Config, conversation: str, up_to: str) -> tuple[Spoken, ...]:
+def said_since(uow: UnitOfWork, config: Config, conversation: str, up_to: str) -> tuple[Utterance, ...]:
     """The turns of agents that ended after ``up_to``, oldest first. Only what people who may instruct agents wrote is
     theirs; everything else is an agent's."""
     turns = [turn for turn in uow.turns.newest(LOOKED_AT, conversation) if _counts(turn, config, up_to)]
-    said: list[Spoken] = []
+    said: list[Utterance] = []
     for turn in reversed(turns):
-        said += [Spoken(row.from_id, row.content, is_person=True) for row in uow.messages.of_turn(turn.id)]
-        said.append(Spoken(turn.agent, turn.result or ""))
+        said += [Utterance(row.from_id, row.content, is_person=True) for row in uow.messages.of_turn(turn.id)]
+        said.append(Utterance(turn.agent, turn.result or ""))
     return fitting(said)
 
 
-def fitting(said: Sequence[Spoken]) -> tuple[Spoken, ...]:
+def fitting(said: Sequence[Utterance]) -> tuple[Utterance, ...]:
     """Each text cut in its middle, and the oldest left out until all of it fits."""
-    kept: list[Spoken] = []
+    kept: list[Utterance] = []
     room = TOTAL_CHARS
     for each in reversed(said):
         text = _cut(each.text.strip())
@@ -174,7 +174,7 @@ def fitting(said: Sequence[Spoken]) -> tuple[Spoken, ...]:
         if room < 0:
             break
         if text:
-            kept.append(Spoken(each.who, text, each.is_person))
+            kept.append(Utterance(each.who, text, each.is_person))
     return tuple(reversed(kept))
 
 

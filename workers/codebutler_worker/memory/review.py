@@ -31,7 +31,7 @@ from codebutler_worker.store.unit_of_work import UnitOfWork, iso
 
 if TYPE_CHECKING:
     from codebutler_worker.agents.native.model import Model
-    from codebutler_worker.memory.learning import Spoken
+    from codebutler_worker.memory.learning import Utterance
 from codebutler.config.zones import zone_of
 from codebutler_worker.budget import BudgetLine, day_of, used_today, used_up
 from codebutler_worker.store.rows import BudgetAccount, ExpenseRow
@@ -162,7 +162,7 @@ class Reviews:
         self._runtime.log("MEM", f"nothing is learned of a conversation today: {key} is used up")
         return (until - self._runtime.clock.now()).total_seconds()
 
-    async def _ask(self, ask: Asks, memory: str, said: tuple[Spoken, ...]) -> list[Change]:
+    async def _ask(self, ask: Asks, memory: str, said: tuple[Utterance, ...]) -> list[Change]:
         from codebutler_worker.memory import asking
 
         # The service is a stranger, too: what people pasted and agents repeated stays here.
@@ -225,7 +225,7 @@ def _unreviewed(uow: UnitOfWork) -> list[tuple[str, str]]:
     return [(conversation, ended) for conversation, ended in found if conversation not in busy]
 
 
-def _said(settings: RepoSettings, conversation: str, uow: UnitOfWork) -> tuple[Spoken, ...]:
+def _said(settings: RepoSettings, conversation: str, uow: UnitOfWork) -> tuple[Utterance, ...]:
     from codebutler_worker.memory.learning import said_since
 
     up_to = uow.memories.reviewed_up_to(conversation)

@@ -9,7 +9,7 @@ from codebutler.domain.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTIO
 from codebutler.domain.message import Button, Message, said
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import code, count, fenced, one_line, person, span
-from codebutler_worker.present.progress import TurnView
+from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.store.rows import TurnState
 from codebutler_worker.tree.tree import PutBack
 
@@ -139,7 +139,7 @@ def parked(turn_id: str, line: str, at: datetime, now: datetime, others: Sequenc
     )
 
 
-def stopped(view: TurnView, changed: Sequence[str], by: str = "") -> str:
+def stopped(view: TurnProgress, changed: Sequence[str], by: str = "") -> str:
     """``changed``: the files that are different now; ``by``: who stopped it from elsewhere."""
     who = f" by {person(by)}" if by else ""
     done = [part for part in (_tools(view), _files(changed)) if part]
@@ -150,7 +150,7 @@ def stopped(view: TurnView, changed: Sequence[str], by: str = "") -> str:
     return f"{told}\n> {plain(text)}" if text else told
 
 
-def _tools(view: TurnView) -> str:
+def _tools(view: TurnProgress) -> str:
     if not view.tools:
         return ""
     failed = f", {view.failed_tools} failed" if view.failed_tools else ""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
-from typing import Any
 
-from sqlalchemy import Select, TextClause, select, text
+from sqlalchemy import select, text
 
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import Repository, given, matching
@@ -21,6 +19,17 @@ from codebutler_worker.store.rows import (
 )
 
 CHANNEL_AGENT = "claude"
+
+
+_NEWEST = select(tables.memory_changes).order_by(tables.memory_changes.c.seq.desc()).limit(given("limit"))
+_OF_SCOPE = matching(tables.facts, "scope").order_by(tables.facts.c.key)
+_UNREVIEWED = text("""
+    SELECT turns.conversation, max(turns.finished_at) AS ended FROM turns
+    LEFT JOIN memory_reviews ON memory_reviews.conversation = turns.conversation
+    WHERE turns.started_at >= :since AND turns.state = 'done' AND turns.finished_at IS NOT NULL
+        AND turns.finished_at > coalesce(memory_reviews.up_to, '')
+    GROUP BY turns.conversation ORDER BY ended
+""")
 
 
 class SessionsTable(Repository):
@@ -83,7 +92,7 @@ class MemoriesTable(Repository):
 
     def newest(self, limit: int) -> list[MemoryChangeRow]:
         """The newest changes, newest first."""
-        return self._all(_newest(), MemoryChangeRow, limit=limit)
+        return self._all(_NEWEST, MemoryChangeRow, limit=limit)
 
     def set_state(self, change_id: str, state: ChangeState, changes: str | None = None) -> None:
         """Move a change on; ``changes`` are those of it that came about, if not all did."""
@@ -106,7 +115,7 @@ class MemoriesTable(Repository):
     def unreviewed(self, since: str) -> list[tuple[str, str]]:
         """(conversation, end of its last turn that was done) where nobody has looked at that turn, of turns that began
         after ``since``; the oldest end first."""
-        found = self._connection.execute(_unreviewed(), {"since": since})
+        found = self._connection.execute(_UNREVIEWED, {"since": since})
         return [(str(row[0]), str(row[1])) for row in found]
 
     def reviewed_up_to(self, conversation: str) -> str:
@@ -133,7 +142,7 @@ class FactsTable(Repository):
 
     def of(self, scope: str) -> list[FactRow]:
         """All facts of a scope, by key."""
-        return self._all(_of_scope(), FactRow, scope=scope)
+        return self._all(_OF_SCOPE, FactRow, scope=scope)
 
     def forget(self, scope: str, key: str) -> None:
         """Drop a fact."""
@@ -146,24 +155,3 @@ def _is_channel(conversation: str) -> bool:
 
 def _channel_of(conversation: str) -> str:
     return conversation.partition(":")[0]
-
-
-@cache
-def _newest() -> Select[Any]:
-    return select(tables.memory_changes).order_by(tables.memory_changes.c.seq.desc()).limit(given("limit"))
-
-
-@cache
-def _of_scope() -> Select[Any]:
-    return matching(tables.facts, "scope").order_by(tables.facts.c.key)
-
-
-@cache
-def _unreviewed() -> TextClause:
-    return text("""
-        SELECT turns.conversation, max(turns.finished_at) AS ended FROM turns
-        LEFT JOIN memory_reviews ON memory_reviews.conversation = turns.conversation
-        WHERE turns.started_at >= :since AND turns.state = 'done' AND turns.finished_at IS NOT NULL
-            AND turns.finished_at > coalesce(memory_reviews.up_to, '')
-        GROUP BY turns.conversation ORDER BY ended
-    """)

@@ -5,12 +5,33 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, Update, case, func, select, text, update
+from sqlalchemy import Connection, Select, case, func, select, text, update
 
 from codebutler.domain.clock import Clock
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import Repository, given, matching
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, DeferredRow, OutboxRow
+
+_PENDING = matching(tables.outbox, "state").order_by(tables.outbox.c.seq)
+_OVER = (
+    update(tables.outbox)
+    .where(tables.outbox.c.op_id == given("op_id"), tables.outbox.c.state == given("state"))
+    .values(payload=case((tables.outbox.c.kind == "upload", ""), else_=tables.outbox.c.payload))
+)
+_DECIDED_BY = matching(tables.approvals, "decided_by").order_by(text("approvals.rowid DESC")).limit(20)
+_GRANTED = (
+    select(tables.approvals)
+    .join(tables.turns, tables.turns.c.id == tables.approvals.c.turn_id)
+    .where(tables.approvals.c.conversation == given("conversation"), tables.turns.c.agent == given("agent"))
+    .where(tables.turns.c.session_id == given("session_id"))
+    .where(tables.approvals.c.state == "allowed", tables.approvals.c.for_session == 1)
+)
+_DEFERRED = select(tables.errands).order_by(tables.errands.c.created_at, tables.errands.c.id)
+_BEGIN = (
+    update(tables.errands)
+    .where(tables.errands.c.id == given("id"))
+    .values(attempts=tables.errands.c.attempts + 1)
+)
 
 
 class OutboxTable(Repository):
@@ -36,17 +57,17 @@ class OutboxTable(Repository):
 
     def pending(self) -> list[OutboxRow]:
         """What has neither taken effect nor been refused, oldest first."""
-        return self._all(_pending_operations(), OutboxRow, state="pending")
+        return self._all(_PENDING, OutboxRow, state="pending")
 
     def posted(self, op_id: str, ts: str) -> None:
         """It took effect as message ``ts`` ("" where there is none). An uploaded file's content is let go."""
         values = {"state": "posted", "ts": ts, "given_op_id": op_id, "given_state": "pending"}
-        self._connection.execute(_over(), values)
+        self._connection.execute(_OVER, values)
 
     def failed(self, op_id: str, code: str) -> None:
         """The chat refused it for good; ``code`` is its word for why. A file's content is let go."""
         values = {"state": "failed", "code": code, "given_op_id": op_id, "given_state": "pending"}
-        self._connection.execute(_over(), values)
+        self._connection.execute(_OVER, values)
 
 
 class ApprovalsTable(Repository):
@@ -75,11 +96,11 @@ class ApprovalsTable(Repository):
     def granted(self, conversation: str, agent: str, session_id: str) -> list[ApprovalRow]:
         """What people have allowed for a whole session of an agent."""
         about = {"conversation": conversation, "agent": agent, "session_id": session_id}
-        return self._all(_granted(), ApprovalRow, **about)
+        return self._all(_GRANTED, ApprovalRow, **about)
 
     def decided_by(self, user: str) -> list[ApprovalRow]:
         """The last few questions that a user decided, newest first."""
-        return self._all(_decided_by(), ApprovalRow, decided_by=user)
+        return self._all(_DECIDED_BY, ApprovalRow, decided_by=user)
 
     def vote(self, approval_id: str, votes: str) -> None:
         """Keep who has allowed a question that more people have to allow."""
@@ -111,7 +132,7 @@ class DeferredTable(Repository):
 
     def all(self) -> list[DeferredRow]:
         """Every command that is not answered yet, oldest first."""
-        return self._all(_deferred(), DeferredRow)
+        return self._all(_DEFERRED, DeferredRow)
 
     def get(self, command_id: str) -> DeferredRow | None:
         """The command, or None: it is answered, or nobody wants it any more."""
@@ -123,23 +144,11 @@ class DeferredTable(Repository):
 
     def begin(self, command_id: str) -> None:
         """Count an attempt."""
-        self._connection.execute(_begin(), {"given_id": command_id})
+        self._connection.execute(_BEGIN, {"given_id": command_id})
 
     def done(self, command_id: str) -> None:
         """Forget a command: it is answered, or withdrawn."""
         self._delete(tables.errands, id=command_id)
-
-
-@cache
-def _pending_operations() -> Select[Any]:
-    return matching(tables.outbox, "state").order_by(tables.outbox.c.seq)
-
-
-@cache
-def _over() -> Update:
-    columns = tables.outbox.c
-    pending = update(tables.outbox).where(columns.op_id == given("op_id"), columns.state == given("state"))
-    return pending.values(payload=case((columns.kind == "upload", ""), else_=columns.payload))
 
 
 @cache
@@ -148,30 +157,3 @@ def _asked_by(*names: str) -> Select[Any]:
     return matching(tables.approvals, *names).order_by(
         tables.approvals.c.requested_at, text("approvals.rowid")
     )
-
-
-@cache
-def _decided_by() -> Select[Any]:
-    return matching(tables.approvals, "decided_by").order_by(text("approvals.rowid DESC")).limit(20)
-
-
-@cache
-def _granted() -> Select[Any]:
-    columns, turns = tables.approvals.c, tables.turns.c
-    return (
-        select(tables.approvals)
-        .join(tables.turns, turns.id == columns.turn_id)
-        .where(columns.conversation == given("conversation"), turns.agent == given("agent"))
-        .where(turns.session_id == given("session_id"), columns.state == "allowed", columns.for_session == 1)
-    )
-
-
-@cache
-def _deferred() -> Select[Any]:
-    return select(tables.errands).order_by(tables.errands.c.created_at, tables.errands.c.id)
-
-
-@cache
-def _begin() -> Update:
-    columns = tables.errands.c
-    return update(tables.errands).where(columns.id == given("id")).values(attempts=columns.attempts + 1)

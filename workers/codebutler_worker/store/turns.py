@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, case, func, select
-from sqlalchemy.dialects.sqlite import Insert, insert
+from sqlalchemy.dialects.sqlite import insert
 
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import Repository, column_values, given, matching
@@ -28,12 +28,33 @@ from codebutler_worker.store.rows import (
 OTHER = "*"
 
 
+_ACCEPT = insert(tables.inbox).inline().on_conflict_do_nothing()
+_OF_TURN = matching(tables.messages, "turn_id").order_by(tables.messages.c.order, tables.messages.c.id)
+_WAITING_OF = select(func.count()).where(
+    tables.messages.c.turn_id == tables.turns.c.id,
+    tables.messages.c.from_id == given("user"),
+    tables.turns.c.state.in_(("queued", "parked")),
+)
+_ADD_FILE = insert(tables.attachments).on_conflict_do_nothing()
+_FILES_OF_TURN = (
+    select(tables.attachments)
+    .join(tables.messages, tables.messages.c.id == tables.attachments.c.message_id)
+    .where(tables.messages.c.turn_id == given("turn_id"))
+    .order_by(tables.messages.c.order, tables.messages.c.id, tables.attachments.c.position)
+)
+_INTERRUPTED_SINCE = (
+    matching(tables.turns, "state")
+    .where(tables.turns.c.finished_at >= given("moment"))
+    .order_by(tables.turns.c.seq)
+)
+
+
 class InboxTable(Repository):
     """Which events were taken over, for ever."""
 
     def accept(self, key: str, seq: int) -> bool:
         """True the first time ``key`` (Event.key) is seen; ``seq`` is its place in the parent's journal."""
-        return self._connection.execute(_accept(), {"key": key, "seq": seq}).rowcount == 1
+        return self._connection.execute(_ACCEPT, {"key": key, "seq": seq}).rowcount == 1
 
 
 class MessagesTable(Repository):
@@ -50,11 +71,11 @@ class MessagesTable(Repository):
 
     def of_turn(self, turn_id: str) -> list[MessageRow]:
         """The messages a turn answers, oldest first."""
-        return [_plain(row) for row in self._all(_messages_of_turn(), MessageRow, turn_id=turn_id)]
+        return [_plain(row) for row in self._all(_OF_TURN, MessageRow, turn_id=turn_id)]
 
     def waiting_of(self, user: str) -> int:
         """How many messages of the user are in turns that wait to begin or to go on."""
-        return int(self._connection.execute(_waiting_of(), {"given_user": user}).scalar_one())
+        return int(self._connection.execute(_WAITING_OF, {"given_user": user}).scalar_one())
 
     def set_text(self, channel_id: str, ts: str, text: str) -> None:
         """Replace a message's content (it was edited)."""
@@ -91,11 +112,11 @@ class AttachmentsTable(Repository):
 
     def add(self, row: AttachmentRow) -> None:
         """Keep an attachment; one that is known stays as it is."""
-        self._connection.execute(_add_file(), column_values(row))
+        self._connection.execute(_ADD_FILE, column_values(row))
 
     def of_turn(self, turn_id: str) -> list[AttachmentRow]:
         """What came with the messages a turn answers."""
-        return self._all(_files_of_turn(), AttachmentRow, turn_id=turn_id)
+        return self._all(_FILES_OF_TURN, AttachmentRow, turn_id=turn_id)
 
     def put(self, row: AttachmentRow) -> None:
         """Replace what is known of an attachment."""
@@ -121,7 +142,7 @@ class TurnsTable(Repository):
 
     def interrupted_since(self, moment: str) -> list[TurnRow]:
         """The turns that were interrupted since ``moment`` (ISO 8601), oldest first."""
-        return self._all(_interrupted_since(), TurnRow, state="interrupted", moment=moment)
+        return self._all(_INTERRUPTED_SINCE, TurnRow, state="interrupted", moment=moment)
 
     def newest(self, limit: int, conversation: str | None = None) -> list[TurnRow]:
         """The newest turns, of one conversation or of all, whatever their state, newest first."""
@@ -186,51 +207,10 @@ def _plain(row: MessageRow) -> MessageRow:
 
 
 @cache
-def _accept() -> Insert:
-    return insert(tables.inbox).inline().on_conflict_do_nothing()
-
-
-@cache
-def _messages_of_turn() -> Select[Any]:
-    columns = tables.messages.c
-    return matching(tables.messages, "turn_id").order_by(columns.order, columns.id)
-
-
-@cache
-def _waiting_of() -> Select[Any]:
-    messages, turns = tables.messages.c, tables.turns.c
-    of_the_user = (messages.turn_id == turns.id, messages.from_id == given("user"))
-    return select(func.count()).where(*of_the_user, turns.state.in_(("queued", "parked")))
-
-
-@cache
-def _add_file() -> Insert:
-    return insert(tables.attachments).on_conflict_do_nothing()
-
-
-@cache
-def _files_of_turn() -> Select[Any]:
-    files, messages = tables.attachments, tables.messages
-    return (
-        select(files)
-        .join(messages, messages.c.id == files.c.message_id)
-        .where(messages.c.turn_id == given("turn_id"))
-        .order_by(messages.c.order, messages.c.id, files.c.position)
-    )
-
-
-@cache
 def _in_states(*names: str) -> Select[Any]:
     columns = tables.turns.c
     states = [given(name) for name in names]
     return select(tables.turns).where(columns.state.in_(states)).order_by(columns.seq)
-
-
-@cache
-def _interrupted_since() -> Select[Any]:
-    columns = tables.turns.c
-    found = matching(tables.turns, "state").where(columns.finished_at >= given("moment"))
-    return found.order_by(columns.seq)
 
 
 @cache

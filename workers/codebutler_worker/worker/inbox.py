@@ -50,7 +50,7 @@ OUR_ERROR = "❌ I could not handle that because of an error of mine: see the lo
 
 
 @dataclass(frozen=True, slots=True)
-class Inbox:
+class EventInbox:
     """Takes the events of one repository's channel."""
 
     settings: RepoSettings

@@ -36,15 +36,15 @@ from codebutler.protocol.messages import (
 from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.parked import recover
 from codebutler_worker.conversation.reminders import Reminders
-from codebutler_worker.conversation.reports import Reports
-from codebutler_worker.conversation.scheduler import Scheduler
+from codebutler_worker.conversation.reports import ActivityReports
+from codebutler_worker.conversation.scheduler import TurnScheduler
 from codebutler_worker.memory.review import Reviews, model_of
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.deferred import DeferredCommands
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED, Todo
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.worker.inbox import Inbox
+from codebutler_worker.worker.inbox import EventInbox
 
 HEARTBEAT_S = 5.0
 END_AGENTS_S = 5.0
@@ -66,10 +66,10 @@ class Worker:
     def __init__(self, channel: Channel[ToWorker], runtime: Runtime) -> None:
         self._channel = channel
         self._runtime = runtime
-        self._inbox = Inbox(runtime.settings, runtime.skills)
-        self._scheduler = Scheduler(runtime, self._tell_load)
+        self._inbox = EventInbox(runtime.settings, runtime.skills)
+        self._scheduler = TurnScheduler(runtime, self._tell_load)
         self._deferred = DeferredCommands(runtime, answer_of, self._tell_load)
-        self._reports = Reports(runtime)
+        self._reports = ActivityReports(runtime)
         self._reviews = Reviews(runtime, model_of(runtime.settings, runtime.clock), self._deferred.start)
         self._reminders = Reminders(runtime, self._tell_load)
         self._exit_code = 0
