@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from codebutler.domain.errors import StoreError
-from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question, Withdrawn
 from codebutler_worker.conversation.approvals import (
     NO_LONGER_ASKED,
@@ -22,9 +21,8 @@ from codebutler_worker.conversation.approvals import (
     settle,
 )
 from codebutler_worker.present.calls import is_same
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import ApprovalAnswer
+from codebutler_worker.runtime.turns import ApprovalAnswer, audit_of
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
 
@@ -199,15 +197,7 @@ class Asking:
 
     def _audit(self, asked: Approval | Question, user: str, decision: str) -> None:
         what = f"{asked.tool}: {asked.summary}" if isinstance(asked, Approval) else asked.text
-        self._runtime.send(
-            Audit(
-                user=user,
-                thread=self._turn.thread_ts,
-                kind=self._turn.agent,
-                text=one_line(what, 1000),
-                decision=decision,
-            )
-        )
+        self._runtime.send(audit_of(self._turn, what, decision, user=user))
 
 
 def _expired(uow: UnitOfWork, approval_ids: tuple[str, ...], verdict: str) -> list[str]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from codebutler.config.schema import OutputSection
-from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.conversation.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.history import plan_kept
@@ -19,7 +18,7 @@ from codebutler_worker.present.lines import count, money, one_line, span
 from codebutler_worker.present.notices import WRITTEN_LATE, failed, parked, stopped
 from codebutler_worker.present.progress import Outcome, TurnProgress, collapsed
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import TurnEvent, move, tag_of
+from codebutler_worker.runtime.turns import TurnEvent, audit_of, move, tag_of
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
 
@@ -77,12 +76,10 @@ def record_end(runtime: Runtime, ending: Ending, prompt: str) -> None:
     elif finished.text:
         runtime.log("RSP", f'"{said}"')
     runtime.send(
-        Audit(
-            user=turn.user_id,
-            thread=turn.thread_ts,
-            kind=turn.agent,
-            text=one_line(prompt, 1000),
-            decision=ending.outcome,
+        audit_of(
+            turn,
+            prompt,
+            ending.outcome,
             exit_code=finished.exit_code,
             duration_s=round(ending.elapsed_s, 3),
         )

@@ -11,19 +11,26 @@ import uuid
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from codebutler.config.permission import Decision, admitted, may
+from codebutler.config.permission import admitted, may
 from codebutler.config.programs import is_session, program_of
 from codebutler.config.schema import Config, Limit
 from codebutler.config.shells import is_shell
 from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
-from codebutler.protocol.messages import Audit
 from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, end_message, is_shown, set_mark
 from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_aside
 from codebutler_worker.media.kinds import is_voice
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import crowded, handled, stale
-from codebutler_worker.runtime.turns import LIVE, Steer, Todo, Typed, agent_name, conversation_id, using
+from codebutler_worker.runtime.turns import (
+    LIVE,
+    Steer,
+    Todo,
+    Typed,
+    agent_name,
+    audit_of,
+    conversation_id,
+    using,
+)
 from codebutler_worker.store.rows import AttachmentRow, MessageRow, TurnRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
 
@@ -259,21 +266,11 @@ def type_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo | None:
         keep_message(uow, said, None)
         uow.post(place, refused)
         end_message(uow, place, said.ts, "refused")
-        return Todo(audit=() if decision.allowed else (_refusal(said, turn, decision),))
+        # The parent let it in as a prompt, and wrote that down.
+        record = audit_of(turn, said.text, f"refused: {decision.reason}", user=said.user)
+        return Todo(audit=() if decision.allowed else (record,))
     keep_message(uow, said, turn.id)
     return Todo(typed=(Typed(turn.id, said.channel, said.ts, said.text),))
-
-
-def _refusal(said: Incoming, turn: TurnRow, decision: Decision) -> Audit:
-    """The parent let it in as a prompt, and wrote that down."""
-    text = one_line(said.text, 1000)
-    return Audit(
-        user=said.user,
-        thread=turn.thread_ts,
-        kind=turn.agent,
-        text=text,
-        decision=f"refused: {decision.reason}",
-    )
 
 
 def _commands(config: Config, agent: str, text: str) -> str:
@@ -286,25 +283,16 @@ def _commands(config: Config, agent: str, text: str) -> str:
     return "" if is_key(text) else text
 
 
-@dataclass(frozen=True, slots=True)
-class TypedOutcome:
-    """What became of a typed message; ``refusal`` is "" if it was typed."""
-
-    typed: Typed
-    refusal: str
-
-
-def settle_typed(uow: UnitOfWork, outcome: TypedOutcome) -> None:
-    """Mark a message as typed, or say why it was not."""
-    typed = outcome.typed
+def settle_typed(uow: UnitOfWork, typed: Typed, refusal: str) -> None:
+    """Mark a message as typed, or (``refusal``) say why it was not."""
     turn = uow.turns.get(typed.turn_id)
     message = uow.messages.get(typed.channel, typed.ts)
     if turn is None or message is None or message.turn_id != turn.id:
         return
     uow.messages.attach(typed.channel, typed.ts, None)
     place = place_of(turn)
-    if outcome.refusal:
-        uow.post(place, outcome.refusal)
-    end_message(uow, place, typed.ts, "refused" if outcome.refusal else "done")
+    if refusal:
+        uow.post(place, refusal)
+    end_message(uow, place, typed.ts, "refused" if refusal else "done")
     # While it was with the turn it got the turn's own mark, if that was set just then.
     clear_mark(uow, place, message, WORKING)

@@ -33,7 +33,7 @@ from codebutler_worker.present.notices import (
 )
 from codebutler_worker.present.progress import SIGNS
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import LIVE, agent_name, move, talks, words_of
+from codebutler_worker.runtime.turns import LIVE, agent_name, audit_of, move, talks, words_of
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 
@@ -73,8 +73,7 @@ def carry_on(uow: UnitOfWork, turn: TurnRow, user: str, *, agent: str = "", atte
         job=turn.job,
     )
     uow.turns.add(follow_up)
-    for message in uow.messages.of_turn(turn.id):
-        uow.messages.attach(message.channel_id, message.key, follow_up.id)
+    uow.messages.move(turn.id, follow_up.id)
     return follow_up
 
 
@@ -181,15 +180,7 @@ def recover(uow: UnitOfWork, programs: frozenset[str] = frozenset()) -> list[Aud
             end_turn(uow, turn, "interrupted")
             asked = interrupted(turn.id, words_of(uow, turn), turn.result)
             uow.post(place, asked, mention=turn.user_id)
-        records.append(
-            Audit(
-                user=turn.user_id,
-                thread=turn.thread_ts,
-                kind=turn.agent,
-                text=words_of(uow, turn),
-                decision=state,
-            )
-        )
+        records.append(audit_of(turn, words_of(uow, turn), state))
     return records
 
 

@@ -224,8 +224,7 @@ def hold(uow: UnitOfWork, turn: TurnRow, config: Config) -> bool:
         return False
     show_queued(uow, turn)
     if (earlier := _waits_already(uow, turn)) is not None:
-        for message in uow.messages.of_turn(turn.id):
-            uow.messages.attach(message.channel_id, message.key, earlier.id)
+        uow.messages.move(turn.id, earlier.id)
         close_turn(uow, turn.id, HELD)
         return True
     _, until = day_of(uow.now, zone_of(config.budget.timezone))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from codebutler.config.programs import beside
 from codebutler.domain.errors import StoreError
+from codebutler.platform.tasks import Tasks, cancel
 from codebutler.platform.waiting import wait_for
 from codebutler_worker.budget import is_limited
 from codebutler_worker.conversation.marks import show_working
-from codebutler_worker.conversation.messages import GONE, TypedOutcome, settle_typed
+from codebutler_worker.conversation.messages import GONE, settle_typed
 from codebutler_worker.conversation.parked import resume_due
 from codebutler_worker.conversation.prepare import BegunTurn, begin
 from codebutler_worker.conversation.queue import (
@@ -49,7 +50,7 @@ class TurnScheduler:
         self._steering: set[str] = set()
         self._typing: deque[Typed] = deque()
         self._keyboard = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(runtime.broke)
         self._shown: Mapping[str, ShownWait] = {}
         self._queued = 0
         self.parked = 0
@@ -114,29 +115,27 @@ class TurnScheduler:
         for steer in todo.steer:
             # Until that is decided the queued turn does not start.
             self._steering.add(steer.queued_id)
-            self._begin_task(self._steer(steer), f"steer {steer.queued_id}")
+            self._tasks.start(self._steer(steer), name=f"steer {steer.queued_id}")
         if todo.typed:
             self._typing.extend(todo.typed)
-            self._begin_task(self._type(), "type")
+            self._tasks.start(self._type(), name="type")
         for verdict in todo.verdicts:
             # One for a turn that has ended is moot.
             if found := self._running.get(verdict.turn_id):
-                self._begin_task(found[0].decided(verdict), f"tell {verdict.turn_id}")
+                self._tasks.start(found[0].decided(verdict), name=f"tell {verdict.turn_id}")
 
     def stop(self, turn_ids: Iterable[str], by: str = "", *, forced: bool = False) -> None:
         """Ask running turns to end, or (``forced``) end them without asking."""
         for turn_id in turn_ids:
             if found := self._running.get(turn_id):
-                self._begin_task(found[0].stop(by, forced=forced), f"stop {turn_id}")
+                self._tasks.start(found[0].stop(by, forced=forced), name=f"stop {turn_id}")
             else:
                 self._stop_at_start[turn_id] = by
 
     async def close(self) -> None:
         """Cancel what runs; it stays recorded as running, so that the next start finds it interrupted."""
-        tasks = [*(task for _, task in self._running.values()), *self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel({task for _, task in self._running.values()})
+        await self._tasks.close(0)
 
     async def _start_due(self) -> float | None:
         busy = frozenset(turn.row.conversation for turn, _ in self._running.values())
@@ -212,18 +211,8 @@ class TurnScheduler:
             if running is task:
                 del self._running[turn_id]
         if not task.cancelled() and (error := task.exception()):
-            self._runtime.log("ERR", f"{task.get_name()} broke: {error!r}")
+            self._runtime.broke(task.get_name(), error)
         self.wake()
-
-    def _begin_task(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            self._runtime.log("ERR", f"{task.get_name()} broke: {error!r}")
 
     async def _type(self) -> None:
         async with self._keyboard:
@@ -231,8 +220,7 @@ class TurnScheduler:
                 typed = self._typing.popleft()
                 found = self._running.get(typed.turn_id)
                 refusal = await found[0].type(typed.text) if found else GONE
-                outcome = TypedOutcome(typed, refusal)
-                await self._runtime.commit(partial(settle_typed, outcome=outcome))
+                await self._runtime.commit(partial(settle_typed, typed=typed, refusal=refusal))
 
     async def _steer(self, steer: Steer) -> None:
         try:
@@ -260,7 +248,6 @@ def _move_over(uow: UnitOfWork, steer: Steer) -> None:
     if running is None or queued is None or queued.state != "queued":
         return
     show_working(uow, queued)
-    for message in uow.messages.of_turn(queued.id):
-        uow.messages.attach(message.channel_id, message.key, running.id)
+    uow.messages.move(queued.id, running.id)
     close_turn(uow, queued.id, STEERED)
     uow.messages.acknowledge((row.id, row.content) for row in uow.messages.of_turn(running.id))

@@ -20,12 +20,10 @@ from codebutler.config.memory.lines import clean, holds_secret, suspicion
 from codebutler.config.memory.operations import Change, apply, facts_of
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
-from codebutler.config.secrets import secrets_in
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import ButtonClicked
 from codebutler.text.markup import plain
-from codebutler.text.redact import Redactor
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.memory import (
     DROP_MEMORY_ACTION,
@@ -226,7 +224,7 @@ MAX_KEY_CHARS = 64
 
 @dataclass(frozen=True, slots=True)
 class TurnNotes:
-    """The Notes of one turn: whoever asked for it is the person."""
+    """Facts that an agent keeps by name, for the repository or for whoever asked for its turn."""
 
     runtime: Runtime
     turn: TurnRow
@@ -234,7 +232,7 @@ class TurnNotes:
     async def remember(self, key: str, value: str, *, for_person: bool) -> str:
         """Keep it, in place of what had the name before; returns what is kept. Raises ToolError."""
         name, fact = fact_of(key, value)
-        if holds_secret(f"{name}: {fact}", Redactor(secrets_in(self.runtime.settings))):
+        if holds_secret(f"{name}: {fact}", self.runtime.redactor):
             raise ToolError("this holds a secret, which is never kept: leave it out")
         row = FactRow(
             scope=self._scope(for_person=for_person),
@@ -252,7 +250,8 @@ class TurnNotes:
     async def forget(self, key: str, *, for_person: bool) -> bool:
         """Drop it; False if there was none."""
         name = clean(key)[:MAX_KEY_CHARS]
-        gone = await self.runtime.commit(partial(_drop, scope=self._scope(for_person=for_person), key=name))
+        scope = self._scope(for_person=for_person)
+        gone = await self.runtime.commit(lambda uow: uow.facts.forget(scope, name))
         if gone:
             self.runtime.log("MEM", f'{self.turn.agent}: forget "{one_line(name, 200)}"')
         return gone
@@ -278,20 +277,5 @@ def _put(uow: UnitOfWork, row: FactRow) -> bool:
     facts = uow.facts
     if facts.get(row.scope, row.key) is None and len(facts.of(row.scope)) >= MAX_FACTS:
         return False
-    facts.put(
-        FactRow(
-            scope=row.scope,
-            key=row.key,
-            value=row.value,
-            channel_id=row.channel_id,
-            thread_ts=row.thread_ts,
-            updated_at=uow.stamp,
-        )
-    )
+    facts.put(replace(row, updated_at=uow.stamp))
     return True
-
-
-def _drop(uow: UnitOfWork, scope: str, key: str) -> bool:
-    known = uow.facts.get(scope, key) is not None
-    uow.facts.forget(scope, key)
-    return known

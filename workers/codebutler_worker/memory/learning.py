@@ -84,27 +84,19 @@ class Utterance:
 
 def question(memory: str, said: Sequence[Utterance]) -> str:
     """The memory and the conversation, framed as data."""
-    facts = [json.dumps(fact, ensure_ascii=False) for fact in facts_of(memory)] or ["(nothing yet)"]
     lines = [_line(each) for each in said]
-    return "\n".join(
-        [
-            "The memory, one JSON string for each fact:",
-            *facts,
-            "",
-            "The conversation, one JSON object for each message:",
-            *lines,
-            "",
-            "Your operations, as a JSON array:",
-        ]
-    )
+    return _framed(memory, "", "The conversation, one JSON object for each message:", *lines)
 
 
 def consolidation(memory: str) -> str:
     """The memory alone."""
-    facts = [json.dumps(fact, ensure_ascii=False) for fact in facts_of(memory)]
-    return "\n".join(
-        ["The memory, one JSON string for each fact:", *facts, "", "Your operations, as a JSON array:"]
-    )
+    return _framed(memory)
+
+
+def _framed(memory: str, *lines: str) -> str:
+    facts = [json.dumps(fact, ensure_ascii=False) for fact in facts_of(memory)] or ["(nothing yet)"]
+    head, foot = "The memory, one JSON string for each fact:", "Your operations, as a JSON array:"
+    return "\n".join([head, *facts, *lines, "", foot])
 
 
 def operations(answer: str, *, may_remove: bool = False) -> tuple[Change, ...]:

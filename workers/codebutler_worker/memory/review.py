@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 from codebutler.config.memory.file import MemoryFile
 from codebutler.config.memory.lines import holds_secret, suspicion
 from codebutler.config.memory.operations import FULL_SHARE, Change, apply, is_full
-from codebutler.config.schema import RepoSettings
-from codebutler.config.secrets import secrets_in
+from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.platform.waiting import wait_for
-from codebutler.text.redact import Redactor
 from codebutler_worker.memory.keeping import encoded, learn
 from codebutler_worker.present.memory import logged
 from codebutler_worker.runtime.runtime import Runtime
@@ -30,18 +28,16 @@ from codebutler_worker.store.rows import DeferredRow, MemoryChangeRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso
 
 if TYPE_CHECKING:
-    from codebutler_worker.agents.native.model import Model
+    from codebutler_worker.agents.native.model import Model, Tokens
     from codebutler_worker.memory.learning import Utterance
 from codebutler.config.zones import zone_of
 from codebutler_worker.budget import BudgetLine, day_of, used_today, used_up
 from codebutler_worker.store.rows import BudgetAccount, ExpenseRow
 
-if TYPE_CHECKING:
-    from codebutler_worker.agents.native.model import Tokens
-
-
 LOOKED_BACK = timedelta(hours=24)
 """Older conversations are let be: a memory that is switched on today does not go over last year."""
+PURPOSE = "(memory)"
+"""In the place of a job, in the books of what was used."""
 ANSWER_S = 300.0
 AGAIN_S = 300.0
 MAX_ATTEMPTS = 3
@@ -83,7 +79,6 @@ class Reviews:
         self._model = model
         self._start = start
         self._file = MemoryFile(Path(runtime.settings.path))
-        self._purse = Purse(runtime)
         self._load = (0, 0, 0)
         self._changed = asyncio.Event()
         self._attempts: dict[str, int] = {}
@@ -122,8 +117,16 @@ class Reviews:
             if due > now:
                 waits.append((due - now).total_seconds())
                 continue
-            if (closed := await self._purse.closed(conversation)) is not None:
-                waits.append(self._put_off(conversation, *closed))
+            config = self._runtime.settings.config
+            limit = await self._runtime.commit(
+                partial(_spent_limit, config=config, conversation=conversation)
+            )
+            if limit is not None:
+                _, self._not_before[conversation] = day_of(now, zone_of(config.budget.timezone))
+                self._runtime.log(
+                    "MEM", f"nothing is learned of a conversation today: {limit.key} is used up"
+                )
+                waits.append((self._not_before[conversation] - now).total_seconds())
                 continue
             try:
                 await self._go_over(model, conversation, ended)
@@ -156,17 +159,11 @@ class Reviews:
         self._attempts.pop(conversation, None)
         self._start(wanted)
 
-    def _put_off(self, conversation: str, key: str, until: datetime) -> float:
-        """A budget leaves no room today; told once. Returns the seconds to wait."""
-        self._not_before[conversation] = until
-        self._runtime.log("MEM", f"nothing is learned of a conversation today: {key} is used up")
-        return (until - self._runtime.clock.now()).total_seconds()
-
     async def _ask(self, ask: Asks, memory: str, said: tuple[Utterance, ...]) -> list[Change]:
         from codebutler_worker.memory import asking
 
         # The service is a stranger, too: what people pasted and agents repeated stays here.
-        redactor = self._redactor()
+        redactor = self._runtime.redactor
         told = [replace(each, text=redactor.redact(each.text)) for each in said]
         answer = await ask(asking.ORDERS, asking.question(redactor.redact(memory), told))
         # Only what will come about is shown, asked and kept.
@@ -176,7 +173,7 @@ class Reviews:
         """Make room before it is full. What comes of it must be shorter; nothing but facts that are there can go."""
         from codebutler_worker.memory import asking
 
-        told = self._redactor().redact(memory)
+        told = self._runtime.redactor.redact(memory)
         answer = await ask(asking.CONSOLIDATE, asking.consolidation(told))
         asked = self._safe(asking.operations(answer, may_remove=True))
         changes = tuple(change for change in asked if not suspicion(change.new))
@@ -194,15 +191,13 @@ class Reviews:
 
         async with asyncio.timeout(ANSWER_S):
             reply = await complete(model, Prompt((System(orders), User(question))))
-        await self._purse.paid(model.name, conversation, reply.tokens)
+        config = self._runtime.settings.config
+        await self._runtime.commit(partial(_expense, config, model.name, conversation, reply.tokens))
         return reply.said.content
 
     def _safe(self, changes: Iterable[Change]) -> tuple[Change, ...]:
-        redactor = self._redactor()
+        redactor = self._runtime.redactor
         return tuple(change for change in changes if not holds_secret(change.new, redactor))
-
-    def _redactor(self) -> Redactor:
-        return Redactor(secrets_in(self._runtime.settings))
 
     async def _failed(self, conversation: str, ended: str, error: Exception) -> float:
         """Told in the log; after some attempts the conversation is let be."""
@@ -262,44 +257,24 @@ def _row(uow: UnitOfWork, conversation: str, channel_id: str, thread_ts: str) ->
     )
 
 
-PURPOSE = "(memory)"
+def _spent_limit(uow: UnitOfWork, config: Config, conversation: str) -> BudgetLine | None:
+    limits = used_today(uow, config, BudgetAccount("", conversation, PURPOSE))
+    # It is no turn, and works no time: those limits are others'.
+    return used_up([line for line in limits if line.unit in ("usd", "tokens")])
 
 
-class Purse:
-    """Of one repository."""
+def _expense(config: Config, model: str, conversation: str, tokens: Tokens, uow: UnitOfWork) -> None:
+    """What the memory's model uses is on the repository's budget, as a job's that nobody wrote down."""
+    from codebutler_worker.agents.native.presets import cost_usd, price_of
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-
-    async def closed(self, conversation: str) -> tuple[str, datetime] | None:
-        """Why nothing may be asked about the conversation, and until when; None if something may."""
-        line = await self._runtime.commit(partial(self._used_up, conversation=conversation))
-        if line is None:
-            return None
-        _, until = day_of(self._runtime.clock.now(), zone_of(self._runtime.settings.config.budget.timezone))
-        return line.key, until
-
-    async def paid(self, model: str, conversation: str, tokens: Tokens) -> None:
-        """Write down what an answer has used."""
-        from codebutler_worker.agents.native.presets import cost_usd, price_of
-
-        cost = cost_usd(tokens, price_of(self._runtime.settings.config.native.prices, model))
-        await self._runtime.commit(
-            lambda uow: uow.expenses.add(
-                ExpenseRow(
-                    purpose=PURPOSE,
-                    conversation=conversation,
-                    model=model,
-                    input_tokens=tokens.input,
-                    output_tokens=tokens.output,
-                    cost_usd=cost,
-                    at=uow.stamp,
-                )
-            )
+    uow.expenses.add(
+        ExpenseRow(
+            purpose=PURPOSE,
+            conversation=conversation,
+            model=model,
+            input_tokens=tokens.input,
+            output_tokens=tokens.output,
+            cost_usd=cost_usd(tokens, price_of(config.native.prices, model)),
+            at=uow.stamp,
         )
-
-    def _used_up(self, uow: UnitOfWork, conversation: str) -> BudgetLine | None:
-        account = BudgetAccount("", conversation, PURPOSE)
-        limits = used_today(uow, self._runtime.settings.config, account)
-        # It is no turn, and works no time: those limits are others'.
-        return used_up([line for line in limits if line.unit in ("usd", "tokens")])
+    )

@@ -45,11 +45,7 @@ def stale_text(request: str) -> str:
 
 def stale(turn_id: str, request: str) -> Message:
     """The question whether it still counts."""
-    return said(
-        f"{stale_text(request)}\nShall I still do it?",
-        Button("Continue", RETRY_ACTION, turn_id, "primary"),
-        Button("Drop", DROP_ACTION, turn_id),
-    )
+    return _continue_or_drop(turn_id, f"{stale_text(request)}\nShall I still do it?")
 
 
 def handled_text(request: str) -> str:
@@ -62,10 +58,8 @@ def handled_text(request: str) -> str:
 
 def handled(turn_id: str, request: str) -> Message:
     """The question whether it is to be run (again)."""
-    return said(
-        f"{handled_text(request)}\nCheck what is there already. Shall I run it?",
-        Button("Continue", RETRY_ACTION, turn_id, "primary"),
-        Button("Drop", DROP_ACTION, turn_id),
+    return _continue_or_drop(
+        turn_id, f"{handled_text(request)}\nCheck what is there already. Shall I run it?"
     )
 
 
@@ -74,6 +68,14 @@ def crowded(turn_id: str, most: int) -> Message:
     return said(
         f"{CROWDED_TEXT} {most} may wait (`agent.queuePerUser`). Press **Continue** when there is room.",
         Button("Continue", RETRY_ACTION, turn_id),
+        Button("Drop", DROP_ACTION, turn_id),
+    )
+
+
+def _continue_or_drop(turn_id: str, text: str) -> Message:
+    return said(
+        text,
+        Button("Continue", RETRY_ACTION, turn_id, "primary"),
         Button("Drop", DROP_ACTION, turn_id),
     )
 
@@ -94,10 +96,8 @@ def program_interrupted(command: str, session: str) -> str:
 
 def interrupted(turn_id: str, request: str, last_seen: str | None) -> Message:
     """The question that a person answers once: go on, or leave it."""
-    return said(
-        f"{interrupted_text(request, last_seen)}\nNothing runs again by itself. Shall I go on?",
-        Button("Continue", RETRY_ACTION, turn_id, "primary"),
-        Button("Drop", DROP_ACTION, turn_id),
+    return _continue_or_drop(
+        turn_id, f"{interrupted_text(request, last_seen)}\nNothing runs again by itself. Shall I go on?"
     )
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, TurnOutcome, Upload
+from codebutler.platform.tasks import cancel
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.runtime.runtime import Runtime
@@ -89,10 +90,7 @@ class DeferredCommands:
 
     async def close(self) -> None:
         """Leave what is under way to the next life."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(self._tasks)
 
     async def _run(self, command: DeferredRow) -> None:
         step: DeferredRow | None = command
@@ -129,7 +127,7 @@ class DeferredCommands:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            self._runtime.log("ERR", f"{task.get_name()} broke: {error!r}")
+            self._runtime.broke(task.get_name(), error)
         self._load_changed()
 
 

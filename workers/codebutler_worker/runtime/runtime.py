@@ -100,6 +100,10 @@ class Runtime:
         """One line for the log, under the repository's name."""
         self.send(Log(tag=tag, text=text))
 
+    def broke(self, name: str, error: BaseException) -> None:
+        """A task in the background failed, which is a fault of ours."""
+        self.log("ERR", f"{name} broke: {error!r}")
+
     async def commit(self, work: Callable[[UnitOfWork], T]) -> T:
         """Run ``work`` as one transaction, then send the operations that it added.
 

@@ -1,4 +1,4 @@
-"""The life of a turn, as data. Pure.
+"""The life of a turn, as data; which conversation and agent are meant; and what a transaction leaves to be done. Pure.
 
 A turn is written into its new state before anything is done about it: a crash finds the truth on disk. An
 agent run cannot be repeated: a turn that was running when its worker died is *interrupted*, and a person
@@ -58,12 +58,11 @@ class IllegalMoveError(CodeButlerError):
     """A turn cannot go there from where it is."""
 
 
-def move(state: str, event: TurnEvent) -> TurnState:
+def move(state: TurnState, event: TurnEvent) -> TurnState:
     """The state after ``event``. Raises IllegalMoveError where the life of a turn knows no such move."""
-    for known, moves in MOVES.items():
-        if known == state and event in moves:
-            return moves[event]
-    raise IllegalMoveError(f"a {state} turn cannot take {event!r}")
+    if (after := MOVES[state].get(event)) is None:
+        raise IllegalMoveError(f"a {state} turn cannot take {event!r}")
+    return after
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +118,14 @@ class Todo:
 
 IMAGE = "image"
 """The agent behind ``!create-image``."""
-
 CHECKS = "checks"
 """The agent behind ``!checks``."""
-
 UNDO = "undo"
 """The agent behind ``!undo``."""
-
 WORDLESS = frozenset({IMAGE, CHECKS, UNDO})
 """Agents of ours, which take what was said as it is and keep no session."""
 
 _AGENT_OF_PREFIX = {"agent": "native"}
-
-
 _TAGS = {"claude": "CLD", "rehearsal": "CLD", "kimi": "KMI", "native": "NAT"}
 """Who works, in the log. The rehearsal agent stands in for Claude Code."""
 _TAKEN = frozenset({*_TAGS.values(), "INF", "WRN", "ERR", "DBG", "MSG", "RSP", "MEM"})
@@ -177,6 +171,27 @@ def talks(config: Config, agent: str) -> bool:
     """Whether it reads prose: a shell or a picture's description takes no record."""
     own = {agent_name(config, rule.prefix) for rule in config.commands if rule.mode in ("headless", "acp")}
     return agent in own | set(get_args(AgentName))
+
+
+def audit_of(
+    turn: TurnRow,
+    text: str,
+    decision: str,
+    *,
+    user: str | None = None,
+    exit_code: int | None = None,
+    duration_s: float | None = None,
+) -> Audit:
+    """A line for the audit log; ``user`` where it is not whoever asked for the turn."""
+    return Audit(
+        user=turn.user_id if user is None else user,
+        thread=turn.thread_ts,
+        kind=turn.agent,
+        text=one_line(text, 1000),
+        decision=decision,
+        exit_code=exit_code,
+        duration_s=duration_s,
+    )
 
 
 def words_of(uow: UnitOfWork, turn: TurnRow, limit: int = LINE_LIMIT) -> str:

@@ -45,8 +45,8 @@ class Repository:
         """Set columns where others are as given; returns how many rows that were."""
         return self._connection.execute(_changing(table, *where), {**to, **_given(where)}).rowcount
 
-    def _delete(self, table: Table, **where: object) -> None:
-        self._connection.execute(_deletion(table, *where), _given(where))
+    def _delete(self, table: Table, **where: object) -> int:
+        return self._connection.execute(_deletion(table, *where), _given(where)).rowcount
 
 
 def given(name: str) -> BindParameter[Any]:

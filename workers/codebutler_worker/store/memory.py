@@ -144,9 +144,9 @@ class FactsTable(Repository):
         """All facts of a scope, by key."""
         return self._all(_OF_SCOPE, FactRow, scope=scope)
 
-    def forget(self, scope: str, key: str) -> None:
-        """Drop a fact."""
-        self._delete(tables.facts, scope=scope, key=key)
+    def forget(self, scope: str, key: str) -> bool:
+        """Drop a fact; False if there was none."""
+        return self._delete(tables.facts, scope=scope, key=key) > 0
 
 
 def _is_channel(conversation: str) -> bool:
