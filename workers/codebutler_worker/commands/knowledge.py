@@ -71,7 +71,7 @@ def _show(asked: Invocation, text: str) -> Todo:
 def _forget(asked: Invocation, text: str, number: int) -> Todo:
     facts, kept = facts_of(text), _kept(asked)
     if not 1 <= number <= len(facts) + len(kept):
-        return asked.reply(f"There is no {number}: `!memory` shows what there is.")
+        return asked.reply(f"There is no fact {number}: `!memory` lists them.")
     if number > len(facts):
         gone = kept[number - len(facts) - 1]
         asked.uow.facts.forget(gone.scope, gone.key)
@@ -141,7 +141,7 @@ async def answer_skills(runtime: Runtime, command: DeferredRow) -> CommandReply:
     told = ["🎓 Say `!skills NAME what to do`:", *lines] if lines else ["There are no skills here."]
     if found.untrusted:
         names = ", ".join(code(name) for name in found.untrusted)
-        told.append(f"⚠️ Not used before somebody runs `codebutler trust` on the machine: {names}")
+        told.append(f"⚠️ Not used until somebody runs `codebutler trust` on the machine: {names}")
     told += [f"⚠️ {plain(problem)}" for problem in found.problems]
     return CommandReply((said(clip("\n".join(told), REPLY_CHARS)),))
 

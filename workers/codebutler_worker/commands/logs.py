@@ -205,7 +205,7 @@ async def _next_part(runtime: Runtime, logs: SessionLogs, command: DeferredRow) 
     try:
         file = await asyncio.to_thread(_read, logs, transfer, runtime.redactor)
     except OSError as error:
-        why = f"❌ It cannot be read any more: {error.strerror or error}."
+        why = f"❌ It can no longer be read: {error.strerror or error}."
         return CommandReply(line=_cut_short(transfer, why))
     then = replace(transfer, next=transfer.next + 1).argument
     return CommandReply(files=(file,), line=_going_on(transfer), then=then)
@@ -275,8 +275,8 @@ def _cut_short(transfer: LogTransfer, why: str) -> Message:
 
 def _too_many(session: str, head: str, total: int) -> str:
     return (
-        f"{head}, would be {count(total, 'part')}; at most {MAX_PARTS} come at once. "
-        f"`!logs {session} 1-{MAX_PARTS}` sends its beginning, "
-        f"`!logs {session} {total - MAX_PARTS + 1}-{total}` its end, and `!logs tail N` shows its last lines. "
-        f"All of it is `{SESSIONS}/{session}.log` in the repository."
+        f"{head}, would take {count(total, 'part')}; at most {MAX_PARTS} are sent at once. "
+        f"`!logs {session} 1-{MAX_PARTS}` sends the beginning, "
+        f"`!logs {session} {total - MAX_PARTS + 1}-{total}` the end, and `!logs tail N` shows the last lines. "
+        f"The whole log is `{SESSIONS}/{session}.log` in the repository."
     )

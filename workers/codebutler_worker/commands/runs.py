@@ -68,7 +68,7 @@ def _end(asked: Invocation, *, forced: bool) -> Todo:
     parts += [f"Sent Ctrl-C to {count(sessions, 'session')}; {AGAIN}"] if sessions else []
     parts += [f"Withdrew {len(queued)} queued."] if queued else []
     parts += [f"Dropped {len(parked)} parked."] if parked else []
-    parts += [f"No more of the log of {session}." for session in map(code, logs)]
+    parts += [f"Stopped sending the log {session}." for session in map(code, logs)]
     asked.reply(f"🛑 {' '.join(parts)}")
     return Todo(
         stop=tuple(turn.id for turn in live), forced=forced, stopped_by=asked.user if elsewhere else ""

@@ -26,11 +26,11 @@ from codebutler_worker.runtime.turns import ApprovalAnswer, audit_of
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
 
-UNSAVED = "Nobody could be asked: the question could not be stored. Do without."
+UNSAVED = "Nobody could be asked: the question could not be stored. Continue without an answer."
 EXPIRED = "⌛ Nobody decided within {minutes:g} minutes: refused."
 EXPIRED_REASON = "Nobody decided within {minutes:g} minutes."
 UNANSWERED = "(Nobody answered this within {minutes:g} minutes.)"
-TOO_LATE = "⚠️ The agent no longer waited for that decision: it has no effect."
+TOO_LATE = "⚠️ The agent was no longer waiting for that decision: it has no effect."
 NOT_THE_SAME = "Refused: this is not what was decided about."
 
 

@@ -169,7 +169,7 @@ _HANDLERS: Mapping[str, Callable[[UnitOfWork, ButtonClicked, TurnRow, str], Todo
 
 
 ONCE = (
-    "You have asked again already: its answer is in this thread. To ask once more, edit your message again."
+    "You have already asked again: the answer is in this thread. To ask once more, edit your message again."
 )
 
 

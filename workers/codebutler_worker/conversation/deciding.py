@@ -37,14 +37,7 @@ from codebutler_worker.conversation.approvals import (
 )
 from codebutler_worker.conversation.marks import end_message
 from codebutler_worker.conversation.quorum import Objection, is_met, objection_to
-from codebutler_worker.present.calls import (
-    POLL_TOOL,
-    QUESTION_TOOL,
-    QUESTIONS,
-    options_of,
-    voters,
-    with_vote,
-)
+from codebutler_worker.present.calls import POLL_TOOL, QUESTION_TOOL, QUESTIONS, options_of, voters, with_vote
 from codebutler_worker.present.lines import one_line, person
 from codebutler_worker.runtime.turns import LIVE, ApprovalAnswer, Todo, conversation_id, using
 from codebutler_worker.store.rows import ApprovalRow, OutboxRow, TurnRow
@@ -58,16 +51,16 @@ DENIED = "A person denied this."
 KEEP_PLANNING = "The person does not want to begin yet: keep planning."
 OBJECTIONS: Mapping[Objection, str] = MappingProxyType(
     {
-        "again": "{who}, you have allowed it already: it still needs somebody else.",
-        "asked": "{who}, you asked for this, so your approval does not count: it still needs somebody else.",
-        "unnamed": "An approval from this machine's terminal does not count where several people are needed: it is not "
-        "known who in the chat gave it. Approve in the chat, or set `approvals.operator` to your user ID there.",
+        "again": "{who}, you have already approved this: it still needs somebody else.",
+        "asked": "{who}, you asked for this, so your approval does not count: it needs somebody else's.",
+        "unnamed": "An approval from this machine's terminal does not count where several people are needed: nobody "
+        "knows who in the chat gave it. Approve in the chat, or set `approvals.operator` to your user ID there.",
     }
 )
 _YES = frozenset({"yes", "allow"})
 _NO = re.compile(r"(?:no|deny)(?:[\s,.:;!—-]+(?P<reason>.*))?", re.IGNORECASE | re.DOTALL)
 NO_CHARS = 300
-TICK_FIRST = "Nothing is chosen: choose first, or write your answer here."
+TICK_FIRST = "Nothing is selected: select something first, or write your answer here."
 MANY = ", "
 """Between the answers to a question that takes several (Claude Code: "comma-separated")."""
 
@@ -270,12 +263,10 @@ def _already(row: ApprovalRow, words: str = "") -> str:
 
 
 NO_EFFECT = (
-    "That choice does nothing any more: what it was about is not known here. `!list` shows what is; "
-    "or write what you want."
+    "That button no longer does anything: I do not know what it was about. `!list` shows the latest "
+    "conversations; or write what you want."
 )
-ALREADY_DECIDED = (
-    "That is decided already, and nothing more comes of it. `!continue` here goes on with what can go on."
-)
+ALREADY_DECIDED = "That is already decided, so nothing happens. `!continue` here resumes what can be resumed."
 
 
 def already_decided(uow: UnitOfWork, event: ButtonClicked) -> Todo:

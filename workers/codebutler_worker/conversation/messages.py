@@ -35,7 +35,7 @@ from codebutler_worker.store.rows import AttachmentRow, MessageRow, TurnRow, mes
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
 
 MAX_FILES = 20
-BUSY = "⏳ Already working in this conversation: say it again after the answer, or say `!stop` first."
+BUSY = "⏳ Already working in this conversation: send it again after the answer, or say `!stop` first."
 TOGETHER = "↪ Answered together with what was said next."
 
 

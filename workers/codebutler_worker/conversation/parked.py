@@ -197,6 +197,6 @@ def restored_text(restored: Restored) -> str:
     aside = f" The damaged file is kept as `{restored.aside.name}`." if restored.aside else ""
     return (
         f"⚠️ This repository's store was {'damaged' if restored.aside else 'lost'} and is restored from the "
-        f"backup of {restored.taken_at:%Y-%m-%d %H:%M} UTC. What was said here since then is forgotten: "
-        f"threads begun later start afresh, and a message that still shows ⏳ or 👀 has to be sent again.{aside}"
+        f"backup of {restored.taken_at:%Y-%m-%d %H:%M} UTC. What was said here since then is lost: "
+        f"threads started later begin anew, and a message that still shows ⏳ or 👀 must be sent again.{aside}"
     )

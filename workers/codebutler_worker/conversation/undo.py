@@ -25,7 +25,7 @@ from codebutler_worker.tree.tree import AFTER, BEFORE, Snapshot, Tree
 LOOKED_AT = 50
 _UNDO_KEY = "undo-"
 WORDS_CHARS = 60
-UNKNOWN = "What was to be undone is not known any more: say `!undo` again."
+UNKNOWN = "I no longer know what to undo: say `!undo` again."
 
 
 def undo_key(turn_id: str) -> str:

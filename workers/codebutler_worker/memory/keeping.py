@@ -54,7 +54,7 @@ LEARNED = "learned"
 ASKED = "asked"
 KEPT = "kept:"
 """As the argument of a deferred command: before the ts of the card on which somebody decided."""
-FULL = "the memory is full, or has changed meanwhile. `!memory forget N` makes room."
+FULL = "the memory is full, or has changed since. `!memory forget N` makes room."
 DECISIONS = frozenset({KEEP_ACTION, DROP_MEMORY_ACTION})
 
 

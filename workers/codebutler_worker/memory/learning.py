@@ -196,11 +196,11 @@ def memory_endpoint(config: Config) -> Endpoint | None:
 def memory_finding(config: Config) -> Finding:
     """For `codebutler doctor`: which model learns, or why none does. The memory is told to agents either way."""
     if config.memory.review == "off":
-        return ok("memory", "off", "nothing is learned by itself: memory.review is off")
+        return ok("memory", "off", "nothing is learned automatically: memory.review is off")
     try:
         endpoint = _endpoint(config)
     except AgentUnavailableError as error:
-        return ok("memory", "off", f"nothing is learned by itself: {error}")
+        return ok("memory", "off", f"nothing is learned automatically: {error}")
     asks = ", and asks before it is kept" if config.memory.review == "ask" else ""
     where = urlsplit(endpoint.base_url).hostname or endpoint.base_url
     return ok("memory", endpoint.model, f"learns at the end of conversations, at {where}{asks}")

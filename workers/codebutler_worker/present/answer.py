@@ -100,14 +100,14 @@ def posts(envelope: Envelope, thread_ts: str | None, limit: int, redact: Redact)
 
 
 SHOWN_TRANSCRIPT_CHARS = 3_000
-NOTHING_LEFT = "Nothing of what you sent could be used: see above, then send it again."
+NOTHING_LEFT = "None of what you sent could be used: see above, then send it again."
 
 _WHY: Mapping[str, str] = {
-    "empty": "nothing of it came",
-    "file_not_found": "it is not shared in this channel any more",
+    "empty": "it arrived empty",
+    "file_not_found": "it is no longer shared in this channel",
     "login_page": "the chat does not let me read it (in Slack: has the app files:read, and is it in this channel?)",
     "missing_scope": "the Slack app needs the scope files:read",
-    "silence": "nothing is said in it",
+    "silence": "it holds no speech",
     "timeout": "it took too long",
     "too_large": f"it is larger than {MAX_FETCH_BYTES // 2**20} MB",
     "untrusted_host": "it is not stored in the chat",
@@ -122,7 +122,7 @@ def why_not(reason: str) -> str:
 def left_out(file: AttachmentRow, why: str) -> str:
     """The line about a file that the turn goes without."""
     sign, what = ("🎤", "the voice message") if file.is_voice else ("📎", code(file.name or file.file_id, 80))
-    return f"{sign} I go on without {what}: {plain(one_line(why, 300))}."
+    return f"{sign} Continuing without {what}: {plain(one_line(why, 300))}."
 
 
 def not_transcribed(why: str) -> str:

@@ -21,7 +21,7 @@ WRITTEN_LATE = "🕰️ _you wrote this while I was offline_"
 """At the end of an answer: a message of its own would take its place in the chat's limits."""
 LATE = "🕰️ You wrote this while I was offline. Working on it now."
 CROWDED_TEXT = "📚 Too many of your messages are already waiting here, so this one is on hold."
-STILL_CROWDED = "📚 There is still no room for it: your other messages come first."
+STILL_CROWDED = "📚 There is still no room for this: your other messages come first."
 LATE_COMMAND = "🕰️ I was offline when you wrote that. Send it again if you still need it."
 RESUMED = "▶ Resumed."
 ANOTHER = ":"
@@ -45,7 +45,7 @@ def stale_text(request: str) -> str:
 
 def stale(turn_id: str, request: str) -> Message:
     """The question whether it still counts."""
-    return _continue_or_drop(turn_id, f"{stale_text(request)}\nShall I still do it?")
+    return _continue_or_drop(turn_id, f"{stale_text(request)}\nDo you still want this?")
 
 
 def handled_text(request: str) -> str:
@@ -58,9 +58,7 @@ def handled_text(request: str) -> str:
 
 def handled(turn_id: str, request: str) -> Message:
     """The question whether it is to be run (again)."""
-    return _continue_or_drop(
-        turn_id, f"{handled_text(request)}\nCheck what is there already. Shall I run it?"
-    )
+    return _continue_or_drop(turn_id, f"{handled_text(request)}\nCheck what is already there. Run it?")
 
 
 def crowded(turn_id: str, most: int) -> Message:
@@ -90,14 +88,14 @@ def program_interrupted(command: str, session: str) -> str:
     """What became of a command or session whose worker ended."""
     return (
         f"❌ The machine stopped while {code(command) if command else 'this'} ran, and it ended with it. "
-        f"What it wrote until then: `!logs {session}`. Say it again to run it again."
+        f"Its output so far: `!logs {session}`. Send it again to run it again."
     )
 
 
 def interrupted(turn_id: str, request: str, last_seen: str | None) -> Message:
     """The question that a person answers once: go on, or leave it."""
     return _continue_or_drop(
-        turn_id, f"{interrupted_text(request, last_seen)}\nNothing runs again by itself. Shall I go on?"
+        turn_id, f"{interrupted_text(request, last_seen)}\nNothing is run again automatically. Continue?"
     )
 
 
@@ -189,7 +187,7 @@ PATHS_CHARS = 1800
 
 UNDO_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!undo`."
 NO_SNAPSHOT = "There is nothing to undo here: no run has changed a file that git would keep."
-NOTHING_CHANGED = "The last run here ({words}, {when}) left nothing that could be put back."
+NOTHING_CHANGED = "The last run here ({words}, {when}) left nothing to put back."
 ALREADY_UNDONE = "That is already undone. `!undo` redoes it."
 UNDOING = "↩ Undoing “{words}” …"
 
@@ -199,16 +197,16 @@ def undo_preview(turn_id: str, what: str, found: PutBack) -> Message:
     text = f"↩ Undo {what}?\n{_outcome(found)}"
     if not found.undone:
         return said(text)
-    text += "\nCommits, branches and what is staged stay as they are."
+    text += "\nCommits, branches and staged changes stay as they are."
     return said(text, Button(f"Undo {count(found.undone, 'file')}", UNDO_ACTION, turn_id, "danger"))
 
 
 def _outcome(found: PutBack) -> str:
     lines = []
     if found.restored:
-        lines.append(f"These files would be as they were before it:\n{_paths(found.restored)}")
+        lines.append(f"These files would be restored:\n{_paths(found.restored)}")
     if found.removed:
-        lines.append(f"It made these, and they would be removed:\n{_paths(found.removed)}")
+        lines.append(f"These new files would be removed:\n{_paths(found.removed)}")
     if found.left:
         lines.append(f"Changed since, so left alone:\n{_paths(found.left)}")
     if found.commits:

@@ -29,14 +29,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Writing,
 )
-from codebutler_worker.present.lines import (
-    code,
-    count,
-    money,
-    one_line,
-    ordinal,
-    span,
-)
+from codebutler_worker.present.lines import code, count, money, one_line, ordinal, span
 from codebutler_worker.tools.plan import PlanStep
 
 MOST_LINES = 6

@@ -114,7 +114,7 @@ class DeferredCommands:
 
     async def _answer(self, command: DeferredRow) -> CommandReply:
         if command.attempts >= MAX_ATTEMPTS:
-            return _failed(f"❌ {code('!' + command.name)} has failed {MAX_ATTEMPTS} times and is given up.")
+            return _failed(f"❌ {code('!' + command.name)} failed {MAX_ATTEMPTS} times. Giving up.")
         try:
             await self._runtime.commit(lambda uow: uow.deferred.begin(command.id))
             return await self._answer_of(command.name)(self._runtime, command)

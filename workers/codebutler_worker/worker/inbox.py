@@ -46,7 +46,7 @@ LOGGED_CHARS = 500
 MISUNDERSTOOD = "!"
 """In a message's row, in the place of an agent: a word of ours that was not understood, so an edit may mend it."""
 SAY_WHAT = "Say what I should do, or `!help`."
-OUR_ERROR = "❌ I could not handle that because of an error of mine: see the log, then ask again."
+OUR_ERROR = "❌ I could not handle that because of an internal error: see the log, then ask again."
 
 
 @dataclass(frozen=True, slots=True)
