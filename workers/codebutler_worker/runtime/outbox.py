@@ -40,20 +40,17 @@ Key = tuple[str, ...]
 
 @dataclass(slots=True, eq=False)
 class OutboxEntry:
-    """An operation that is not done. It waits until ``after`` is: an update needs its post's ts, a final mark comes
-    after the answer, a closing line after the last edit of what it closes.
+    """An operation that is not done. It waits until its row's target is: an update needs its post's ts, a final mark
+    comes after the answer, a closing line after the last edit of what it closes.
 
     ``line``: what keeps its order, of what is said in a conversation, and of a mark, which would be taken away before
     it is set. ``role``: as what a later one may make it needless; ``ends``: the role of what this one makes needless.
     ``answers``: a turn is not over without it; ``is_end``: it says that a turn is over.
     """
 
-    op_id: str
-    kind: str
-    conversation: str
+    row: OutboxRow
     operation: Operation | TurnEnded
     unsure: bool
-    after: str | None
     line: Key
     role: Key | None = None
     ends: Key | None = None
@@ -72,7 +69,6 @@ class Outbox:
     def __init__(self, store: Store, send: Callable[[Send | TurnEnded | UploadPiece], None]) -> None:
         self._store = store
         self._send = send
-        self._decoder: msgspec.json.Decoder[Operation] = msgspec.json.Decoder(Operation)
         self._entries: dict[str, OutboxEntry] = {}
         """In order."""
         self._roles: dict[Key, OutboxEntry] = {}
@@ -90,21 +86,21 @@ class Outbox:
         """Send again what an earlier life of this worker left behind. Returns how many there were."""
         rows, targets, over = await self._store.run(_left_behind)
         self._ts.update(targets)
-        self._accept(rows, unsure=True, over=over)
-        await self.pump()
+        self._accept([(row, _operation_of(row)) for row in rows], unsure=True, over=over)
+        await self._pump()
         return len(rows)
 
-    async def publish(self, rows: Iterable[OutboxRow]) -> None:
-        """Send rows that have just been committed."""
-        needless, outdated = self._accept(rows, unsure=False)
+    async def publish(self, committed: Iterable[tuple[OutboxRow, Operation | TurnEnded]]) -> None:
+        """Send operations whose rows have just been committed."""
+        needless, outdated = self._accept(committed, unsure=False)
         for op_id in needless:
             await self.sent(op_id, "")
-        await self.pump()
+        await self._pump()
         for entry in outdated:
             # The parent need not post any more what it has not posted yet.
-            if entry.op_id in self._entries and isinstance(entry.operation, Post):
+            if entry.row.op_id in self._entries and isinstance(entry.operation, Post):
                 post = msgspec.structs.replace(entry.operation, outdated=True)
-                self._send(Send(op_id=entry.op_id, operation=post, unsure=True))
+                self._send(Send(op_id=entry.row.op_id, operation=post, unsure=True))
 
     async def sent(self, op_id: str, ts: str) -> None:
         """The parent says that it is done: mark the row, and let go what waited for its ts. What is said twice counts
@@ -115,13 +111,13 @@ class Outbox:
         await self._store.run(lambda uow: uow.outbox.posted(op_id, ts))
         reached("mark.after")
         self._settle(op_id, ts)
-        await self.pump()
+        await self._pump()
 
     async def failed(self, op_id: str, code: str) -> None:
         """The parent says that it will never be done: mark the row; updates that waited for it go with it."""
         await self._store.run(lambda uow: uow.outbox.failed(op_id, code))
         self._settle(op_id, "")
-        await self.pump()
+        await self._pump()
 
     async def settled(self, op_id: str) -> None:
         """Wait until the operation was taken or refused."""
@@ -132,15 +128,15 @@ class Outbox:
         """Wait until nothing is under way."""
         await self._drained.wait()
 
-    async def pump(self) -> None:
+    async def _pump(self) -> None:
         """Send in order what may go, and give up what cannot."""
         blocked: set[Key] = set()
         answering: set[str] = set()
         hopeless: list[tuple[str, str]] = []
         for op_id, entry in self._entries.items():
-            kind, conversation = entry.kind, entry.conversation
+            kind, conversation = entry.row.kind, entry.row.conversation
             if entry.state == "waiting":
-                waits = entry.after in self._entries or self._out[kind] >= WINDOWS[kind]
+                waits = entry.row.target_op_id in self._entries or self._out[kind] >= WINDOWS[kind]
                 if waits or entry.line in blocked or (entry.is_end and conversation in answering):
                     blocked.add(entry.line)
                 elif code := self._send_entry(entry):
@@ -151,26 +147,28 @@ class Outbox:
             await self.failed(op_id, code)
 
     def _accept(
-        self, rows: Iterable[OutboxRow], *, unsure: bool, over: Collection[str] = frozenset()
+        self,
+        found: Iterable[tuple[OutboxRow, Operation | TurnEnded]],
+        *,
+        unsure: bool,
+        over: Collection[str] = frozenset(),
     ) -> tuple[list[str], list[OutboxEntry]]:
         """``over``: turns whose progress nobody follows any more. Returns what need not be sent, and what was sent and
         is of no use any more."""
         needless: list[str] = []
         outdated: list[OutboxEntry] = []
-        for row in rows:
-            ended = row.kind == "ended"
-            operation = (
-                msgspec.json.decode(row.payload, type=TurnEnded)
-                if ended
-                else self._decoder.decode(row.payload)
-            )
+        for row, operation in found:
             entry = self._entries[row.op_id] = _entry_of(row, operation, unsure=unsure)
-            if row.turn_id in over and entry.role == ("progress", row.turn_id):
+            if (
+                isinstance(operation, Post)
+                and row.turn_id in over
+                and entry.role == ("progress", row.turn_id)
+            ):
                 entry.operation = msgspec.structs.replace(operation, outdated=True)
             before = self._roles.get(entry.ends) if entry.ends else None
             if before is not None and before.state == "waiting":
                 before.state = "needless"
-                needless.append(before.op_id)
+                needless.append(before.row.op_id)
                 if isinstance(operation, React):
                     entry.state = "needless"
                     needless.append(row.op_id)
@@ -185,7 +183,7 @@ class Outbox:
 
     def _send_entry(self, entry: OutboxEntry) -> str:
         """Returns why it can never be sent, "" if it was."""
-        operation, target = entry.operation, entry.after
+        operation, target = entry.operation, entry.row.target_op_id
         if target is not None and isinstance(operation, Update):
             if not self._ts.get(target):
                 entry.state = "needless"
@@ -193,16 +191,16 @@ class Outbox:
             operation = msgspec.structs.replace(operation, target_ts=self._ts[target])
         try:
             if isinstance(operation, Upload) and len(operation.content) > PIECE_BYTES:
-                operation = self._send_ahead(entry.op_id, operation)
+                operation = self._send_ahead(entry.row.op_id, operation)
             if isinstance(operation, TurnEnded):
                 self._send(operation)
             else:
-                self._send(Send(op_id=entry.op_id, operation=operation, unsure=entry.unsure))
+                self._send(Send(op_id=entry.row.op_id, operation=operation, unsure=entry.unsure))
         except FrameTooLargeError:
             entry.state = "needless"
             return TOO_LARGE
         entry.state = "out"
-        self._out[entry.kind] += 1
+        self._out[entry.row.kind] += 1
         return ""
 
     def _send_ahead(self, op_id: str, upload: Upload) -> Upload:
@@ -220,18 +218,23 @@ class Outbox:
             self._ts.popitem(last=False)
         if (entry := self._entries.pop(op_id, None)) is not None:
             entry.done.set()
-            self._out[entry.kind] -= entry.state == "out"
+            self._out[entry.row.kind] -= entry.state == "out"
             if entry.role and self._roles.get(entry.role) is entry:
                 del self._roles[entry.role]
         if not self._entries:
             self._drained.set()
 
 
+def _operation_of(row: OutboxRow) -> Operation | TurnEnded:
+    if row.kind == "ended":
+        return msgspec.json.decode(row.payload, type=TurnEnded)
+    found: Operation = msgspec.json.decode(row.payload, type=Operation)
+    return found
+
+
 def _entry_of(row: OutboxRow, operation: Operation | TurnEnded, *, unsure: bool) -> OutboxEntry:
     """Pure: what else it has to do with."""
-    entry = OutboxEntry(
-        row.op_id, row.kind, row.conversation, operation, unsure, row.target_op_id, (row.op_id,)
-    )
+    entry = OutboxEntry(row, operation, unsure, (row.op_id,))
     entry.answers = not isinstance(operation, TurnEnded) and operation.value in ("answer", "notice")
     match operation:
         case TurnEnded(outcome=outcome):
@@ -256,7 +259,7 @@ def _left_behind(uow: UnitOfWork) -> tuple[list[OutboxRow], dict[str, str], froz
     rows = uow.outbox.pending()
     targets = {}
     for row in rows:
-        target = uow.outbox.get(row.target_op_id) if row.target_op_id else None
+        target = uow.outbox.get(row.target_op_id)
         if target is not None and target.state != "pending":
             targets[target.op_id] = target.ts or ""
     turns = [uow.turns.get(turn_id) for turn_id in {row.turn_id for row in rows if row.turn_id}]

@@ -18,9 +18,10 @@ from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
+from codebutler.domain.model import Operation
 from codebutler.platform.killpoints import reached
 from codebutler.platform.waiting import settled_within
-from codebutler.protocol.messages import FetchThread, Log, LogTag, ThreadFetched, ToParent
+from codebutler.protocol.messages import FetchThread, Log, LogTag, ThreadFetched, ToParent, TurnEnded
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.survey import Survey
@@ -143,7 +144,9 @@ class Runtime:
             result.set_result(value)
 
 
-def _with_operations(work: Callable[[UnitOfWork], T], uow: UnitOfWork) -> tuple[T, list[OutboxRow]]:
+def _with_operations(
+    work: Callable[[UnitOfWork], T], uow: UnitOfWork
+) -> tuple[T, list[tuple[OutboxRow, Operation | TurnEnded]]]:
     value = work(uow)
     if uow.operations:
         reached("outbox.before")

@@ -54,7 +54,7 @@ class UnitOfWork:
     def __init__(self, connection: Connection, clock: Clock, redact: Callable[[str], str] = str) -> None:
         self.now = clock.now()
         self.redact = redact
-        self.operations: list[OutboxRow] = []
+        self.operations: list[tuple[OutboxRow, Operation | TurnEnded]] = []
         self.inbox = InboxTable(connection)
         self.messages = MessagesTable(connection)
         self.attachments = AttachmentsTable(connection)
@@ -141,7 +141,7 @@ class UnitOfWork:
             created_at=self.stamp,
         )
         self.outbox.add(row)
-        self.operations.append(row)
+        self.operations.append((row, operation))
         return row.op_id
 
 

@@ -14,7 +14,6 @@ from codebutler.platform.killpoints import reached
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
-    Audit,
     Configure,
     Deliver,
     Doing,
@@ -35,15 +34,13 @@ from codebutler.protocol.messages import (
 )
 from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.parked import recover
-from codebutler_worker.conversation.reminders import Reminders
-from codebutler_worker.conversation.reports import ActivityReports
+from codebutler_worker.conversation.reports import ActivityReports, Reminders
 from codebutler_worker.conversation.scheduler import TurnScheduler
 from codebutler_worker.memory.review import Reviews, model_of
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.deferred import DeferredCommands
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED, Todo
-from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.worker.inbox import EventInbox
 
 HEARTBEAT_S = 5.0
@@ -70,8 +67,9 @@ class Worker:
         self._scheduler = TurnScheduler(runtime, self._tell_load)
         self._deferred = DeferredCommands(runtime, answer_of, self._tell_load)
         self._reports = ActivityReports(runtime)
-        self._reviews = Reviews(runtime, model_of(runtime.settings, runtime.clock), self._deferred.start)
+        reviews = Reviews(runtime, model_of(runtime.settings, runtime.clock), self._deferred.start)
         self._reminders = Reminders(runtime, self._tell_load)
+        self._watching = (self._reports, reviews, self._reminders)
         self._exit_code = 0
         self._ending: asyncio.Task[None] | None = None
 
@@ -85,13 +83,12 @@ class Worker:
             self._channel.send(Ready())
             if left := await self._runtime.store.anything_open(UNFINISHED):
                 await self._take_up()
-            tasks.append(asyncio.create_task(self._scheduler.run(at_once=left), name="scheduler"))
-            tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
-            tasks.append(asyncio.create_task(self._reports.run(), name="reports"))
-            tasks.append(asyncio.create_task(self._reviews.run(), name="reviews"))
-            tasks.append(asyncio.create_task(self._reminders.run(), name="reminders"))
-            for task in tasks:
+            loops = {"scheduler": self._scheduler.run(at_once=left), "heartbeat": self._beat()}
+            loops |= {type(each).__name__.lower(): each.run() for each in self._watching}
+            for name, work in loops.items():
+                task = asyncio.create_task(work, name=name)
                 task.add_done_callback(self._ended)
+                tasks.append(task)
             async for message in self._channel.messages():
                 await self._handle(message)
             return self._exit_code
@@ -103,7 +100,8 @@ class Worker:
         reached("restore.before")
         await self._runtime.outbox.restore()
         reached("recover.before")
-        interrupted = await self._runtime.commit(self._recover)
+        programs = program_names(self._runtime.settings.config)
+        interrupted = await self._runtime.commit(partial(recover, programs=programs))
         reached("recover.after")
         for record in interrupted:
             self._runtime.send(record)
@@ -111,9 +109,6 @@ class Worker:
             self._runtime.log("WRN", f"interrupted: {count(len(interrupted), 'run')}; each thread is asked")
         await self._deferred.restore()
         self._reports.refresh()
-
-    def _recover(self, uow: UnitOfWork) -> list[Audit]:
-        return recover(uow, program_names(self._runtime.settings.config))
 
     def end(self, grace_s: float) -> None:
         """End as if the parent had said Shutdown (a signal did)."""
@@ -223,9 +218,8 @@ class Worker:
         self._channel.send(
             Heartbeat(running=running, queued=queued, waiting=asking, parked=parked, outbox=outbox)
         )
-        self._reports.look((running, queued, waiting))
-        self._reviews.look((running, queued, waiting))
-        self._reminders.look((running, queued, waiting))
+        for each in self._watching:
+            each.look((running, queued, waiting))
 
     @property
     def _unsaid(self) -> int:

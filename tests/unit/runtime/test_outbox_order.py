@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import msgspec
-
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload
 from codebutler.protocol.messages import PIECE_BYTES, Send, TurnEnded, UploadPiece
@@ -25,26 +23,26 @@ class Forgetful:
 
 def row(
     op_id: str, operation: Operation, after: str | None = None, conversation: str = "C1:1.0"
-) -> OutboxRow:
-    kind = type(operation).__name__.lower()
-    payload = msgspec.json.encode(operation).decode()
-    return OutboxRow(
+) -> tuple[OutboxRow, Operation]:
+    committed = OutboxRow(
         op_id=op_id,
         turn_id="t",
         conversation=conversation,
-        kind=kind,  # type: ignore[arg-type]  # one of its words
-        payload=payload,
+        kind=type(operation).__name__.lower(),  # type: ignore[arg-type]  # one of its words
+        payload="",
         target_op_id=after,
         created_at="",
     )
+    return committed, operation
 
 
-def ending(op_id: str, outcome: TurnOutcome = "done", conversation: str = "C1:1.0") -> OutboxRow:
+def ending(
+    op_id: str, outcome: TurnOutcome = "done", conversation: str = "C1:1.0"
+) -> tuple[OutboxRow, TurnEnded]:
     told = TurnEnded(op_id=op_id, thread_ts="1.0", messages=("1.0",), outcome=outcome)
-    payload = msgspec.json.encode(told).decode()
     return OutboxRow(
-        op_id=op_id, turn_id="t", conversation=conversation, kind="ended", payload=payload, created_at=""
-    )
+        op_id=op_id, turn_id="t", conversation=conversation, kind="ended", payload="", created_at=""
+    ), told
 
 
 def react(name: str, *, remove: bool = False) -> React:
