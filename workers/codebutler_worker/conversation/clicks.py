@@ -8,7 +8,7 @@ from codebutler.config.permission import Action, admitted, may
 from codebutler.config.schema import Config
 from codebutler.domain.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP_ACTION
 from codebutler.domain.message import Message
-from codebutler.domain.model import ButtonClicked, MessageEdited, Post, Prompt, Request
+from codebutler.domain.model import ButtonClicked, MessageEdited, Prompt, Request
 from codebutler.text.markup import plain
 from codebutler_worker.conversation.deciding import DECISIONS, already_decided, decide_click, no_effect
 from codebutler_worker.conversation.marks import WORKING, clear_end, clear_mark, end_turn
@@ -187,9 +187,7 @@ def edited_late(uow: UnitOfWork, event: MessageEdited, request: Request, message
     uow.messages.set_agent(event.channel, event.ts, request.prefix)
     offer = f"{turn.id}-again-{event.ts}"
     if uow.outbox.get(offer) is None:
-        card = edited(turn.state, f"{turn.id}:{event.ts}")
-        post = Post(message=card, thread_ts=turn.thread_ts or None)
-        uow.add(place_of(turn), post, op_id=offer)
+        uow.post(place_of(turn), edited(turn.state, f"{turn.id}:{event.ts}"), op_id=offer)
     return Todo().logged("MSG", f'{event.user} edited: "{one_line(event.text)}"')
 
 

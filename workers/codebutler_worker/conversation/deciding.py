@@ -177,7 +177,7 @@ def _open_cards(
 
 def _is_about(uow: UnitOfWork, event: MessagePosted, row: ApprovalRow) -> bool:
     """Whether the row's card stood there when the message was written."""
-    card = uow.outbox.get(row.message_op_id or "")
+    card = uow.outbox.get(row.message_op_id)
     if card is None or not card.ts:
         return False
     return event.order > card.ts and (not event.seen_ts or event.seen_ts >= card.ts)

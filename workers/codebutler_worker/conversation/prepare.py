@@ -16,8 +16,7 @@ from codebutler.config.memory.file import MEMORY_NAME
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.errors import CodeButlerError
-from codebutler.domain.message import said
-from codebutler.domain.model import Post, Value
+from codebutler.domain.model import Value
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.instructions import instructions
 from codebutler_worker.conversation.approvals import answers_before
@@ -184,8 +183,7 @@ async def tidy_workdir(runtime: Runtime, begun: BegunTurn) -> None:
 def _tell_branch(uow: UnitOfWork, turn: TurnRow, branch: str) -> None:
     op_id = sha256(f"{turn.conversation} {branch}".encode()).hexdigest()
     if uow.outbox.get(op_id) is None:
-        post = Post(message=said(own_worktree(branch)), thread_ts=turn.thread_ts or None)
-        uow.add(place_of(turn), post, op_id=op_id)
+        uow.post(place_of(turn), own_worktree(branch), op_id=op_id)
 
 
 def prompt_of(begun: BegunTurn, files: Sequence[AttachmentRow], workdir: Path) -> str:

@@ -150,7 +150,7 @@ def _note(uow: UnitOfWork, turn: TurnRow, *, waits: bool) -> TurnNote:
 def _card_ts(uow: UnitOfWork, turn: TurnRow) -> str:
     """Where it is asked whether the turn is to go on."""
     if turn.state == "parked":
-        card = uow.outbox.get(turn.progress_op_id) if turn.progress_op_id else None
+        card = uow.outbox.get(turn.progress_op_id)
         return (card.ts if card else None) or turn.thread_ts
     card = uow.outbox.last_offer(turn.id, RETRY_ACTION)
     return (card.ts if card else None) or ""
@@ -160,7 +160,7 @@ def _asked(uow: UnitOfWork, turn: TurnRow) -> tuple[Asked, ...]:
     """What the turn waits for or has asked in passing, as far as its cards are there to be edited."""
     found: list[Asked] = []
     for row in uow.approvals.pending(turn.id)[:MOST_ASKED]:
-        card = uow.outbox.get(row.message_op_id or "")
+        card = uow.outbox.get(row.message_op_id)
         if card is not None and card.ts:
             found.append(asked_at_home(row, card.ts))
     return tuple(found)
@@ -262,7 +262,7 @@ def _remind(uow: UnitOfWork, waiting: WaitingTurn) -> float | None:
 
 
 def _text(uow: UnitOfWork, waiting: WaitingTurn) -> str:
-    card = uow.outbox.get(waiting.card) if waiting.card else None
+    card = uow.outbox.get(waiting.card)
     if card is None or not card.ts:
         return f"✋ Still waiting for {waiting.what}."
     return (

@@ -96,11 +96,11 @@ class RunningTurn:
 
     async def run(self) -> None:
         """Run the agent and commit what came of it, as soon as it says so (its program may end later)."""
-        report, row = self._runtime.report, self.row
-        report.send(TurnStarted(thread_ts=row.thread_ts, messages=self._begun.messages))
-        tag = tag_of(self._runtime.settings.config, row.agent)
+        runtime, row = self._runtime, self.row
+        runtime.send(TurnStarted(thread_ts=row.thread_ts, messages=self._begun.messages))
         fresh = "resumed session" if self._session_id else "new session"
-        report.log(tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
+        tag = tag_of(runtime.settings.config, row.agent)
+        runtime.log(tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {row.id}")
         tasks = [drive]
         if self._watch.is_limited:

@@ -13,7 +13,7 @@ from functools import partial
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import Message, said
-from codebutler.domain.model import Post, TurnOutcome, Upload
+from codebutler.domain.model import TurnOutcome, Upload
 from codebutler.platform.tasks import cancel
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import code, one_line
@@ -142,26 +142,28 @@ def sent_as(command_id: str, key: str) -> str:
 
 def say_line(uow: UnitOfWork, command: DeferredRow, line: Message) -> None:
     """Post or edit the command's one line."""
-    op_id = sent_as(command.id, LINE)
-    place = ThreadPlace(command.conversation, command.thread_ts)
+    op_id, place = sent_as(command.id, LINE), _place_of(command)
     if uow.outbox.get(op_id) is not None:
         uow.edit(place, op_id, line)
-        return
-    post = Post(message=line, thread_ts=command.thread_ts, only_for=command.only_for)
-    uow.add(place, post, op_id=op_id)
+    else:
+        uow.post(place, line, op_id=op_id)
 
 
 def tell_ended(uow: UnitOfWork, command: DeferredRow, outcome: TurnOutcome) -> None:
     """Tell who waits for the message that asked; a slash command has none."""
     if ts := command.id.partition(":")[2]:
-        uow.ended(ThreadPlace(command.conversation, command.thread_ts), (ts,), outcome)
+        uow.ended(_place_of(command), (ts,), outcome)
+
+
+def _place_of(command: DeferredRow) -> ThreadPlace:
+    return ThreadPlace(command.conversation, command.thread_ts, only_for=command.only_for)
 
 
 def _give(uow: UnitOfWork, command: DeferredRow, reply: CommandReply) -> list[str] | None:
     """The ids of what is to be taken before it goes on; None if nobody wants it any more."""
     if uow.deferred.get(command.id) is None:
         return None
-    place = ThreadPlace(command.conversation, command.thread_ts, only_for=command.only_for)
+    place = _place_of(command)
     if reply.line is not None:
         say_line(uow, command, reply.line)
     given = [uow.post(place, message) for message in reply.messages]
