@@ -172,12 +172,12 @@ class UndoBackend:
         task.add_done_callback(self._under_way.discard)
         yield await asyncio.shield(task)
 
-    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
-        """See the port."""
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002
+        """It never asks anything."""
         return False
 
-    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - there is nothing to steer
-        """See the port."""
+    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002
+        """There is nothing to steer."""
         return False
 
     async def stop(self, turn_id: str) -> None:
