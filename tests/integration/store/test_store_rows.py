@@ -95,10 +95,10 @@ async def test_turns_move_and_are_found_by_state_and_conversation(store: Store) 
     assert [turn.id for turn in found] == ["b", "a", "c", "x"]
     assert found[0] == replace(a_turn("b"), state="running", started_at="now", cost_usd=0.25, input_tokens=3)
     await store.run(lambda uow: uow.turns.update("x", state="done"))
-    latest = await store.run(lambda uow: uow.turns.latest_of("C1:9.0"))
+    (latest,) = await store.run(lambda uow: uow.turns.newest(1, "C1:9.0"))
     assert latest is not None
     assert latest.state == "done"
-    assert await store.run(lambda uow: uow.turns.count("queued")) == 2
+    assert len(await store.run(lambda uow: uow.turns.in_states("queued"))) == 2
     with pytest.raises(KeyError):
         await store.run(lambda uow: uow.turns.update("nobody", state="done"))
 

@@ -161,7 +161,7 @@ async def test_the_end_of_a_turn_is_told_when_all_that_answers_it_is_there() -> 
     assert not outbox.pending
 
 
-def full(count: int) -> list[OutboxRow]:
+def full(count: int) -> list[tuple[OutboxRow, Operation]]:
     """So much is under way that what comes next waits."""
     elsewhere = [row(f"p{n}", Post(message=said("x")), conversation=f"C1:{n}.9") for n in range(count)]
     edits = [row(f"u{n}", Update(target_ts=f"{n}.8", message=said("x"))) for n in range(count)]

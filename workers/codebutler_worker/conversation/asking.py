@@ -98,22 +98,22 @@ class Asking:
             self._runtime.log("ERR", f"a card could not be closed: {error}")
         self._tell_changed()
 
-    async def decided(self, verdict: ApprovalAnswer) -> None:
+    async def decided(self, answer: ApprovalAnswer) -> None:
         """Tell the agent what the committed decision is; a call that is not the one decided about is refused."""
-        pending = self._pending.get(verdict.approval_id)
+        pending = self._pending.get(answer.approval_id)
         if pending is None:
             return
-        self._unlimit(verdict.approval_id)
+        self._unlimit(answer.approval_id)
         try:
-            row = await self._runtime.commit(lambda uow: uow.approvals.get(verdict.approval_id))
+            row = await self._runtime.commit(lambda uow: uow.approvals.get(answer.approval_id))
         except StoreError as error:
             self._runtime.log("ERR", f"a decision could not be read: {error}")
             row = None
         if row is None or not is_same(row, pending.asked, self._runtime.settings.path):
-            await self._refuse([verdict.approval_id, *self._siblings(pending.asked)], NOT_THE_SAME)
+            await self._refuse([answer.approval_id, *self._siblings(pending.asked)], NOT_THE_SAME)
             return
         self._audit(pending.asked, row.decided_by or "", row.state)
-        await self._answer(verdict.approval_id, Answer(verdict.allow, verdict.text))
+        await self._answer(answer.approval_id, Answer(answer.allow, answer.text))
 
     async def close(self) -> None:
         """The turn is over: nothing is waited for any more."""

@@ -89,7 +89,7 @@ def decide_click(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
     if not done:
         return no_effect(uow, event)
     return Todo(
-        verdicts=tuple(verdict for todo in done for verdict in todo.verdicts),
+        answers=tuple(answer for todo in done for answer in todo.answers),
         log=tuple(line for todo in done for line in todo.log),
     )
 
@@ -212,14 +212,14 @@ def _allow(uow: UnitOfWork, config: Config, decider: Decider, row: ApprovalRow, 
     if session:
         uow.approvals.grant(row.id)
     settle(uow, voted, "allowed", decider.user)
-    return Todo(verdicts=(ApprovalAnswer(row.turn_id, row.id, allow=True),))
+    return Todo(answers=(ApprovalAnswer(row.turn_id, row.id, allow=True),))
 
 
 def _deny(uow: UnitOfWork, decider: Decider, row: ApprovalRow, reason: str) -> Todo:
     settle(uow, _voted(uow, decider, row), "denied", decider.user, reason)
     text = KEEP_PLANNING if row.tool == PLAN_TOOL else DENIED
     text = f"{text} Their reason: {reason}" if reason else text
-    return Todo(verdicts=(ApprovalAnswer(row.turn_id, row.id, allow=False, text=text),))
+    return Todo(answers=(ApprovalAnswer(row.turn_id, row.id, allow=False, text=text),))
 
 
 def _chosen(
@@ -243,7 +243,7 @@ def _answer(
     uow: UnitOfWork, decider: Decider, row: ApprovalRow, words: str, ticked: tuple[str, ...] = ()
 ) -> Todo:
     settle(uow, _voted(uow, decider, row), "allowed", decider.user, words, ticked=ticked)
-    return Todo(verdicts=(ApprovalAnswer(row.turn_id, row.id, allow=True, text=words),))
+    return Todo(answers=(ApprovalAnswer(row.turn_id, row.id, allow=True, text=words),))
 
 
 def _voted(uow: UnitOfWork, decider: Decider, row: ApprovalRow) -> ApprovalRow:

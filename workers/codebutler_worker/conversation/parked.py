@@ -189,7 +189,7 @@ def after_restore(uow: UnitOfWork, restored: Restored, channel_id: str) -> None:
     instead of running it (again). The channel is told once."""
     for turn in uow.turns.in_states("queued", "parked"):
         uow.turns.update(turn.id, state=move(turn.state, "start"), started_at=uow.stamp)
-    uow.post(ThreadPlace(channel_id, None), restored_text(restored), value="restored_text")
+    uow.post(ThreadPlace(channel_id, None), restored_text(restored), value="notice")
 
 
 def restored_text(restored: Restored) -> str:

@@ -119,10 +119,10 @@ class TurnScheduler:
         if todo.typed:
             self._typing.extend(todo.typed)
             self._tasks.start(self._type(), name="type")
-        for verdict in todo.verdicts:
+        for answer in todo.answers:
             # One for a turn that has ended is moot.
-            if found := self._running.get(verdict.turn_id):
-                self._tasks.start(found[0].decided(verdict), name=f"tell {verdict.turn_id}")
+            if found := self._running.get(answer.turn_id):
+                self._tasks.start(found[0].decided(answer), name=f"tell {answer.turn_id}")
 
     def stop(self, turn_ids: Iterable[str], by: str = "", *, forced: bool = False) -> None:
         """Ask running turns to end, or (``forced``) end them without asking."""

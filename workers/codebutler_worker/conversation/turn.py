@@ -178,10 +178,10 @@ class RunningTurn:
         """Put text into the running agent; False if it cannot take it."""
         return self._backend is not None and await self._backend.steer(self.row.id, text)
 
-    async def decided(self, verdict: ApprovalAnswer) -> None:
+    async def decided(self, answer: ApprovalAnswer) -> None:
         """Tell the agent what a person decided."""
         if self._asking is not None:
-            await self._asking.decided(verdict)
+            await self._asking.decided(answer)
 
     def _asking_changed(self, waits_for: str, card_op_id: str | None) -> None:
         self.waits = bool(waits_for)

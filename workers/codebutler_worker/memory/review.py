@@ -160,22 +160,22 @@ class Reviews:
         self._start(wanted)
 
     async def _ask(self, ask: Asks, memory: str, said: tuple[Utterance, ...]) -> list[Change]:
-        from codebutler_worker.memory import asking
+        from codebutler_worker.memory import learning
 
         # The service is a stranger, too: what people pasted and agents repeated stays here.
         redactor = self._runtime.redactor
         told = [replace(each, text=redactor.redact(each.text)) for each in said]
-        answer = await ask(asking.ORDERS, asking.question(redactor.redact(memory), told))
+        answer = await ask(learning.ORDERS, learning.question(redactor.redact(memory), told))
         # Only what will come about is shown, asked and kept.
-        return list(self._safe(apply(self._safe(asking.operations(answer)), memory).made))
+        return list(self._safe(apply(self._safe(learning.operations(answer)), memory).made))
 
     async def _consolidate(self, ask: Asks, name: str, memory: str) -> str:
         """Make room before it is full. What comes of it must be shorter; nothing but facts that are there can go."""
-        from codebutler_worker.memory import asking
+        from codebutler_worker.memory import learning
 
         told = self._runtime.redactor.redact(memory)
-        answer = await ask(asking.CONSOLIDATE, asking.consolidation(told))
-        asked = self._safe(asking.operations(answer, may_remove=True))
+        answer = await ask(learning.CONSOLIDATE, learning.consolidation(told))
+        asked = self._safe(learning.operations(answer, may_remove=True))
         changes = tuple(change for change in asked if not suspicion(change.new))
         if len(apply(changes, memory).text) >= len(memory):
             return memory

@@ -21,7 +21,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Operation
 from codebutler.platform.killpoints import reached
 from codebutler.platform.waiting import settled_within
-from codebutler.protocol.messages import FetchThread, Log, LogTag, ThreadFetched, ToParent, TurnEnded
+from codebutler.protocol.messages import FetchThread, Log, LogTag, ThreadFetched, TurnEnded
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.survey import Survey
@@ -77,7 +77,7 @@ class Runtime:
         store: Store,
         agents: Agents,
         clock: Clock,
-        send: Callable[[ToParent], None],
+        send: Callable[[object], None],
     ) -> None:
         self.settings = settings
         self.private = (home.root,)

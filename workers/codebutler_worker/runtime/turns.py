@@ -103,7 +103,7 @@ class Todo:
     forced: bool = False
     stopped_by: str = ""
     deferred: tuple[DeferredRow, ...] = ()
-    verdicts: tuple[ApprovalAnswer, ...] = ()
+    answers: tuple[ApprovalAnswer, ...] = ()
     steer: tuple[Steer, ...] = ()
     typed: tuple[Typed, ...] = ()
     forgotten: tuple[str, ...] = ()

@@ -67,9 +67,10 @@ def open_store(
 
 
 def _open_file(path: Path, clock: Clock) -> sqlite3.Connection:
-    return open_at_head(
-        path, Shape(tables.HEAD, _columns(), schema), lambda _found: upgrade_store(path, clock)
-    )
+    def bring_to_head(_found: sqlitefile.Contents) -> None:
+        upgrade_store(path, clock)
+
+    return open_at_head(path, Shape(tables.HEAD, _columns(), schema), bring_to_head)
 
 
 @cache
