@@ -94,7 +94,7 @@ def press(parent: Parent, action: str, value: str, ts: str, user: str = USER, ti
 @asynccontextmanager
 async def card_of(parent: Parent) -> AsyncIterator[tuple[str, str]]:
     """(ts, change) of the card that asks."""
-    post = await parent.post_with("Shall every new session be told this?")
+    post = await parent.post_with("Remember this for every new session?")
     button = blocks_of(post)[-1]["elements"][0]
     sent = next(each for each in parent.heard if getattr(each, "operation", None) is post)
     yield parent.ts_of(sent.op_id), str(button["value"])  # type: ignore[union-attr] # a Send

@@ -59,8 +59,8 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.turn.undo import UndoBackend
-from codebutler_worker.desk.desk import Agents
+from codebutler_worker.conversation.undo import UndoBackend
+from codebutler_worker.runtime.runtime import Agents
 from codebutler_worker.tree.tree import Git, Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing
 from codebutler_worker.worker.bootstrap import serve

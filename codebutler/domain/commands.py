@@ -25,7 +25,7 @@ class Word:
     (any case); ``more`` says what one line does not; ``aliases`` mean the same after ``!`` and ``/butler``.
 
     ``runs``: the process that does it. ``handler``: the function that does it, where that is not ``run`` in the file
-    of its name (``stop.kill``), below ``workers/codebutler_worker/commands/`` or ``codebutler/parent/commands/``.
+    of its name (``runs.kill``), below ``workers/codebutler_worker/commands/`` or ``codebutler/parent/commands/``.
     ``direct``: the parent's function that answers it, alone, in a direct message for all repositories; it needs no
     mark there. ``may``: who may say it, as ``codebutler.config.permission`` has it; an agent that is meant is judged
     once it is known.
@@ -78,33 +78,35 @@ ALL = (
         r"!?[\w-]*",
         "With a word: what that one does.",
         direct="direct.usage",
+        handler="showing.usage",
     ),
-    Word("ping", "is anybody there?"),
+    Word("ping", "is anybody there?", handler="showing.ping"),
     Word(
         "status",
         "show what is running and what is waiting",
         more="The agent and its model, every run that is not over, what was used today, and the sandbox.",
         direct="direct.status",
+        handler="showing.status",
     ),
     Word(
         "list",
         "the latest conversations",
         more="Each with its state, its age and a link to its thread.",
-        handler="listing.run",
+        handler="showing.latest",
         direct="direct.latest",
     ),
     Word(
         "new",
         "start a new conversation",
         more="In a thread, the next message starts with a fresh session. Outside threads each message does anyway.",
-        handler="fresh.new",
+        handler="runs.new",
     ),
     Word(
         "continue",
         "resume interrupted or stopped work",
         more="In a thread, its last run. Outside threads, the newest ones that can continue, to choose from.",
         shown=True,
-        handler="resume.run",
+        handler="runs.resume",
         may="continue",
         aliases=("resume",),
     ),
@@ -112,7 +114,7 @@ ALL = (
         "reset",
         "forget this conversation",
         more="The next message in the thread starts with a fresh session.",
-        handler="fresh.reset",
+        handler="runs.reset",
     ),
     Word(
         "stop",
@@ -121,7 +123,7 @@ ALL = (
         "(all)?",
         "In a thread, what belongs to it. With `all`, or outside threads, everything in the channel. "
         "A stopped conversation can go on.",
-        handler="stop.stop",
+        handler="runs.stop",
     ),
     Word(
         "kill",
@@ -129,12 +131,13 @@ ALL = (
         "[all]",
         "(all)?",
         "For what `!stop` does not end.",
-        handler="stop.kill",
+        handler="runs.kill",
     ),
     Word(
         "output",
         "repeat the full answer",
         more="The full text of the last run in the thread, or of the channel; as a file when it is long.",
+        handler="showing.output",
     ),
     Word(
         "agent",
@@ -207,6 +210,7 @@ ALL = (
         r"|forget\s+\d{1,4}|undo",
         "Each fact with its age and the thread it comes from. `undo` takes the last change back; say it again to redo "
         "it.",
+        handler="knowledge.memory",
     ),
     Word(
         "skills",
@@ -216,9 +220,13 @@ ALL = (
         "`!skills review-diff the last commit` has the default agent do it that way. See `codebutler skills`.",
         shown=True,
         may="skill",
+        handler="knowledge.skills",
     ),
     Word(
-        "agents", "list the available agents", more="Each with its version, and whether it is ready to work."
+        "agents",
+        "list the available agents",
+        more="Each with its version, and whether it is ready to work.",
+        handler="showing.agents",
     ),
     Word(
         "diff",
@@ -226,6 +234,7 @@ ALL = (
         "[run]",
         "(run|turn)?",
         "Against the last commit, new files included. With `run`, what the last run here changed.",
+        handler="changes.diff",
     ),
     Word(
         "undo",
@@ -234,6 +243,7 @@ ALL = (
         "files and files above 20 MB are not covered. Say it again to redo it.",
         shown=True,
         may="undo",
+        handler="changes.undo",
     ),
     Word(
         "checks",
@@ -243,7 +253,7 @@ ALL = (
         prefix="checks",
         text="checks",
         shown=True,
-        handler="checks.run",
+        handler="changes.checks",
     ),
 )
 

@@ -24,11 +24,11 @@ HANDLERS = {
     "workers/codebutler_worker/commands/uptime.py": """
 import os
 
-from codebutler_worker.commands.asked import Asked
-from codebutler_worker.desk.todo import Todo
+from codebutler_worker.commands.table import Invocation
+from codebutler_worker.runtime.turns import Todo
 
 
-def run(asked: Asked) -> Todo:
+def run(asked: Invocation) -> Todo:
     return asked.reply(f"Worker {os.getpid()} is up.")
 """,
     "codebutler/parent/commands/age.py": """

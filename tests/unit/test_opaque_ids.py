@@ -24,7 +24,7 @@ NUMBERS = {"float", "int", "Decimal", "fromtimestamp", "strptime"}
 READS = {"startswith", "isdigit", "isdecimal", "isnumeric", "partition", "split"}
 LONG = 40
 """Who keeps so much of an id shortens it for people."""
-SORTED_BY_TS = Counter({"workers/codebutler_worker/conversation/asking/deciding.py": 2})
+SORTED_BY_TS = Counter({"workers/codebutler_worker/conversation/deciding.py": 2})
 """A card is a message of ours, whose ts sorts among the ``order`` of the others: see the port."""
 
 

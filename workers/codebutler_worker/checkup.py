@@ -27,9 +27,9 @@ from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.desk.naming import agent_name
 from codebutler_worker.egress.outlet import for_agents, summary, try_way_out
-from codebutler_worker.memory.endpoint import memory_finding
+from codebutler_worker.memory.learning import memory_finding
+from codebutler_worker.runtime.turns import agent_name
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.limits import Limiter, Limits
@@ -38,7 +38,7 @@ from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.sandbox.served import served_findings
-from codebutler_worker.store.migrate import migrate_store
+from codebutler_worker.store.opening import migrate_store
 from codebutler_worker.store.state_dir import STATE_DIR, prepare_state_dir
 from codebutler_worker.worker.roster import Roster
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, RepoSettings
-from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.domain.model import Command, MessagePosted, Prompt, Request
 from codebutler.protocol.messages import (
@@ -62,63 +62,51 @@ class HurriedClock(SystemClock):
         await super().sleep(min(seconds, 0.01))
 
 
-class Understudy:
-    """Says one line."""
+class _OneLineBackend:
+    """Says one line; asks nothing, and has ended before anybody could stop it."""
 
     name = "claude"
 
     async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
-        """See the port."""
         yield Started(turn.turn_id)
         yield Text("**Here.**")
         yield Finished(ok=True, text="**Here.**", reason="done")
 
-    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
-        """See the port."""
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002
         return False
 
-    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - it has one line
-        """See the port."""
+    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002
         return False
 
-    async def stop(self, turn_id: str) -> bool | None:  # noqa: ARG002 - it has ended already
-        """See the port."""
+    async def stop(self, turn_id: str) -> bool | None:  # noqa: ARG002
         return None
 
     async def close(self) -> None:
-        """See the port."""
         return
 
 
-class Understudies:
-    """The agents of a rehearsal."""
+class _OneLineAgents:
+    """The same agent by every name; no worktree, no working tree."""
 
-    async def get(self, name: str) -> AgentBackend:  # noqa: ARG002 - they are all alike
-        """See the port. One for every name."""
-        return Understudy()
+    async def get(self, name: str) -> AgentBackend:  # noqa: ARG002
+        return _OneLineBackend()
 
-    async def workdir(self, conversation: str, *, task: str | None = None) -> Path:  # noqa: ARG002 - none is made
-        """See the port."""
+    async def workdir(self, conversation: str, *, task: str | None = None) -> Path:  # noqa: ARG002
         return Path()
 
-    async def tidy(self, conversation: str) -> str:  # noqa: ARG002 - there is none
-        """See the port."""
+    async def tidy(self, conversation: str) -> str:  # noqa: ARG002
         return ""
 
-    async def tree(self, workdir: Path) -> Tree:  # noqa: ARG002 - there is none
-        """See the port. Always raises."""
+    async def tree(self, workdir: Path) -> Tree:  # noqa: ARG002
         raise SandboxUnavailableError("there is no working tree to rehearse with")
 
     async def survey(self) -> tuple[Survey, ...]:
-        """See the port."""
         return ()
 
-    def release(self, conversation: str) -> None:  # noqa: ARG002 - nothing is kept
-        """See the port."""
+    def release(self, conversation: str) -> None:  # noqa: ARG002
         return
 
     async def close(self) -> None:
-        """See the port."""
         return
 
 
@@ -137,7 +125,7 @@ async def _rehearse(directory: Path) -> bool:
     load()
     ours, theirs = socket.socketpair()
     serving = asyncio.create_task(
-        serve(theirs, HurriedClock(), _agents, Home(directory / "home")), name="warm-up"
+        serve(theirs, HurriedClock(), lambda *_: _OneLineAgents(), Home(directory / "home")), name="warm-up"
     )
     channel: MessagePipe[ToParent] = await MessagePipe.over(ours, to_parent_codec())
     told: list[str] = []
@@ -179,7 +167,3 @@ def _answer(channel: MessagePipe[ToParent], message: ToParent, directory: Path, 
     if TOLD in told and len(told) - told.count(TOLD) == len(REQUESTS):
         told.append(ENDED)
         channel.send(Shutdown(reason="sleep", grace_s=LIMIT_S / 2))
-
-
-def _agents(_settings: RepoSettings, _clock: Clock) -> Understudies:
-    return Understudies()

@@ -11,7 +11,7 @@ import pytest
 
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import REPO_SCOPE, FactRow, MemoryLineRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.integration.cli.conftest import Cli

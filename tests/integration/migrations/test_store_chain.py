@@ -24,8 +24,7 @@ from codebutler.domain.message import Button, Message
 from codebutler.domain.model import Operation, Post, React, Update
 from codebutler_migrations import runner
 from codebutler_worker.store import tables
-from codebutler_worker.store.migrate import MigrationReport, downgrade, migrate_store
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import MigrationReport, downgrade, migrate_store, open_store
 from codebutler_worker.store.rows import SessionRow
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store" / "whatsapp.sql"
@@ -305,7 +304,7 @@ def test_somebody_elses_database_is_refused_untouched(tmp_path: Path) -> None:
 CRASHING = """
 import os, sqlite3, sys
 from pathlib import Path
-from codebutler_worker.store.migrate import migrate_store
+from codebutler_worker.store.opening import migrate_store
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.clock import ManualClock
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import (
     MessageRow,
     OutboxRow,
     TurnRow,
     message_id,
 )
-from codebutler_worker.store.unit_of_work import Store
+from codebutler_worker.store.store import Store
 
 
 @pytest.fixture

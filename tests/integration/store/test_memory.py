@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from codebutler.domain.clock import ManualClock
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import FactRow, MemoryChangeRow, MemoryLineRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 

@@ -15,14 +15,13 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
-from codebutler_worker.store.migrate import migrate_store
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import migrate_store, open_store
 
 HOLDING = """
 import asyncio, sys
 from pathlib import Path
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import open_store
 
 async def main():
     async with open_store(Path(sys.argv[1]), SystemClock()) as store:
@@ -105,7 +104,7 @@ import asyncio, sys
 from pathlib import Path
 from codebutler.platform.backups import Backups, Keeper
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import open_store
 
 opened = []
 def note(event, args):

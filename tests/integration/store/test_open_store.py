@@ -15,7 +15,7 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.state_dir import prepare_state_dir
 
 NOBODY = 65534
@@ -72,7 +72,7 @@ async def test_the_writer_survives_power_loss_by_its_settings(path: Path) -> Non
 def test_a_store_at_head_opens_without_alembic(path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from codebutler.domain.clock import ManualClock\n"
-        "from codebutler_worker.store.open import open_store\n"
+        "from codebutler_worker.store.opening import open_store\n"
         "open_store(Path(sys.argv[1]), ManualClock())\n"
         "print(sorted(name for name in sys.modules if name.startswith(('alembic', 'codebutler_migrations'))))"
     )
@@ -173,7 +173,7 @@ import os, sys
 from pathlib import Path
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import open_store
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:

@@ -15,13 +15,14 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
-from codebutler_worker.desk.states import STATES, UNFINISHED
-from codebutler_worker.store.open import open_store
+from codebutler_worker.runtime.turns import STATES, UNFINISHED
+from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import (
     DeferredRow,
     TurnState,
 )
-from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+from codebutler_worker.store.store import Store
+from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.integration.store.some_rows import a_message, a_turn, an_operation, path, store
 
 __all__ = ["path", "store"]

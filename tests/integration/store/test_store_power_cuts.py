@@ -10,10 +10,10 @@ from typing import cast
 
 from codebutler.domain.clock import ManualClock
 from codebutler.platform import sqlitefile
-from codebutler_worker.store.migrate import writer_lock
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import open_store, writer_lock
 from codebutler_worker.store.rows import OutboxRow
-from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+from codebutler_worker.store.store import Store
+from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.powercut import Connection, Recorder, Step, cuts, put
 
 CUTS = 400

@@ -13,14 +13,17 @@ from sqlalchemy.exc import IntegrityError
 
 from codebutler.config.schema import BudgetSection, DailyLimit
 from codebutler_worker.budget.rules import NOBODY, lines
+from codebutler.config.schema import BudgetSection, Limit
+from codebutler_worker.budget import NOBODY, lines
 from codebutler_worker.store.rows import (
-    Account,
     ApprovalRow,
+    BudgetAccount,
     SessionRow,
     Spent,
-    Used,
+    UsageTotal,
 )
-from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+from codebutler_worker.store.store import Store
+from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.integration.store.some_rows import a_message, a_turn, an_operation, path, store
 
 __all__ = ["path", "store"]
@@ -70,7 +73,7 @@ async def test_messages_are_kept_edited_and_withdrawn(store: Store) -> None:
     edited = replace(rows[0], content="edited")
     assert await store.run(lambda uow: uow.messages.of_turn("t1")) == [rows[1], edited]
 
-    await store.run(lambda uow: uow.messages.detach("C1", "1.0"))
+    await store.run(lambda uow: uow.messages.attach("C1", "1.0", None))
     await store.run(
         lambda uow: uow.messages.acknowledge([(rows[0].id, "edited"), (rows[1].id, "something else")])
     )
@@ -94,10 +97,10 @@ async def test_turns_move_and_are_found_by_state_and_conversation(store: Store) 
     assert [turn.id for turn in found] == ["b", "a", "c", "x"]
     assert found[0] == replace(a_turn("b"), state="running", started_at="now", cost_usd=0.25, input_tokens=3)
     await store.run(lambda uow: uow.turns.update("x", state="done"))
-    latest = await store.run(lambda uow: uow.turns.latest_of("C1:9.0"))
+    (latest,) = await store.run(lambda uow: uow.turns.newest(1, "C1:9.0"))
     assert latest is not None
     assert latest.state == "done"
-    assert await store.run(lambda uow: uow.turns.count("queued")) == 2
+    assert len(await store.run(lambda uow: uow.turns.in_states("queued"))) == 2
     with pytest.raises(KeyError):
         await store.run(lambda uow: uow.turns.update("nobody", state="done"))
 
@@ -129,11 +132,11 @@ async def test_what_turns_used_is_summed_by_when_they_began(store: Store) -> Non
 
     await store.run(work)
     (spent,) = await store.run(lambda uow: uow.turns.spent_between("2026-01-02", "2027", NOBODY))
-    assert spent.used == Used(usd=0.5, tokens=0, turns=2)
+    assert spent.used == UsageTotal(usd=0.5, tokens=0, turns=2)
     assert await store.run(lambda uow: uow.turns.spent_between("2027", "2028", NOBODY)) == []
 
 
-def spent_in_2026(account: Account, uow: UnitOfWork) -> list[Spent]:
+def spent_in_2026(account: BudgetAccount, uow: UnitOfWork) -> list[Spent]:
     return uow.turns.spent_between("2026", "2027", account)
 
 

@@ -13,7 +13,7 @@ from codebutler.config.schema import Config, NativeSection, RepoSettings, Tavily
 from codebutler_worker.agents.native.factory import tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as Service
-from codebutler_worker.skills.library import Library
+from codebutler_worker.skills import Library
 from codebutler_worker.tools.port import Context, ToolError
 from codebutler_worker.tools.remember import Forget, Remember
 from codebutler_worker.tools.use_skill import UseSkill

@@ -10,7 +10,7 @@ import pytest
 from codebutler.config.schema import CommandRule, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.memory.block import MAX_BYTES, read_memory
+from codebutler_worker.memory.recalled import MAX_BYTES, read_memory
 from codebutler_worker.worker.roster import Roster
 
 

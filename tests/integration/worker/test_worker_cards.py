@@ -150,7 +150,7 @@ async def test_two_people_have_to_allow_and_are_named(tmp_path: Path) -> None:
         press(parent, buttons(card)["Allow"], "500.1", user=CARL, name="carl")
         await update_with(parent, "2 approvals needed; 1 given: carl.")
         press(parent, buttons(card)["Allow"], "500.2", user=CARL, name="carl")
-        await parent.post_with("carl, you have allowed it already")
+        await parent.post_with("carl, you have already approved this")
         assert answered(parent) == []
         press(parent, buttons(card)["Allow"], "500.3", user=BEN, name="ben")
         await update_with(parent, "✅ Allowed by carl and ben.")
@@ -201,7 +201,7 @@ async def test_an_operator_with_a_name_in_slack_is_that_person(tmp_path: Path) -
         allow = buttons(await parent.post_with("2 approvals needed; 0 given."))["Allow"]
         press(parent, allow, "500.1", user=BEN, name="ben")
         press(parent, allow, "500.2", user=OPERATOR, name=OPERATOR)
-        await parent.post_with("you have allowed it already")
+        await parent.post_with("you have already approved this")
         assert answered(parent) == []
         press(parent, allow, "500.3", user=CARL, name="carl")
         await parent.until(lambda: answered(parent) == [("req-1", True)])

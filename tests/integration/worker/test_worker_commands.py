@@ -90,7 +90,7 @@ async def test_words_work_while_a_turn_runs(tmp_path: Path) -> None:
         command(parent, "output", "200.3", "100.1")
         await parent.post_with("claude is still working.")
         command(parent, "continue", "200.4", "100.1")
-        await parent.post_with("It is under way already.")
+        await parent.post_with("It is already running.")
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         command(parent, "list", "300.1")

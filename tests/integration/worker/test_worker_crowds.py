@@ -35,7 +35,7 @@ async def test_one_too_many_is_kept_and_goes_on_when_there_is_room(tmp_path: Pat
         assert list(buttons(card)) == ["Continue", "Drop"]
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 2)
         press(parent, buttons(card)["Continue"])
-        await parent.post_with("There is still no room for it")
+        await parent.post_with("There is still no room for this")
         for number in range(3):
             (await parent.run(number)).finish()
         await parent.until(lambda: parent.reactions("102.1") == ["white_check_mark"], flow=True)
@@ -87,7 +87,7 @@ async def test_what_was_kept_can_be_dropped_or_continued_by_a_word(tmp_path: Pat
             return
         said = posted(channel=CHANNEL, ts="201.1", user=USER, text="!continue", thread_ts="200.1")
         await parent.stored(parent.deliver(said, Command(name="continue")))
-        await parent.post_with("There is still no room for it")
+        await parent.post_with("There is still no room for this")
 
 
 async def test_a_click_of_somebody_else_counts_on_their_own_line(tmp_path: Path) -> None:

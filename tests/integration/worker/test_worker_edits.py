@@ -70,7 +70,7 @@ async def test_the_answer_stands_and_the_edited_text_is_asked_once_also_after_a_
         assert await answered(parent) == "add 2 and 2"
         assert "Asked again" in text_of(parent.updates[-1])
         await parent.stored(press(parent, value, 2))
-        await parent.post_with("You have asked again already")
+        await parent.post_with("You have already asked again")
         edits(parent, "add 3 and 3", 3)
         await parent.post_with("The answer stands")
         assert offers(parent) != [value]

@@ -8,7 +8,7 @@ import pytest
 
 from codebutler.domain.model import Command, Prompt
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.memory.facts import MAX_FACTS
+from codebutler_worker.memory.keeping import MAX_FACTS
 from codebutler_worker.tools.notes import Notes
 from codebutler_worker.tools.port import ToolError
 from tests.events import posted, slashed

@@ -10,7 +10,7 @@ import pytest
 from codebutler.domain.model import Command, File, Prompt, Upload
 from codebutler.protocol.messages import Audit, Fetch, FetchFailed, FileChunk, FileTranscript, StopTurns
 from codebutler_worker.agents.backend import Finished, Started, Text
-from codebutler_worker.conversation.turn.attachments import ATTEMPTS
+from codebutler_worker.conversation.attachments import ATTEMPTS
 from tests.events import clicked, edited, posted
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
@@ -103,7 +103,7 @@ async def test_a_message_of_nothing_usable_fails_and_says_so(tmp_path: Path) -> 
     async with worker(settings(tmp_path)) as parent:
         share(parent, "100.1", PICTURE)
         give(parent, await request(parent), b"")
-        await parent.post_with("nothing of it came")
+        await parent.post_with("it arrived empty")
         await parent.post_with("send it again")
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
         assert parent.backend.runs == []

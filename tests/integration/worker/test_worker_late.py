@@ -17,7 +17,7 @@ def stale(parent: Parent, text: str, ts: str, thread_ts: str | None = None) -> i
 
 async def question(parent: Parent) -> dict[str, str]:
     """The values of the question's buttons by action."""
-    asked = await parent.post_with("Shall I still do it?")
+    asked = await parent.post_with("Do you still want this?")
     return {button["action_id"]: button["value"] for button in blocks_of(asked)[1]["elements"]}
 
 

@@ -11,7 +11,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.model import Command, Post, Update, Upload
 from codebutler.protocol.messages import Send, SendFailed
 from codebutler_worker.agents.record import SESSIONS
-from codebutler_worker.commands import sending
+from codebutler_worker.commands import logs as sending
 from codebutler_worker.present import pieces
 from tests.events import posted
 from tests.shown import text_of
@@ -143,7 +143,7 @@ async def test_stop_ends_it_and_says_how_to_get_the_rest(tmp_path: Path) -> None
         take(parent)
         await parent.until(lambda: len(uploads(parent)) == 2, flow=True)
         say(parent, "stop", ts="300.2", thread="300.1")
-        await parent.post_with(f"🛑 No more of the log of `{LOG}`.")
+        await parent.post_with(f"🛑 Stopped sending the log `{LOG}`.")
         parent.mute = False
         take(parent)
         await parent.until(parent.is_idle, flow=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.clock import ManualClock
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import ChangeState, DeferredRow, MemoryChangeRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.worker_kit import CHANNEL, USER, settings, worker

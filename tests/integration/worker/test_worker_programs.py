@@ -18,7 +18,7 @@ from codebutler.config.schema import (
 from codebutler.domain.model import Command, Post, Update
 from codebutler.protocol.messages import Audit, Heartbeat, Send, StopTurns
 from codebutler_worker.agents.backend import Finished, Output, Started, ToolUse
-from codebutler_worker.conversation.typing import GONE, LATE
+from codebutler_worker.conversation.messages import GONE, LATE
 from tests.events import posted
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker

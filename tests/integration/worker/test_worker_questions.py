@@ -118,10 +118,10 @@ async def test_nothing_ticked_and_foreign_boxes_answer_nothing(tmp_path: Path) -
     async with worker(settings(tmp_path)) as parent:
         _, card = await asks(parent, COLOUR, PARTS, SIZE)
         await parent.stored(press(parent, value(card, "Done"), "500.1"))
-        await parent.post_with("Nothing is chosen")
+        await parent.post_with("Nothing is selected")
         strange = (value(card, "Blue"), value(card, "Roof").replace(":0", ":7"), "x")
         await parent.stored(press(parent, value(card, "Done"), "500.2", picked=strange))
-        await parent.until(lambda: sum("Nothing is chosen" in text_of(post) for post in parent.posts) == 2)
+        await parent.until(lambda: sum("Nothing is selected" in text_of(post) for post in parent.posts) == 2)
         assert answers(parent) == []
         assert parent.said(Heartbeat)[-1].waiting == 1
 

@@ -61,7 +61,7 @@ async def test_a_repositorys_skills_wait_for_trust(tmp_path: Path) -> None:
         says(parent, "", "100.1")
         listed = await parent.post_with("🎓 Say")
         assert "• `deploy`" not in text_of(listed)
-        assert "Not used before somebody runs `codebutler trust` on the machine: `deploy`" in text_of(listed)
+        assert "Not used until somebody runs `codebutler trust` on the machine: `deploy`" in text_of(listed)
         says(parent, "deploy now", "100.2")
         await parent.post_with("There is no skill `deploy` here")
     trusted = msgspec.structs.replace(settings(tmp_path), skills_digest=skills_digest(tmp_path))

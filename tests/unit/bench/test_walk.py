@@ -82,6 +82,6 @@ def test_the_way_is_what_runs_for_the_message_and_never_at_rest() -> None:
 def test_a_room_is_a_folder_at_the_top_or_a_loose_module() -> None:
     rooms = [
         Step(0.0, "worker", file, "it", 1).room
-        for file in ("codebutler_worker/conversation/turn/run.py", "codebutler_worker/inbox.py")
+        for file in ("codebutler_worker/conversation/turn.py", "codebutler_worker/inbox.py")
     ]
     assert rooms == ["codebutler_worker/conversation", "codebutler_worker/inbox.py"]

@@ -21,11 +21,11 @@ from codebutler_worker.budget.rules import (
     used_up,
     used_up_text,
 )
-from codebutler_worker.store.rows import Account, Spent, Used
+from codebutler_worker.store.rows import BudgetAccount, Spent, UsageTotal
 
-ANA = Account("U0ANA", "C1:1.1")
-BEN = Account("U0BEN", "C1:1.1")
-NIGHTLY = Account("operator", "C1:2.2", "nightly")
+ANA = BudgetAccount("U0ANA", "C1:1.1")
+BEN = BudgetAccount("U0BEN", "C1:1.1")
+NIGHTLY = BudgetAccount("operator", "C1:2.2", "nightly")
 
 ZONES = st.sampled_from(
     [
@@ -40,14 +40,14 @@ ZONES = st.sampled_from(
 ).map(ZoneInfo)
 MOMENTS = st.integers(1_100_000_000, 2_050_000_000).map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
 USED = st.builds(
-    Used,
+    UsageTotal,
     st.floats(0, 1000),
     st.integers(0, 10**9),
     st.integers(0, 1000),
     st.floats(0, 10_000),
 )
 ACCOUNTS = st.builds(
-    Account,
+    BudgetAccount,
     st.sampled_from(["U0ANA", "U0BEN"]),
     st.sampled_from(["C1:1.1", "C1:2.2"]),
     st.sampled_from(["", "nightly"]),
@@ -64,9 +64,9 @@ BUDGETS = st.builds(BudgetSection, repo=LIMITS, user=LIMITS, thread=LIMITS, job=
 
 
 def spent(
-    account: Account, usd: float = 0.0, *, tokens: int = 0, turns: int = 1, minutes: float = 0.0
+    account: BudgetAccount, usd: float = 0.0, *, tokens: int = 0, turns: int = 1, minutes: float = 0.0
 ) -> Spent:
-    return Spent("claude", account, Used(usd, tokens, turns, minutes))
+    return Spent("claude", account, UsageTotal(usd, tokens, turns, minutes))
 
 
 @given(MOMENTS, ZONES)
@@ -87,7 +87,7 @@ def test_a_day_begins_at_local_midnight() -> None:
 
 @given(BUDGETS, SPENT, ACCOUNTS)
 def test_a_turn_is_held_exactly_when_some_limit_of_its_is_reached(
-    budget: BudgetSection, spents: list[Spent], account: Account
+    budget: BudgetSection, spents: list[Spent], account: BudgetAccount
 ) -> None:
     found = lines(budget, spents, account)
     assert (used_up(found) is not None) == any(line.used >= line.limit for line in found)
@@ -97,7 +97,7 @@ def test_a_turn_is_held_exactly_when_some_limit_of_its_is_reached(
 
 @given(BUDGETS, SPENT, ACCOUNTS, st.builds(Spent, st.just("claude"), ACCOUNTS, USED))
 def test_whoever_uses_more_never_gets_more_room(
-    budget: BudgetSection, spents: list[Spent], account: Account, more: Spent
+    budget: BudgetSection, spents: list[Spent], account: BudgetAccount, more: Spent
 ) -> None:
     before, after = lines(budget, spents, account), lines(budget, [*spents, more], account)
     assert all(one.used <= other.used + 1e-6 for one, other in zip(before, after, strict=True))
@@ -109,8 +109,8 @@ def test_what_others_use_is_not_on_ones_own_account(spents: list[Spent], used: U
         user=DailyLimit(usd_per_day=1), thread=DailyLimit(usd_per_day=1), job=DailyLimit(usd_per_day=1)
     )
     others = [
-        Spent("claude", Account("U0BEN", "C1:other"), used),
-        Spent("claude", Account("U0ANA", "C1:other", "weekly"), used),
+        Spent("claude", BudgetAccount("U0BEN", "C1:other"), used),
+        Spent("claude", BudgetAccount("U0ANA", "C1:other", "weekly"), used),
     ]
     assert lines(budget, [*spents, *others], ANA) == lines(budget, spents, ANA)
     assert lines(budget, [*spents, *others], NIGHTLY) == lines(budget, spents, NIGHTLY)
@@ -152,7 +152,7 @@ def test_what_others_use_is_not_on_ones_own_account(spents: list[Spent], used: U
     ],
 )
 def test_which_limit_leaves_no_room(
-    budget: BudgetSection, spents: list[Spent], account: Account, key: str | None
+    budget: BudgetSection, spents: list[Spent], account: BudgetAccount, key: str | None
 ) -> None:
     found = used_up(lines(budget, spents, account))
     assert (found.key if found else None) == key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.conversation.asking.calls import canonical, digest_of, pattern_of
+from codebutler_worker.present.calls import canonical, digest_of, pattern_of
 
 
 def test_the_order_of_keys_makes_no_other_call() -> None:

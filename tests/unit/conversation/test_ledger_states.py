@@ -12,14 +12,13 @@ from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import ButtonClicked, NoRequest
 from codebutler.platform.backups import Restored
-from codebutler_worker.conversation.parked import CONTINUED_REASON
-from codebutler_worker.conversation.recovery import after_restore, recover
-from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.states import STATES
-from codebutler_worker.store.open import open_store
+from codebutler_worker.conversation.parked import CONTINUED_REASON, after_restore, recover
+from codebutler_worker.runtime.turns import STATES
+from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
-from codebutler_worker.store.unit_of_work import Store, UnitOfWork
-from codebutler_worker.worker.inbox import Inbox
+from codebutler_worker.store.store import Store
+from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.worker.inbox import EventInbox
 from tests.events import clicked
 
 RETRY, DROP, STOP = "codebutler.retry", "codebutler.drop", "codebutler.stop"
@@ -59,7 +58,7 @@ def click(button: str) -> ButtonClicked:
 @pytest.mark.parametrize("reason", ["", "max_turns", CONTINUED_REASON])
 async def test_a_click_in_every_state(button: str, reason: str, tmp_path: Path) -> None:
     clock = ManualClock()
-    inbox = Inbox(
+    inbox = EventInbox(
         RepoSettings(
             name="r", path="/r", channel_id="C1", config=Config(slack=SlackSection(allowed_users=("U1",)))
         )
@@ -68,15 +67,11 @@ async def test_a_click_in_every_state(button: str, reason: str, tmp_path: Path) 
         (tmp_path / state).mkdir()
         async with open_store(tmp_path / state / "store.db", clock) as store:
             await store.run(partial(_put, turn(state, reason)))
-            todo = await store.run(
-                lambda uow: inbox.take(Draft(uow, clock.now()), 1, click(button), NoRequest())
-            )
+            todo = await store.run(lambda uow: inbox.take(uow, 1, click(button), NoRequest()))
             rows = await store.run(lambda uow: uow.turns.in_states(*STATES))
             expected = CLICKS.get((state, reason, button), (state, 0, 0))
             assert (rows[0].state, len(rows) - 1, len(todo.stop)) == expected, (state, reason, button)
-            again = await store.run(
-                lambda uow: inbox.take(Draft(uow, clock.now()), 1, click(button), NoRequest())
-            )
+            again = await store.run(lambda uow: inbox.take(uow, 1, click(button), NoRequest()))
             assert again.stop == ()
 
 
@@ -85,7 +80,7 @@ async def test_a_restart_in_every_state(state: TurnState, tmp_path: Path) -> Non
     clock = ManualClock()
     async with open_store(tmp_path / "store.db", clock) as store:
         await store.run(lambda uow: uow.turns.add(turn(state)))
-        asked = [await store.run(lambda uow: recover(Draft(uow, clock.now()))) for _ in range(2)]
+        asked = [await store.run(lambda uow: recover(uow)) for _ in range(2)]
         found = await store.run(lambda uow: uow.turns.get("t1"))
         assert found is not None
         live = state in ("running", "waiting")
@@ -101,8 +96,8 @@ async def test_a_restored_store_asks_about_what_waited(state: TurnState, tmp_pat
     restored = Restored(tmp_path / "store.db", "gone", datetime(2026, 2, 13, tzinfo=UTC), None)
     async with open_store(tmp_path / "store.db", clock) as store:
         await store.run(lambda uow: uow.turns.add(turn(state)))
-        await store.run(lambda uow: after_restore(Draft(uow, clock.now()), restored, "C1"))
-        asked = await store.run(lambda uow: recover(Draft(uow, clock.now())))
+        await store.run(lambda uow: after_restore(uow, restored, "C1"))
+        asked = await store.run(lambda uow: recover(uow))
         assert len(asked) == int(state in ("queued", "parked", "running", "waiting"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.text.envelope import Envelope, parts_of
-from codebutler_worker.conversation.turn.prompt import (
+from codebutler_worker.conversation.prepare import (
     PromptMessage,
     attached,
     system_prompt,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler_worker.conversation.queue import choose, in_line
-from codebutler_worker.desk.draft import iso
 from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.unit_of_work import iso
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

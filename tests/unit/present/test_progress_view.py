@@ -22,20 +22,20 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.present.lines import money, one_line, ordinal, span
 from codebutler_worker.present.notices import failed, interrupted
-from codebutler_worker.present.progress import TurnView, collapsed, in_line, reduce, running
+from codebutler_worker.present.progress import TurnProgress, collapsed, in_line, reduce, running
 from codebutler_worker.tools.plan import PlanStep
 from tests.shown import blocks_of, text_of
 
 
-def seen(*events: object) -> TurnView:
-    view = TurnView()
+def seen(*events: object) -> TurnProgress:
+    view = TurnProgress()
     for event in events:
         view = reduce(view, event)  # type: ignore[arg-type]  # any event
     return view
 
 
 def test_who_is_waited_for_is_said_first() -> None:
-    view = TurnView(activity="Bash: ls", is_tool=True, tools=1, waits="approval")
+    view = TurnProgress(activity="Bash: ls", is_tool=True, tools=1, waits="approval")
     assert (
         text_of(running(view, 5, "t", "claude"))
         == "✋ claude is waiting for your approval · 5s · 1 tool call"
@@ -56,7 +56,7 @@ def test_tools_are_counted_and_the_last_is_remembered() -> None:
     "event", [Started("s"), Text("  "), ToolResult("1", True, "x"), Finished(True, "", "done")]
 )
 def test_what_shows_nothing_changes_nothing(event: object) -> None:
-    assert seen(event) == TurnView()
+    assert seen(event) == TurnProgress()
 
 
 def test_the_message_shows_activity_plan_and_waiting() -> None:

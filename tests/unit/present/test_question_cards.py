@@ -10,7 +10,7 @@ import pytest
 
 from codebutler.chat.slack.render import SECTION_CHARS
 from codebutler.domain.message import Message, Question, QuestionCard
-from codebutler_worker.present.questions import LABEL_CHARS, MAX_OPTIONS, option, options_in
+from codebutler_worker.present.cards import LABEL_CHARS, MAX_OPTIONS, option, options_in
 from tests.shown import blocks_of, text_of
 
 

@@ -11,8 +11,8 @@ from codebutler_worker.agents.backend import Finished, Output
 from codebutler_worker.present.terminal import (
     HIDDEN_KEY,
     MAX_PAGES,
-    Page,
-    Pages,
+    TerminalPage,
+    TerminalPages,
     ended,
     shown,
 )
@@ -24,7 +24,7 @@ class Channel:
     """What stands in the thread after each look at the pages."""
 
     def __init__(self, limit: int = 3500) -> None:
-        self.pages = Pages(limit)
+        self.pages = TerminalPages(limit)
         self.messages: dict[int, str] = {}
         self.final: set[int] = set()
 
@@ -158,5 +158,5 @@ def test_how_it_went_is_one_line() -> None:
 
 
 def test_an_empty_page_shows_that_it_is_empty() -> None:
-    assert shown(Page(0, ()), SESSION) == "⋯"
-    assert shown(Page(0, ()), SESSION, "done") == "done"
+    assert shown(TerminalPage(0, ()), SESSION) == "⋯"
+    assert shown(TerminalPage(0, ()), SESSION, "done") == "done"

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import AgentEvent, Limit, Text, Thinking, ToolUse, Writing
-from codebutler_worker.present.progress import MOST_CHARS, MOST_LINES, TurnView, latest, reduce, running
+from codebutler_worker.present.progress import MOST_CHARS, MOST_LINES, TurnProgress, latest, reduce, running
 from tests.shown import text_of
 
 
 def test_it_grows_in_the_progress_message_and_goes_when_it_is_whole() -> None:
-    view = reduce(TurnView(), Writing("I **looked** at\n\n<!channel> the"))
+    view = reduce(TurnProgress(), Writing("I **looked** at\n\n<!channel> the"))
     text = text_of(running(view, 3, "t", "agent"))
     assert text.split("\n")[0].startswith("💬 agent is writing · ")
     assert "> I *looked* at\n> " in text
@@ -27,15 +27,15 @@ def test_it_grows_in_the_progress_message_and_goes_when_it_is_whole() -> None:
 
 @pytest.mark.parametrize("event", [Text("done"), ToolUse("1", "Bash", "ls"), Limit("asking again")])
 def test_what_comes_of_it_takes_its_place(event: AgentEvent) -> None:
-    assert reduce(reduce(TurnView(), Writing("half")), event).writing == ""
+    assert reduce(reduce(TurnProgress(), Writing("half")), event).writing == ""
 
 
 def test_thinking_leaves_it() -> None:
-    assert reduce(reduce(TurnView(), Writing("half")), Thinking("hm")).writing == "half…"
+    assert reduce(reduce(TurnProgress(), Writing("half")), Thinking("hm")).writing == "half…"
 
 
 def test_that_it_thinks_is_shown_until_something_comes_of_it() -> None:
-    view = reduce(reduce(TurnView(), ToolUse("1", "Bash", "ls")), Thinking(""))
+    view = reduce(reduce(TurnProgress(), ToolUse("1", "Bash", "ls")), Thinking(""))
     assert text_of(running(view, 7, "t", "agent")).startswith("💭 agent is thinking · 7s · 1 tool")
     for event, shown in (
         (Writing("I will"), "💬 agent is writing"),

@@ -27,7 +27,7 @@ from codebutler_worker.agents.rehearsal.intents import (
     is_inside,
     understand,
 )
-from codebutler_worker.conversation.turn.prompt import PromptMessage, user_prompt
+from codebutler_worker.conversation.prepare import PromptMessage, user_prompt
 
 
 @pytest.mark.parametrize(

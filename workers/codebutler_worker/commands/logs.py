@@ -1,23 +1,32 @@
-"""``!logs``: what the programs of sessions wrote, as a file or its last lines; and which sessions there are."""
+"""``!logs``: what the programs of sessions wrote, as a file or its last lines; and which sessions there are.
+
+A long log comes in numbered parts, each without secrets, one at a time: the next is made when the chat has taken the
+one before, so that neither memory nor the store ever holds two. How far it has come is in the command's row: a restart
+goes on there, ``!stop`` takes the row away.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from codebutler.domain.message import said
+from codebutler.domain.message import Message, said
 from codebutler.text.markup import plain
+from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Output
-from codebutler_worker.agents.record import SessionLogs, session_of
-from codebutler_worker.commands import sending
-from codebutler_worker.commands.asked import Asked
-from codebutler_worker.commands.describe import words_of
-from codebutler_worker.desk.deferred import Reply
-from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import code, one_line, span
-from codebutler_worker.present.terminal import Pages, shown
+from codebutler_worker.agents.record import SESSIONS, OpenLog, SessionLogs, session_of
+from codebutler_worker.commands.table import Invocation
+from codebutler_worker.media.kinds import size
+from codebutler_worker.present import pieces
+from codebutler_worker.present.lines import code, count, one_line, span
+from codebutler_worker.present.terminal import TerminalPages, shown
+from codebutler_worker.runtime.deferred import Attachment, CommandReply, say_line, sent_as, tell_ended
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import Todo, words_of
 from codebutler_worker.store.rows import DeferredRow, TurnRow
+from codebutler_worker.store.unit_of_work import UnitOfWork
 
 LOOKED_AT = 50
 LISTED = 40
@@ -26,13 +35,20 @@ TAIL_LINES = "20"
 """Where nobody says how many."""
 TAIL_BYTES = 256 * 2**10
 MAX_TAIL_BYTES = 2**20
+WHOLE_BYTES = 20_000_000
+"""A longer log comes in parts."""
+MAX_PARTS = 25
+"""At once: more would bury the thread."""
 NO_LOG = "No session here has left a log yet."
 NO_OUTPUT = "No session here has written any output yet."
 NONE_LISTED = f"No session has run here in the last {LISTED_HOURS} hours."
 BY_MESSAGE = "A file cannot be for you alone: say `!logs` in the channel."
+_PART = "part"
+"""The first word of the argument of a command that sends parts."""
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 
 
-def run(asked: Asked) -> Todo:
+def run(asked: Invocation) -> Todo:
     """The list is in the store; logs are on disk and have to be read."""
     words = asked.argument.split()
     if words[:1] == ["list"]:
@@ -45,57 +61,49 @@ def run(asked: Asked) -> Todo:
     return asked.defer(" ".join(["send", *(words or candidates)]))
 
 
-def _list(asked: Asked) -> str:
-    since = (asked.draft.now - timedelta(hours=LISTED_HOURS)).isoformat()
+def _list(asked: Invocation) -> str:
+    since = (asked.uow.now - timedelta(hours=LISTED_HOURS)).isoformat()
     turns = [
         turn for turn in asked.newest(LISTED + 1) if turn.started_at is not None and turn.created_at >= since
     ]
     if not turns:
         return NONE_LISTED
     rest = f", the newest {LISTED}" if len(turns) > LISTED else ""
-    lines = [_line(asked, turn) for turn in turns[:LISTED]]
+    lines = [_line(asked.uow, turn) for turn in turns[:LISTED]]
     return "\n".join([f"Sessions of the last {LISTED_HOURS} hours{rest}:", *lines])
 
 
-def _line(asked: Asked, turn: TurnRow) -> str:
-    words = plain(one_line(words_of(asked.draft, turn, 60)))
-    took = _duration(turn, asked.draft.now)
+def _line(uow: UnitOfWork, turn: TurnRow) -> str:
+    words = plain(one_line(words_of(uow, turn, 60)))
+    ended = datetime.fromisoformat(turn.finished_at) if turn.finished_at else uow.now
+    took = span((ended - datetime.fromisoformat(turn.started_at or turn.created_at)).total_seconds())
     parts = (code(session_of(turn.id)), turn.state, took, plain(turn.agent), words)
     return f"• {' · '.join(part for part in parts if part)}"
 
 
-def _duration(turn: TurnRow, now: datetime) -> str:
-    ended = datetime.fromisoformat(turn.finished_at) if turn.finished_at else now
-    return span((ended - datetime.fromisoformat(turn.started_at or turn.created_at)).total_seconds())
-
-
-async def answer(desk: Desk, command: DeferredRow) -> Reply:
+async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """Read the first of the candidates that has left a log; of a long one the next part."""
     what, *words = command.argument.split()
-    logs = SessionLogs.of(desk.settings)
-    if what == sending.STEP:
-        return await sending.go_on(desk, logs, command)
+    logs = SessionLogs.of(runtime.settings)
+    if what == _PART:
+        return await _next_part(runtime, logs, command)
     if what == "tail":
-        pages = Pages(desk.settings.config.output.max_chars_per_message, desk.redactor)
+        pages = TerminalPages(runtime.settings.config.output.max_chars_per_message, runtime.redactor)
         return await asyncio.to_thread(_tail, logs, words[1:], int(words[0]), pages)
-    told = words.pop(0) if what == "parts" else ""
-    session = await asyncio.to_thread(_first, logs, words)
-    if session is None:
+    wanted = words.pop(0) if what == "parts" else ""
+    found = await asyncio.to_thread(lambda: [each for each in words if logs.size_of(each) is not None])
+    if not found:
         named = f"There is no log of a session {code(words[0], 40)}." if len(words) == 1 else NO_LOG
-        return Reply((said(f"{named} `!logs list` names those of today."),))
+        return CommandReply((said(f"{named} `!logs list` names those of today."),))
+    if command.only_for:
+        return CommandReply((said(BY_MESSAGE),))
     try:
-        if command.only_for:
-            return Reply((said(BY_MESSAGE),))
-        return await asyncio.to_thread(sending.begin, logs, session, told, desk.redactor)
+        return await asyncio.to_thread(_begin, logs, found[0], wanted, runtime.redactor)
     except OSError as error:
-        return Reply((said(_unreadable(session, error)),))
+        return CommandReply((said(_unreadable(found[0], error)),))
 
 
-def _first(logs: SessionLogs, sessions: list[str]) -> str | None:
-    return next((session for session in sessions if logs.size_of(session) is not None), None)
-
-
-def _tail(logs: SessionLogs, sessions: list[str], count: int, pages: Pages) -> Reply:
+def _tail(logs: SessionLogs, sessions: list[str], lines: int, pages: TerminalPages) -> CommandReply:
     """The last lines that the newest session with any output wrote, as a terminal would show them."""
     # A terminal emulator is not for every worker's memory.
     from codebutler_worker.agents.shell.backlog import returning
@@ -103,19 +111,172 @@ def _tail(logs: SessionLogs, sessions: list[str], count: int, pages: Pages) -> R
 
     for session in sessions:
         try:
-            written = logs.output(session, min(MAX_TAIL_BYTES, TAIL_BYTES + 200 * count))
+            written = logs.output(session, min(MAX_TAIL_BYTES, TAIL_BYTES + 200 * lines))
         except FileNotFoundError:
             continue
         except OSError as error:
-            return Reply((said(_unreadable(session, error)),))
+            return CommandReply((said(_unreadable(session, error)),))
         terminal = Terminal()
         terminal.feed(returning(written))
         now = terminal.take()
-        pages.take(Output(settled=(*now.settled, *now.live)[-max(count, 1) :]))
+        pages.take(Output(settled=(*now.settled, *now.live)[-max(lines, 1) :]))
         if messages := tuple(said(shown(page, session)) for page in pages.due() if page.lines):
-            return Reply(messages)
-    return Reply((said(NO_OUTPUT),))
+            return CommandReply(messages)
+    return CommandReply((said(NO_OUTPUT),))
 
 
 def _unreadable(session: str, error: OSError) -> str:
     return f"The log {code(session)} cannot be read: {error.strerror or error}."
+
+
+# A log on its way into a thread.
+
+
+@dataclass(frozen=True, slots=True)
+class LogTransfer:
+    """Which parts of a log are wanted, and the next one of them. ``size_bytes``: as long as it was when asked for."""
+
+    session: str
+    size_bytes: int
+    first: int
+    last: int
+    next: int
+
+    @property
+    def total(self) -> int:
+        """How many parts there are."""
+        return _parts_in(self.size_bytes)
+
+    @property
+    def argument(self) -> str:
+        """As it is kept in the command's row."""
+        return f"{_PART} {self.session} {self.size_bytes} {self.first} {self.last} {self.next}"
+
+    def line(self, text: str) -> Message:
+        """The command's one line, which names the log."""
+        return said(f"{_head(self.session, self.size_bytes)}{text}")
+
+
+def transfer_of(argument: str) -> LogTransfer:
+    """The transfer that a command's row keeps."""
+    _, session, *numbers = argument.split()
+    return LogTransfer(session, *map(int, numbers))
+
+
+def _parts_in(size_bytes: int) -> int:
+    return 1 if size_bytes <= WHOLE_BYTES else -(-size_bytes // _grid())
+
+
+def _grid() -> int:
+    """Where parts end, or a bit before: none is longer than WHOLE_BYTES."""
+    return WHOLE_BYTES - pieces.SEARCHED_BYTES
+
+
+def _begin(logs: SessionLogs, session: str, wanted: str, redactor: Redactor) -> CommandReply:
+    """The log, where it is short; else the line about its parts, which come one after the other. ``wanted``: which
+    parts, as ``3`` or ``3-7``; "" = all. Raises OSError."""
+    with logs.reader(session) as log:
+        total, head = _parts_in(log.size), _head(session, log.size)
+        asked = _RANGE.fullmatch(wanted or f"1-{total}")
+        first = int(asked[1]) if asked else 0
+        last = int(asked[2] or first) if asked else 0
+        if not 1 <= first <= last <= total:
+            return CommandReply((said(f"{head}, has {count(total, 'part')}, numbered from 1."),))
+        if last - first >= MAX_PARTS:
+            return CommandReply((said(_too_many(session, head, total)),))
+        transfer = LogTransfer(session, log.size, first, last, first)
+        if total == 1:
+            return CommandReply((said(head),), (_part(log, transfer, redactor),))
+        return CommandReply(line=_going_on(transfer), then=transfer.argument)
+
+
+async def _next_part(runtime: Runtime, logs: SessionLogs, command: DeferredRow) -> CommandReply:
+    """The next part, if the one before was taken."""
+    transfer = transfer_of(command.argument)
+    before = sent_as(command.id, str(transfer.next - 1))
+    await runtime.outbox.settled(before)
+    sent = await runtime.commit(lambda uow: uow.outbox.get(before))
+    if sent is not None and sent.state == "failed":
+        transfer = replace(transfer, next=transfer.next - 1)
+        why = f"❌ The chat refused part {transfer.next} ({code(sent.code or 'refused', 60)})."
+        return CommandReply(line=_cut_short(transfer, why))
+    if transfer.next > transfer.last:
+        return CommandReply(line=_all_here(transfer))
+    try:
+        file = await asyncio.to_thread(_read, logs, transfer, runtime.redactor)
+    except OSError as error:
+        why = f"❌ It can no longer be read: {error.strerror or error}."
+        return CommandReply(line=_cut_short(transfer, why))
+    then = replace(transfer, next=transfer.next + 1).argument
+    return CommandReply(files=(file,), line=_going_on(transfer), then=then)
+
+
+def withdraw(uow: UnitOfWork, conversation: str | None = None) -> list[str]:
+    """Send no more of the logs that are on their way into a conversation, or anywhere; returns their sessions."""
+    sessions = []
+    for command in uow.deferred.all():
+        if conversation in (None, command.conversation) and command.argument.startswith(f"{_PART} "):
+            transfer = transfer_of(command.argument)
+            sessions.append(transfer.session)
+            uow.deferred.done(command.id)
+            say_line(uow, command, _cut_short(transfer, "🛑 Stopped."))
+            tell_ended(uow, command, "stopped")
+    return sessions
+
+
+def _read(logs: SessionLogs, transfer: LogTransfer, redactor: Redactor) -> Attachment:
+    with logs.reader(transfer.session) as log:
+        return _part(log, transfer, redactor)
+
+
+def _part(log: OpenLog, transfer: LogTransfer, redactor: Redactor) -> Attachment:
+    number, total = transfer.next, transfer.total
+    record = pieces.Pieces(log.read, transfer.size_bytes, redactor)
+    start = record.cut((number - 1) * _grid())
+    end = transfer.size_bytes if number == total else record.cut(number * _grid())
+    width = max(2, len(str(total)))
+    named = f".part-{number:0{width}}-of-{total:0{width}}" if total > 1 else ""
+    name = f"{transfer.session}{named}.log"
+    return Attachment(name, b"".join(record.redacted(start, end)), name, str(number))
+
+
+def _head(session: str, size_bytes: int) -> str:
+    return f"📎 {code(session)}, {size(size_bytes)}"
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first}-{last}" if last > first else f"{first}"
+
+
+def _going_on(transfer: LogTransfer) -> Message:
+    told = f", comes in {count(transfer.total, 'part')}."
+    if transfer.first > 1 or transfer.last < transfer.total:
+        told += f" You get {_span(transfer.first, transfer.last)}."
+    return transfer.line(f"{told} Sending part {transfer.next} of {transfer.total}… `!stop` ends it.")
+
+
+def _all_here(transfer: LogTransfer) -> Message:
+    if transfer.first > 1 or transfer.last < transfer.total:
+        return transfer.line(f": part {_span(transfer.first, transfer.last)} of {transfer.total}.")
+    joined = f"`cat {transfer.session}.part-*.log` puts them together."
+    return transfer.line(f", in {count(transfer.total, 'part')}. {joined}")
+
+
+def _cut_short(transfer: LogTransfer, why: str) -> Message:
+    """Not all of it has come."""
+    came = rest = ""
+    if transfer.next > transfer.first:
+        came = f" Of {count(transfer.total, 'part')}, {_span(transfer.first, transfer.next - 1)} came."
+    if transfer.next <= transfer.last:
+        missing = _span(transfer.next, transfer.last)
+        rest = f" `!logs {transfer.session} {missing}` sends the rest."
+    return transfer.line(f". {why}{came}{rest}")
+
+
+def _too_many(session: str, head: str, total: int) -> str:
+    return (
+        f"{head}, would take {count(total, 'part')}; at most {MAX_PARTS} are sent at once. "
+        f"`!logs {session} 1-{MAX_PARTS}` sends the beginning, "
+        f"`!logs {session} {total - MAX_PARTS + 1}-{total}` the end, and `!logs tail N` shows the last lines. "
+        f"The whole log is `{SESSIONS}/{session}.log` in the repository."
+    )

@@ -13,20 +13,31 @@ from datetime import timedelta
 
 from codebutler.config.programs import program_of
 from codebutler.config.schema import Config, DailyLimit
+from codebutler.config.permission import admitted, may
+from codebutler.config.programs import is_session, program_of
+from codebutler.config.schema import Config, Limit
+from codebutler.config.shells import is_shell
 from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
-from codebutler_worker.conversation.marks import QUEUED, WORKING, end_message, is_shown, set_mark
+from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, end_message, is_shown, set_mark
 from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_aside
-from codebutler_worker.desk.draft import Draft, Place, iso, place_of
-from codebutler_worker.desk.naming import agent_name, conversation_id
-from codebutler_worker.desk.states import LIVE
-from codebutler_worker.desk.todo import Steer, Todo
 from codebutler_worker.media.kinds import is_voice
 from codebutler_worker.present.notices import crowded, handled, stale
+from codebutler_worker.runtime.turns import (
+    LIVE,
+    Steer,
+    Todo,
+    Typed,
+    agent_name,
+    audit_of,
+    conversation_id,
+    using,
+)
 from codebutler_worker.store.rows import AttachmentRow, MessageRow, TurnRow, message_id
+from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
 
 MAX_FILES = 20
-BUSY = "⏳ Already working in this conversation: say it again after the answer, or say `!stop` first."
+BUSY = "⏳ Already working in this conversation: send it again after the answer, or say `!stop` first."
 TOGETHER = "↪ Answered together with what was said next."
 
 
@@ -54,17 +65,17 @@ class Incoming:
         return self.thread_ts or self.ts
 
 
-def keep_message(draft: Draft, said: Incoming, turn_id: str | None) -> None:
+def keep_message(uow: UnitOfWork, said: Incoming, turn_id: str | None) -> None:
     """Write the message and its files, or what has become of it, as part of a turn (None = of none)."""
     files = _files(said) if said.files else []
     for file in files:
-        draft.uow.attachments.add(file)
+        uow.attachments.add(file)
     row = MessageRow(
         id=message_id(said.channel, said.ts or said.conversation or ""),
         from_id=said.user,
         channel_id=said.channel,
         content=said.text,
-        timestamp=draft.stamp,
+        timestamp=uow.stamp,
         platform_msg_id=said.ts,
         order=said.order or said.ts,
         thread_ts=said.root_ts,
@@ -73,12 +84,12 @@ def keep_message(draft: Draft, said: Incoming, turn_id: str | None) -> None:
         late=said.late,
         is_voice=any(file.is_voice for file in files),
     )
-    if draft.uow.messages.get(said.channel, row.key) is None:
-        draft.uow.messages.add(row)
+    if uow.messages.get(said.channel, row.key) is None:
+        uow.messages.add(row)
         return
-    draft.uow.messages.set_text(said.channel, said.ts, said.text)
+    uow.messages.set_text(said.channel, said.ts, said.text)
     if turn_id is not None:
-        draft.uow.messages.attach(said.channel, said.ts, turn_id)
+        uow.messages.attach(said.channel, said.ts, turn_id)
 
 
 def _files(said: Incoming) -> list[AttachmentRow]:
@@ -96,28 +107,28 @@ def _files(said: Incoming) -> list[AttachmentRow]:
     ]
 
 
-def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
+def enqueue(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
     """Put a message into a turn, or say that the conversation is busy (``agent.busy`` "reject")."""
     conversation = said.conversation or conversation_id(config, said.channel, said.root_ts)
     agent = agent_name(config, said.prefix)
-    live = [turn for turn in draft.uow.turns.in_states(*LIVE) if turn.conversation == conversation]
-    queued = [turn for turn in draft.uow.turns.in_states("queued") if turn.conversation == conversation]
+    live = [turn for turn in uow.turns.in_states(*LIVE) if turn.conversation == conversation]
+    queued = [turn for turn in uow.turns.in_states("queued") if turn.conversation == conversation]
     is_program = program_of(config, agent) is not None
-    turn = _joinable(draft, config, queued[-1], said) if queued and not is_program else None
+    turn = _joinable(uow, config, queued[-1], said) if queued and not is_program else None
     if turn is None and live and config.agent.busy == "reject":
-        keep_message(draft, said, None)
-        place = Place(conversation, said.root_ts or None)
-        end_message(draft, place, said.ts, "refused", after=draft.post(place, BUSY, value="notice"))
+        keep_message(uow, said, None)
+        place = ThreadPlace(conversation, said.root_ts or None)
+        end_message(uow, place, said.ts, "refused", after=uow.post(place, BUSY, value="notice"))
         return Todo()
     waits = False
     if turn is None:
-        turn = opened(draft, config, said, conversation)
+        turn = opened(uow, config, said, conversation)
     else:
-        turn = _joined(draft, config, turn, said)
-        waits = any(is_shown(draft, each, QUEUED) for each in draft.uow.messages.of_turn(turn.id)[:1])
-    keep_message(draft, said, turn.id)
-    if waits and (message := draft.uow.messages.get(said.channel, said.ts)) is not None:
-        set_mark(draft, place_of(turn), message, QUEUED)
+        turn = _joined(uow, config, turn, said)
+        waits = any(is_shown(uow, each, QUEUED) for each in uow.messages.of_turn(turn.id)[:1])
+    keep_message(uow, said, turn.id)
+    if waits and (message := uow.messages.get(said.channel, said.ts)) is not None:
+        set_mark(uow, place_of(turn), message, QUEUED)
     steers = config.agent.busy == "steer" and live and live[0].agent == agent
     if steers and _same_account(config, live[0], said):
         return Todo(steer=(Steer(live[0].id, turn.id),))
@@ -129,7 +140,7 @@ def _same_account(config: Config, turn: TurnRow, said: Incoming) -> bool:
     return config.budget.user == DailyLimit() or turn.user_id == said.user
 
 
-def _joinable(draft: Draft, config: Config, turn: TurnRow, said: Incoming) -> TurnRow | None:
+def _joinable(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming) -> TurnRow | None:
     """A turn that waits only because others run keeps its own thread: a top-level message joins within the
     debounce or not at all."""
     if turn.agent != agent_name(config, said.prefix) or not _same_account(config, turn, said):
@@ -138,18 +149,18 @@ def _joinable(draft: Draft, config: Config, turn: TurnRow, said: Incoming) -> Tu
         return None
     if turn.thread_ts == said.root_ts:
         return turn
-    opener = draft.uow.messages.get(turn.channel_id, turn.thread_ts)
+    opener = uow.messages.get(turn.channel_id, turn.thread_ts)
     top_level = opener is not None and opener.turn_id == turn.id
-    fresh = turn.not_before > draft.stamp
+    fresh = turn.not_before > uow.stamp
     return turn if said.thread_ts is None and top_level and fresh else None
 
 
-def _joined(draft: Draft, config: Config, turn: TurnRow, said: Incoming) -> TurnRow:
-    joined = replace(turn, not_before=_due(draft, config), thread_ts=said.root_ts)
+def _joined(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming) -> TurnRow:
+    joined = replace(turn, not_before=_due(uow, config), thread_ts=said.root_ts)
     if turn.progress_op_id and turn.thread_ts != joined.thread_ts:
-        draft.edit(place_of(turn), turn.progress_op_id, Message(markdown=TOGETHER))
+        uow.edit(place_of(turn), turn.progress_op_id, Message(markdown=TOGETHER))
         joined = replace(joined, progress_op_id=None)
-    draft.uow.turns.update(
+    uow.turns.update(
         turn.id,
         not_before=joined.not_before,
         thread_ts=joined.thread_ts,
@@ -158,7 +169,7 @@ def _joined(draft: Draft, config: Config, turn: TurnRow, said: Incoming) -> Turn
     return joined
 
 
-def opened(draft: Draft, config: Config, said: Incoming, conversation: str) -> TurnRow:
+def opened(uow: UnitOfWork, config: Config, said: Incoming, conversation: str) -> TurnRow:
     """A new turn in the line."""
     turn = TurnRow(
         id=uuid.uuid4().hex,
@@ -166,52 +177,54 @@ def opened(draft: Draft, config: Config, said: Incoming, conversation: str) -> T
         channel_id=said.channel,
         thread_ts=said.root_ts,
         agent=agent_name(config, said.prefix),
-        created_at=draft.stamp,
+        created_at=uow.stamp,
         # Nobody completes a command with a second message.
-        not_before=_due(draft, config) if program_of(config, agent_name(config, said.prefix)) is None else "",
+        not_before=_due(uow, config) if program_of(config, agent_name(config, said.prefix)) is None else "",
         user_id=said.user,
         job=said.job,
     )
-    draft.uow.turns.add(turn)
+    uow.turns.add(turn)
     return turn
 
 
-def _due(draft: Draft, config: Config) -> str:
-    return iso(draft.now + timedelta(seconds=config.agent.debounce_seconds))
+def _due(uow: UnitOfWork, config: Config) -> str:
+    return iso(uow.now + timedelta(seconds=config.agent.debounce_seconds))
 
 
-def park(draft: Draft, config: Config, said: Incoming) -> Todo:
+def park(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
     """Keep a message that was written too long ago, or may be done with, and ask once per conversation whether it
     still counts."""
-    return _aside(draft, config, said, HANDLED if said.handled else STALE)
+    return _aside(uow, config, said, HANDLED if said.handled else STALE)
 
 
-def take_in(draft: Draft, config: Config, said: Incoming) -> Todo:
+def take_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
     """Put a message into a turn; one too many of its author's is kept until they say so again."""
-    if is_crowded(draft, config, said.user):
-        return _aside(draft, config, said, CROWDED)
-    return enqueue(draft, config, said)
+    if is_crowded(uow, config, said.user):
+        return _aside(uow, config, said, CROWDED)
+    return enqueue(uow, config, said)
 
 
-def is_crowded(draft: Draft, config: Config, user: str) -> bool:
+def is_crowded(uow: UnitOfWork, config: Config, user: str) -> bool:
     """Whether so many messages of the user wait that no more are let in (``agent.queuePerUser``)."""
     most = config.agent.queue_per_user
-    return most > 0 and draft.uow.messages.waiting_of(user) >= most
+    return most > 0 and uow.messages.waiting_of(user) >= most
 
 
-def _aside(draft: Draft, config: Config, said: Incoming, reason: str) -> Todo:
+def _aside(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> Todo:
     conversation = said.conversation or conversation_id(config, said.channel, said.root_ts)
-    turn = draft.uow.turns.latest_of(conversation)
-    if turn is None or not _may_join(config, turn, said, reason):
-        queued = opened(draft, config, said, conversation)
+    latest = uow.turns.newest(1, conversation)
+    if latest and _may_join(config, latest[0], said, reason):
+        turn = latest[0]
+    else:
+        queued = opened(uow, config, said, conversation)
         turn = replace(queued, state="interrupted", reason=reason)
-        draft.uow.turns.update(turn.id, state=turn.state, reason=reason, finished_at=draft.stamp)
-        draft.post(place_of(turn), _question(config, turn, said.text))
+        uow.turns.update(turn.id, state=turn.state, reason=reason, finished_at=uow.stamp)
+        uow.post(place_of(turn), _question(config, turn, said.text))
     if reason == HANDLED:
         # Set in a life that we do not remember.
         for name in (WORKING, QUEUED):
-            draft.react(place_of(turn), React(target_ts=said.ts, name=name, remove=True))
-    keep_message(draft, said, turn.id)
+            uow.react(place_of(turn), React(target_ts=said.ts, name=name, remove=True))
+    keep_message(uow, said, turn.id)
     return Todo()
 
 
@@ -225,3 +238,63 @@ def _may_join(config: Config, turn: TurnRow, said: Incoming, reason: str) -> boo
     same_agent = turn.agent == agent_name(config, said.prefix)
     whose = reason != CROWDED or turn.user_id == said.user
     return is_aside(turn) and turn.reason == reason and same_agent and whose
+
+
+LATE = "🕰️ You wrote this while I was offline, so it was not typed. Send it again if you still need it."
+GONE = "The session has ended: nothing was typed."
+WORDS_ONLY = "📎 Files cannot be typed into a session."
+
+
+def type_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo | None:
+    """Take a plain message for the session that runs in its thread; None if none does."""
+    if said.prefix is not None or said.thread_ts is None:
+        return None
+    live = uow.turns.in_states(*LIVE)
+    turn = next(
+        (each for each in live if each.thread_ts == said.thread_ts and is_session(config, each.agent)), None
+    )
+    if turn is None:
+        return None
+    place = place_of(turn)
+    # The parent has let it in as a prompt for the default agent.
+    text = _commands(config, turn.agent, said.text)
+    decision = may(admitted(said.user), "type", using(config, said.channel, turn.agent, text))
+    refused = decision.told
+    if decision.allowed and said.late:
+        refused = LATE
+    elif decision.allowed and not said.text.strip():
+        refused = WORDS_ONLY
+    if refused:
+        keep_message(uow, said, None)
+        uow.post(place, refused)
+        end_message(uow, place, said.ts, "refused")
+        # The parent let it in as a prompt, and wrote that down.
+        record = audit_of(turn, said.text, f"refused: {decision.reason}", user=said.user)
+        return Todo(audit=() if decision.allowed else (record,))
+    keep_message(uow, said, turn.id)
+    return Todo(typed=(Typed(turn.id, said.channel, said.ts, said.text),))
+
+
+def _commands(config: Config, agent: str, text: str) -> str:
+    """What of it a shell would run: a key is none."""
+    if not is_shell(config, agent):
+        return ""
+    # Not for every worker's memory: only one with a session needs to know the keys.
+    from codebutler_worker.agents.shell.command import is_key
+
+    return "" if is_key(text) else text
+
+
+def settle_typed(uow: UnitOfWork, typed: Typed, refusal: str) -> None:
+    """Mark a message as typed, or (``refusal``) say why it was not."""
+    turn = uow.turns.get(typed.turn_id)
+    message = uow.messages.get(typed.channel, typed.ts)
+    if turn is None or message is None or message.turn_id != turn.id:
+        return
+    uow.messages.attach(typed.channel, typed.ts, None)
+    place = place_of(turn)
+    if refusal:
+        uow.post(place, refusal)
+    end_message(uow, place, typed.ts, "refused" if refusal else "done")
+    # While it was with the turn it got the turn's own mark, if that was set just then.
+    clear_mark(uow, place, message, WORKING)

@@ -14,16 +14,28 @@ from datetime import UTC, datetime, timedelta
 
 from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.message import said
+from codebutler.platform.backups import Restored
+from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import Finished
+from codebutler_worker.agents.record import session_of
 from codebutler_worker.agents.survey import Survey
+from codebutler_worker.conversation.approvals import NOT_RUN, close_all
 from codebutler_worker.conversation.marks import end_turn
 from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, was_held
-from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.draft import Draft, place_of
-from codebutler_worker.desk.naming import agent_name, talks
-from codebutler_worker.desk.states import move
-from codebutler_worker.present.notices import DROPPED, RESUMED, decided, parked_text
+from codebutler_worker.present.notices import (
+    DROPPED,
+    RESUMED,
+    decided,
+    interrupted,
+    parked_text,
+    program_interrupted,
+)
+from codebutler_worker.present.progress import SIGNS
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import LIVE, agent_name, audit_of, move, talks, words_of
 from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 
 CONTINUED_REASON = "continued"
 LIMIT = "limit"
@@ -42,7 +54,7 @@ LOOK_AGAIN_S = 10.0
 """The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
 
 
-def carry_on(draft: Draft, turn: TurnRow, user: str, *, agent: str = "", attempts: int = 0) -> TurnRow:
+def carry_on(uow: UnitOfWork, turn: TurnRow, user: str, *, agent: str = "", attempts: int = 0) -> TurnRow:
     """Queue a turn that goes on with ``turn`` on ``user``'s account, and move its messages there.
 
     ``agent``: another one than before. What becomes of ``turn`` itself is the caller's.
@@ -53,16 +65,15 @@ def carry_on(draft: Draft, turn: TurnRow, user: str, *, agent: str = "", attempt
         channel_id=turn.channel_id,
         thread_ts=turn.thread_ts,
         agent=agent or turn.agent,
-        created_at=draft.stamp,
-        not_before=draft.stamp,
+        created_at=uow.stamp,
+        not_before=uow.stamp,
         reason=_why(turn),
         user_id=user,
         attempts=attempts,
         job=turn.job,
     )
-    draft.uow.turns.add(follow_up)
-    for message in draft.uow.messages.of_turn(turn.id):
-        draft.uow.messages.attach(message.channel_id, message.key, follow_up.id)
+    uow.turns.add(follow_up)
+    uow.messages.move(turn.id, follow_up.id)
     return follow_up
 
 
@@ -105,43 +116,87 @@ def others(surveys: Sequence[Survey], agent: str, config: Config) -> tuple[str, 
     return tuple(name for name in fit if name != "rehearsal" or name in named)[:MOST_OTHERS]
 
 
-async def others_than(desk: Desk, agent: str) -> tuple[str, ...]:
+async def others_than(runtime: Runtime, agent: str) -> tuple[str, ...]:
     """The same, asked now; none where that takes long."""
     try:
         async with asyncio.timeout(SURVEY_S):
-            surveys = await desk.agents.survey()
+            surveys = await runtime.agents.survey()
     except (TimeoutError, CodeButlerError) as error:
-        desk.report.log("DBG", f"no other agent is offered: {error!r}")
+        runtime.log("DBG", f"no other agent is offered: {error!r}")
         return ()
-    return others(surveys, agent, desk.settings.config)
+    return others(surveys, agent, runtime.settings.config)
 
 
-def resume_due(draft: Draft, parked: Sequence[TurnRow]) -> tuple[float | None, list[TurnRow]]:
+def resume_due(uow: UnitOfWork, parked: Sequence[TurnRow]) -> tuple[float | None, list[TurnRow]]:
     """Carry on with every parked turn whose time has come; returns the seconds until the next look (None if nothing is
     left to wait for), and the others."""
     waiting = []
     for turn in parked:
-        if turn.not_before > draft.stamp:
+        if turn.not_before > uow.stamp:
             waiting.append(turn)
         else:
-            carry_on(draft, turn, turn.user_id, attempts=turn.attempts)
-            unpark(draft, turn, RESUMED)
-    due_s = [(datetime.fromisoformat(turn.not_before) - draft.now).total_seconds() for turn in waiting]
+            carry_on(uow, turn, turn.user_id, attempts=turn.attempts)
+            unpark(uow, turn, RESUMED)
+    due_s = [(datetime.fromisoformat(turn.not_before) - uow.now).total_seconds() for turn in waiting]
     return max(1.0, min(LOOK_AGAIN_S, *due_s)) if due_s else None, waiting
 
 
-def unpark(draft: Draft, turn: TurnRow, verdict: str, reason: str = CONTINUED_REASON) -> str | None:
+def unpark(uow: UnitOfWork, turn: TurnRow, verdict: str, reason: str = CONTINUED_REASON) -> str | None:
     """The turn waits no more: write why, and say it on its card. Returns the operation that says it, if any does."""
     state = move(turn.state, "stop")
-    draft.uow.turns.update(turn.id, state=state, reason=reason, finished_at=draft.stamp)
+    uow.turns.update(turn.id, state=state, reason=reason, finished_at=uow.stamp)
     if turn.progress_op_id is None:
         return None
-    at = datetime.fromisoformat(turn.not_before) if turn.not_before else draft.now.astimezone(UTC)
+    at = datetime.fromisoformat(turn.not_before) if turn.not_before else uow.now.astimezone(UTC)
     told = decided(parked_text(turn.result or "", at), verdict)
-    return draft.edit(place_of(turn), turn.progress_op_id, told, value="notice")
+    return uow.edit(place_of(turn), turn.progress_op_id, told, value="notice")
 
 
-def drop_parked(draft: Draft, turn: TurnRow) -> None:
+def drop_parked(uow: UnitOfWork, turn: TurnRow) -> None:
     """Nobody wants it any more."""
-    told = unpark(draft, turn, DROPPED, DROPPED_REASON)
-    end_turn(draft, turn, "stopped", after=told)
+    told = unpark(uow, turn, DROPPED, DROPPED_REASON)
+    end_turn(uow, turn, "stopped", after=told)
+
+
+def recover(uow: UnitOfWork, programs: frozenset[str] = frozenset()) -> list[Audit]:
+    """Mark what was running as interrupted, and ask. Returns the record of each such turn.
+
+    A turn of ``programs`` has failed: a command cannot be gone on with, and nobody shall run it twice by a click.
+    """
+    records = []
+    found = uow.turns.in_states(*LIVE)
+    for turn in found:
+        close_all(uow, turn.id, NOT_RUN)
+        is_program = turn.agent in programs
+        state = move(turn.state, "fail" if is_program else "interrupt")
+        uow.turns.update(turn.id, state=state, finished_at=uow.stamp)
+        place = place_of(turn)
+        if turn.progress_op_id:
+            uow.edit(place, turn.progress_op_id, said(f"{SIGNS['interrupted']} interrupted"))
+        if is_program:
+            last = uow.post(place, program_interrupted(words_of(uow, turn), session_of(turn.id)))
+            end_turn(uow, turn, "failed", after=last)
+        else:
+            end_turn(uow, turn, "interrupted")
+            asked = interrupted(turn.id, words_of(uow, turn), turn.result)
+            uow.post(place, asked, mention=turn.user_id)
+        records.append(audit_of(turn, words_of(uow, turn), state))
+    return records
+
+
+def after_restore(uow: UnitOfWork, restored: Restored, channel_id: str) -> None:
+    """What waits in the backup may have been answered since: it counts as started, so that recovery asks
+    instead of running it (again). The channel is told once."""
+    for turn in uow.turns.in_states("queued", "parked"):
+        uow.turns.update(turn.id, state=move(turn.state, "start"), started_at=uow.stamp)
+    uow.post(ThreadPlace(channel_id, None), restored_text(restored), value="notice")
+
+
+def restored_text(restored: Restored) -> str:
+    """What the people in the channel have to know."""
+    aside = f" The damaged file is kept as `{restored.aside.name}`." if restored.aside else ""
+    return (
+        f"⚠️ This repository's store was {'damaged' if restored.aside else 'lost'} and is restored from the "
+        f"backup of {restored.taken_at:%Y-%m-%d %H:%M} UTC. What was said here since then is lost: "
+        f"threads started later begin anew, and a message that still shows ⏳ or 👀 must be sent again.{aside}"
+    )

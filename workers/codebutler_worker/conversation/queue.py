@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from codebutler.config.schema import Config
 from codebutler.domain.clock import zone_of
 from codebutler.domain.message import said
-from codebutler_worker.budget.rules import account_of, counts, day_of, used_today, used_up, used_up_text
+from codebutler_worker.budget import account_of, counts, day_of, used_today, used_up, used_up_text
 from codebutler_worker.conversation.marks import end_turn, show_queued
-from codebutler_worker.desk.draft import Draft, iso, place_of
-from codebutler_worker.desk.states import move
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import parked
+from codebutler_worker.runtime.turns import move
 from codebutler_worker.store.rows import MessageRow, TurnRow
+from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
 
 MARK_AFTER_S = 1.0
 WITHDRAWN = "withdrawn"
@@ -128,7 +128,7 @@ class ShownWait:
 
 
 def tell_waiting(
-    draft: Draft, line: Sequence[TurnRow], shown: Mapping[str, ShownWait], places_after_s: float | None
+    uow: UnitOfWork, line: Sequence[TurnRow], shown: Mapping[str, ShownWait], places_after_s: float | None
 ) -> tuple[dict[str, ShownWait], float | None]:
     """Mark who has waited for a moment, and tell who has waited longer their place in their own thread, None = nobody;
     returns what is shown now, and after how many seconds there is more to show.
@@ -138,28 +138,28 @@ def tell_waiting(
     told: dict[str, ShownWait] = {}
     ahead_s: list[float] = []
     for number, turn in enumerate(line, start=1):
-        waited_s = _waited_s(turn, draft.now)
+        waited_s = _waited_s(turn, uow.now)
         before = shown.get(turn.id, ShownWait())
         marked, place = before.marked, before.place
         if not marked and waited_s >= MARK_AFTER_S:
-            show_queued(draft, turn)
+            show_queued(uow, turn)
             marked = True
         if places_after_s is not None and waited_s >= places_after_s:
             place = min(number, progress.FAR + 1)
-            _tell_place(draft, turn, place, before.place)
+            _tell_place(uow, turn, place, before.place)
         told[turn.id] = ShownWait(marked, place)
         limits_s = (MARK_AFTER_S, places_after_s or 0)
         ahead_s += [limit_s - waited_s for limit_s in limits_s if limit_s > waited_s]
     return told, min(ahead_s, default=None)
 
 
-def _tell_place(draft: Draft, turn: TurnRow, place: int, told: int) -> None:
+def _tell_place(uow: UnitOfWork, turn: TurnRow, place: int, told: int) -> None:
     message = progress.in_line(place, turn.id)
     if turn.progress_op_id is None:
-        posted = draft.post(place_of(turn), message, value="progress")
-        draft.uow.turns.update(turn.id, progress_op_id=posted)
+        posted = uow.post(place_of(turn), message, value="progress")
+        uow.turns.update(turn.id, progress_op_id=posted)
     elif told != place:
-        draft.edit(place_of(turn), turn.progress_op_id, message)
+        uow.edit(place_of(turn), turn.progress_op_id, message)
 
 
 def _waited_s(turn: TurnRow, now: datetime) -> float:
@@ -170,37 +170,37 @@ def _waited_s(turn: TurnRow, now: datetime) -> float:
     return max(waited_s, -MARK_AFTER_S)
 
 
-def withdraw_message(draft: Draft, message: MessageRow) -> None:
+def withdraw_message(uow: UnitOfWork, message: MessageRow) -> None:
     """Take a message out of a turn that has not started; a turn without messages is over."""
     turn_id = message.turn_id
-    draft.uow.messages.detach(message.channel_id, message.key)
-    if turn_id is not None and not draft.uow.messages.of_turn(turn_id):
-        close_turn(draft, turn_id, WITHDRAWN)
+    uow.messages.attach(message.channel_id, message.key, None)
+    if turn_id is not None and not uow.messages.of_turn(turn_id):
+        close_turn(uow, turn_id, WITHDRAWN)
 
 
-def withdraw_turn(draft: Draft, turn: TurnRow) -> None:
+def withdraw_turn(uow: UnitOfWork, turn: TurnRow) -> None:
     """Stop a turn that has not started."""
-    close_turn(draft, turn.id, "stopped")
-    end_turn(draft, turn, "stopped")
+    close_turn(uow, turn.id, "stopped")
+    end_turn(uow, turn, "stopped")
 
 
-def close_turn(draft: Draft, turn_id: str, reason: str) -> None:
+def close_turn(uow: UnitOfWork, turn_id: str, reason: str) -> None:
     """Write a turn that will not run (or run on) as stopped."""
-    turn = draft.uow.turns.get(turn_id)
+    turn = uow.turns.get(turn_id)
     if turn is not None:
         if turn.state in ("queued", "parked") and turn.progress_op_id:
             words = NOT_RUN.get(reason, NOT_RUN[WITHDRAWN])
-            draft.edit(place_of(turn), turn.progress_op_id, said(words))
+            uow.edit(place_of(turn), turn.progress_op_id, said(words))
         state = move(turn.state, "stop")
-        draft.uow.turns.update(turn_id, state=state, finished_at=draft.stamp, reason=reason)
+        uow.turns.update(turn_id, state=state, finished_at=uow.stamp, reason=reason)
 
 
-def waiting_turn(draft: Draft, channel: str, ts: str) -> tuple[MessageRow, TurnRow] | None:
+def waiting_turn(uow: UnitOfWork, channel: str, ts: str) -> tuple[MessageRow, TurnRow] | None:
     """A message and its turn, if that has not started yet (or waits for an answer whether it shall)."""
-    message = draft.uow.messages.get(channel, ts)
+    message = uow.messages.get(channel, ts)
     if message is None or message.turn_id is None:
         return None
-    turn = draft.uow.turns.get(message.turn_id)
+    turn = uow.turns.get(message.turn_id)
     waits = turn is not None and (turn.state == "queued" or is_aside(turn) or was_held(turn))
     return (message, turn) if turn is not None and waits else None
 
@@ -215,25 +215,24 @@ def was_held(turn: TurnRow) -> bool:
     return turn.state == "parked" and turn.started_at is None
 
 
-def hold(draft: Draft, turn: TurnRow, config: Config) -> bool:
+def hold(uow: UnitOfWork, turn: TurnRow, config: Config) -> bool:
     """Whether the queued turn has to wait for a new day; then that is written and said."""
     if not counts(turn.agent, config):
         return False
-    line = used_up(used_today(draft, config, account_of(turn)))
+    line = used_up(used_today(uow, config, account_of(turn)))
     if line is None:
         return False
-    show_queued(draft, turn)
-    if (earlier := _waits_already(draft, turn)) is not None:
-        for message in draft.uow.messages.of_turn(turn.id):
-            draft.uow.messages.attach(message.channel_id, message.key, earlier.id)
-        close_turn(draft, turn.id, HELD)
+    show_queued(uow, turn)
+    if (earlier := _waits_already(uow, turn)) is not None:
+        uow.messages.move(turn.id, earlier.id)
+        close_turn(uow, turn.id, HELD)
         return True
-    _, until = day_of(draft.now, zone_of(config.budget.timezone))
+    _, until = day_of(uow.now, zone_of(config.budget.timezone))
     text = used_up_text(line)
-    card = parked(turn.id, text, until, draft.now, ())
-    posted = draft.edit(place_of(turn), turn.progress_op_id, card) if turn.progress_op_id else None
-    shown = turn.progress_op_id if posted else draft.post(place_of(turn), card)
-    draft.uow.turns.update(
+    card = parked(turn.id, text, until, uow.now, ())
+    posted = uow.edit(place_of(turn), turn.progress_op_id, card) if turn.progress_op_id else None
+    shown = turn.progress_op_id if posted else uow.post(place_of(turn), card)
+    uow.turns.update(
         turn.id,
         state=move(turn.state, "park"),
         reason=BUDGET,
@@ -244,10 +243,10 @@ def hold(draft: Draft, turn: TurnRow, config: Config) -> bool:
     return True
 
 
-def _waits_already(draft: Draft, turn: TurnRow) -> TurnRow | None:
+def _waits_already(uow: UnitOfWork, turn: TurnRow) -> TurnRow | None:
     """The same person's turn of the same thread that waits for the new day, too: they begin it as one."""
     same = (turn.conversation, turn.thread_ts, turn.agent, turn.user_id, turn.job)
-    for other in draft.uow.turns.in_states("parked"):
+    for other in uow.turns.in_states("parked"):
         mine = (other.conversation, other.thread_ts, other.agent, other.user_id, other.job)
         if mine == same and other.reason == BUDGET and other.started_at is None:
             return other

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from codebutler.config.programs import beside
 from codebutler.domain.errors import StoreError
 from codebutler.platform.tasks import wait_for
 from codebutler_worker.budget.rules import is_limited
+from codebutler.platform.tasks import Tasks, cancel
+from codebutler.platform.waiting import wait_for
+from codebutler_worker.budget import is_limited
 from codebutler_worker.conversation.marks import show_working
+from codebutler_worker.conversation.messages import GONE, settle_typed
 from codebutler_worker.conversation.parked import resume_due
+from codebutler_worker.conversation.prepare import BegunTurn, begin
 from codebutler_worker.conversation.queue import (
     STEERED,
     ProgramRoom,
@@ -23,33 +28,31 @@ from codebutler_worker.conversation.queue import (
     left_in_line,
     tell_waiting,
 )
-from codebutler_worker.conversation.turn.prepare import BegunTurn, begin
-from codebutler_worker.conversation.turn.run import Turn
-from codebutler_worker.conversation.typing import GONE, TypedOutcome, settle
-from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.todo import Steer, Todo, Typed
+from codebutler_worker.conversation.turn import RunningTurn
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import Steer, Todo, Typed
+from codebutler_worker.store.unit_of_work import UnitOfWork
 
 STORE_RETRY_S = 5.0
 MAX_PROGRAMS = 20
 """Commands and sessions at once, besides the turns of agents."""
 
 
-class Scheduler:
+class TurnScheduler:
     """Starts turns as they fall due. ``run`` is the loop; everything else may be called beside it."""
 
-    def __init__(self, desk: Desk, load_changed: Callable[[], None]) -> None:
-        self._desk = desk
+    def __init__(self, runtime: Runtime, load_changed: Callable[[], None]) -> None:
+        self._runtime = runtime
         self._load_changed = load_changed
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._paused = False
-        self._running: dict[str, tuple[Turn, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[RunningTurn, asyncio.Task[None]]] = {}
         self._stop_at_start: dict[str, str] = {}
         self._steering: set[str] = set()
         self._typing: deque[Typed] = deque()
         self._keyboard = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(runtime.broke)
         self._shown: Mapping[str, ShownWait] = {}
         self._queued = 0
         self.parked = 0
@@ -100,8 +103,8 @@ class Scheduler:
             try:
                 next_due_s = await self._start_due()
             except StoreError as error:
-                self._desk.report.log("ERR", f"turns wait for the store: {error}")
-            await wait_for(self._desk.clock, self._wake, next_due_s)
+                self._runtime.log("ERR", f"turns wait for the store: {error}")
+            await wait_for(self._runtime.clock, self._wake, next_due_s)
 
     async def idle(self) -> None:
         """Wait until nothing runs and (unless paused) nothing is queued."""
@@ -114,33 +117,31 @@ class Scheduler:
         for steer in todo.steer:
             # Until that is decided the queued turn does not start.
             self._steering.add(steer.queued_id)
-            self._begin_task(self._steer(steer), f"steer {steer.queued_id}")
+            self._tasks.start(self._steer(steer), name=f"steer {steer.queued_id}")
         if todo.typed:
             self._typing.extend(todo.typed)
-            self._begin_task(self._type(), "type")
-        for verdict in todo.verdicts:
+            self._tasks.start(self._type(), name="type")
+        for answer in todo.answers:
             # One for a turn that has ended is moot.
-            if found := self._running.get(verdict.turn_id):
-                self._begin_task(found[0].decided(verdict), f"tell {verdict.turn_id}")
+            if found := self._running.get(answer.turn_id):
+                self._tasks.start(found[0].decided(answer), name=f"tell {answer.turn_id}")
 
     def stop(self, turn_ids: Iterable[str], by: str = "", *, forced: bool = False) -> None:
         """Ask running turns to end, or (``forced``) end them without asking."""
         for turn_id in turn_ids:
             if found := self._running.get(turn_id):
-                self._begin_task(found[0].stop(by, forced=forced), f"stop {turn_id}")
+                self._tasks.start(found[0].stop(by, forced=forced), name=f"stop {turn_id}")
             else:
                 self._stop_at_start[turn_id] = by
 
     async def close(self) -> None:
         """Cancel what runs; it stays recorded as running, so that the next start finds it interrupted."""
-        tasks = [*(task for _, task in self._running.values()), *self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel({task for _, task in self._running.values()})
+        await self._tasks.close(0)
 
     async def _start_due(self) -> float | None:
         busy = frozenset(turn.row.conversation for turn, _ in self._running.values())
-        apart = beside(self._desk.settings.config)
+        apart = beside(self._runtime.settings.config)
         programs = sum(turn.row.agent in apart for turn, _ in self._running.values())
         seen = self._news
         # Runs on the store's thread: it gets copies of what the loop changes.
@@ -148,10 +149,10 @@ class Scheduler:
         begin_due = partial(
             self._begin_due, busy=busy, programs=programs, steering=steering, shown=self._shown
         )
-        begun, next_due_s, self._shown, self.parked = await self._desk.commit(begin_due)
+        begun, next_due_s, self._shown, self.parked = await self._runtime.commit(begin_due)
         self._queued, self._seen = len(self._shown), seen
         for one in begun:
-            turn = Turn(self._desk, one, self._load_changed)
+            turn = RunningTurn(self._runtime, one, self._load_changed)
             task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
             self._running[turn.row.id] = (turn, task)
             task.add_done_callback(self._ended)
@@ -167,7 +168,7 @@ class Scheduler:
 
     def _begin_due(
         self,
-        draft: Draft,
+        uow: UnitOfWork,
         *,
         busy: frozenset[str],
         programs: int,
@@ -175,33 +176,33 @@ class Scheduler:
         shown: Mapping[str, ShownWait],
     ) -> tuple[list[BegunTurn], float | None, Mapping[str, ShownWait], int]:
         """Returns what has begun, when to look again, what waits and is shown to, and how many are parked."""
-        config = self._desk.settings.config
+        config = self._runtime.settings.config
         agent, output = config.agent, config.output
         if self._paused:
-            queued = draft.uow.turns.in_states("queued")
+            queued = uow.turns.in_states("queued")
             return [], None, dict.fromkeys((turn.id for turn in queued), ShownWait()), 0
         # What is parked has to be woken by us: a sleeping worker would not.
-        parked = draft.uow.turns.in_states("parked")
-        look_again_s, parked = resume_due(draft, parked) if parked else (None, [])
-        queued = draft.uow.turns.in_states("queued")
+        parked = uow.turns.in_states("parked")
+        look_again_s, parked = resume_due(uow, parked) if parked else (None, [])
+        queued = uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
         room, apart = (
             agent.parallel_turns - (len(busy) - programs),
             ProgramRoom(beside(config), MAX_PROGRAMS - programs),
         )
-        choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
-        held = [turn for turn in choice.start if is_limited(config.budget) and hold(draft, turn, config)]
-        begun = [begin(draft, turn, config) for turn in choice.start if turn not in held]
+        choice = choose(ready, busy, uow.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
+        held = [turn for turn in choice.start if is_limited(config.budget) and hold(uow, turn, config)]
+        begun = [begin(uow, turn, config) for turn in choice.start if turn not in held]
         left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), ShownWait())
         tell_again_s = None
         if held:
             # Others may have their room.
             look_again_s = 0.0
-            parked = draft.uow.turns.in_states("parked")
+            parked = uow.turns.in_states("parked")
         elif left:
-            line = left_in_line(ready, choice.start, busy, draft.now, room=room, apart=apart)
+            line = left_in_line(ready, choice.start, busy, uow.now, room=room, apart=apart)
             places_after_s = None if output.verbosity == "quiet" else output.progress_after_seconds
-            told, tell_again_s = tell_waiting(draft, line, shown, places_after_s)
+            told, tell_again_s = tell_waiting(uow, line, shown, places_after_s)
             left |= told
         left |= dict.fromkeys((turn.id for turn in parked), ShownWait())
         due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s, tell_again_s) if wait_s is not None]
@@ -212,18 +213,8 @@ class Scheduler:
             if running is task:
                 del self._running[turn_id]
         if not task.cancelled() and (error := task.exception()):
-            self._desk.report.log("ERR", f"{task.get_name()} broke: {error!r}")
+            self._runtime.broke(task.get_name(), error)
         self.wake()
-
-    def _begin_task(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            self._desk.report.log("ERR", f"{task.get_name()} broke: {error!r}")
 
     async def _type(self) -> None:
         async with self._keyboard:
@@ -231,36 +222,34 @@ class Scheduler:
                 typed = self._typing.popleft()
                 found = self._running.get(typed.turn_id)
                 refusal = await found[0].type(typed.text) if found else GONE
-                outcome = TypedOutcome(typed, refusal)
-                await self._desk.commit(partial(settle, outcome=outcome))
+                await self._runtime.commit(partial(settle_typed, typed=typed, refusal=refusal))
 
     async def _steer(self, steer: Steer) -> None:
         try:
             found = self._running.get(steer.running_id)
             if found is None:
                 return
-            text = await self._desk.commit(lambda draft: _text_of(draft, steer.queued_id))
+            text = await self._runtime.commit(lambda uow: _text_of(uow, steer.queued_id))
             if text and await found[0].steer(text):
-                await self._desk.commit(lambda draft: _move_over(draft, steer))
+                await self._runtime.commit(lambda uow: _move_over(uow, steer))
         finally:
             self._steering.discard(steer.queued_id)
             self.wake()
 
 
-def _text_of(draft: Draft, turn_id: str) -> str:
+def _text_of(uow: UnitOfWork, turn_id: str) -> str:
     """What could be put into a running turn; "" for what has to be fetched first."""
-    if draft.uow.attachments.of_turn(turn_id):
+    if uow.attachments.of_turn(turn_id):
         return ""
-    return "\n\n".join(message.content for message in draft.uow.messages.of_turn(turn_id))
+    return "\n\n".join(message.content for message in uow.messages.of_turn(turn_id))
 
 
-def _move_over(draft: Draft, steer: Steer) -> None:
+def _move_over(uow: UnitOfWork, steer: Steer) -> None:
     """The running turn has taken the queued one's messages; its end marks them too."""
-    running, queued = draft.uow.turns.get(steer.running_id), draft.uow.turns.get(steer.queued_id)
+    running, queued = uow.turns.get(steer.running_id), uow.turns.get(steer.queued_id)
     if running is None or queued is None or queued.state != "queued":
         return
-    show_working(draft, queued)
-    for message in draft.uow.messages.of_turn(queued.id):
-        draft.uow.messages.attach(message.channel_id, message.key, running.id)
-    close_turn(draft, queued.id, STEERED)
-    draft.uow.messages.acknowledge((row.id, row.content) for row in draft.uow.messages.of_turn(running.id))
+    show_working(uow, queued)
+    uow.messages.move(queued.id, running.id)
+    close_turn(uow, queued.id, STEERED)
+    uow.messages.acknowledge((row.id, row.content) for row in uow.messages.of_turn(running.id))

@@ -9,24 +9,23 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from codebutler.config.memory import FactChange, MemoryFile, apply, facts_of, suspicion
+from codebutler.config.memory.file import MemoryFile
+from codebutler.config.memory.lines import clean, holds_secret, suspicion
+from codebutler.config.memory.operations import Change, apply, facts_of
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import ButtonClicked
 from codebutler.text.markup import plain
-from codebutler_worker.desk.deferred import Reply
-from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.draft import Draft, Place
-from codebutler_worker.desk.naming import using
-from codebutler_worker.desk.todo import Todo
+from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.memory import (
     DROP_MEMORY_ACTION,
     KEEP_ACTION,
@@ -35,7 +34,20 @@ from codebutler_worker.present.memory import (
     logged,
     made_text,
 )
-from codebutler_worker.store.rows import ChangeState, DeferredRow, MemoryChangeRow, MemoryLineRow
+from codebutler_worker.runtime.deferred import CommandReply
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import Todo, using
+from codebutler_worker.store.rows import (
+    REPO_SCOPE,
+    ChangeState,
+    DeferredRow,
+    FactRow,
+    MemoryChangeRow,
+    MemoryLineRow,
+    TurnRow,
+)
+from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
+from codebutler_worker.tools.port import ToolError
 
 ERRAND = "memory"
 LEARNED = "learned"
@@ -43,7 +55,7 @@ LEARNED = "learned"
 ASKED = "asked"
 KEPT = "kept:"
 """As the argument of a deferred command: before the ts of the card on which somebody decided."""
-FULL = "the memory is full, or has changed meanwhile. `!memory forget N` makes room."
+FULL = "the memory is full, or has changed since. `!memory forget N` makes room."
 DECISIONS = frozenset({KEEP_ACTION, DROP_MEMORY_ACTION})
 
 
@@ -60,7 +72,7 @@ def changes_of(row: MemoryChangeRow) -> tuple[FactChange, ...]:
 
 
 def learn(
-    draft: Draft, row: MemoryChangeRow, changes: Sequence[FactChange], *, ask: bool
+    uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[Change], *, ask: bool
 ) -> list[DeferredRow]:
     """Take what a model has learned of ``row``'s conversation; returns what is to be carried out.
 
@@ -68,23 +80,23 @@ def learn(
     """
     odd = [change for change in changes if suspicion(change.new)]
     fit = [change for change in changes if change not in odd]
-    place = Place(row.conversation, row.thread_ts or None)
+    place = ThreadPlace(row.conversation, row.thread_ts or None)
     for doubtful in (fit if ask else [], odd):
         if doubtful:
             change_id = uuid.uuid4().hex
-            op_id = draft.post(place, card(change_id, doubtful))
-            draft.uow.memories.add(
+            op_id = uow.post(place, card(change_id, doubtful))
+            uow.memories.add(
                 replace(row, id=change_id, changes=encoded(doubtful), state="proposed", message_op_id=op_id)
             )
     if ask or not fit:
         return []
-    draft.uow.memories.add(replace(row, changes=encoded(fit), state="wanted"))
-    _credit(draft, row, fit)
-    return [_deferred(draft, place, row, LEARNED)]
+    uow.memories.add(replace(row, changes=encoded(fit), state="wanted"))
+    _credit(uow, row, fit)
+    return [_deferred(uow, place, row, LEARNED)]
 
 
 def want(
-    draft: Draft, place: Place, channel_id: str, user: str, changes: Sequence[FactChange]
+    uow: UnitOfWork, place: ThreadPlace, channel_id: str, user: str, changes: Sequence[Change]
 ) -> DeferredRow:
     """A person wants these changes; returns what is to be carried out, which tells them."""
     row = MemoryChangeRow(
@@ -93,94 +105,94 @@ def want(
         channel_id=channel_id,
         thread_ts=place.thread_ts or "",
         changes=encoded(changes),
-        created_at=draft.stamp,
+        created_at=uow.stamp,
         state="wanted",
         user_id=user,
     )
-    draft.uow.memories.add(row)
-    _credit(draft, row, changes)
-    return _deferred(draft, place, row, ASKED)
+    uow.memories.add(row)
+    _credit(uow, row, changes)
+    return _deferred(uow, place, row, ASKED)
 
 
-def decide(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
+def decide(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
     """Keep or Drop was pressed. The first who may decide does."""
-    row = draft.uow.memories.get(event.value)
+    row = uow.memories.get(event.value)
     if row is None or row.channel_id != event.channel:
         return Todo().logged("DBG", "nothing to do for a click on a card that is not known here")
-    place = Place(row.conversation, row.thread_ts or None)
+    place = ThreadPlace(row.conversation, row.thread_ts or None)
     decision = may(admitted(event.user), "remember", using(config, event.channel, config.agent.default))
     if not decision.allowed:
-        draft.post(place, decision.told)
+        uow.post(place, decision.told)
         return Todo().logged("WRN", f"{event.user} may not decide about the memory")
     if row.state != "proposed":
         return Todo()  # the card says what became of it
     if event.action_id == KEEP_ACTION:
-        draft.uow.memories.set_state(row.id, "wanted")
-        _credit(draft, row, changes_of(row))
+        uow.memories.set_state(row.id, "wanted")
+        _credit(uow, row, changes_of(row))
         # The card says so when it is written.
-        kept = _deferred(draft, place, row, f"{KEPT}{event.message_ts}", event.user_name or event.user)
+        kept = _deferred(uow, place, row, f"{KEPT}{event.message_ts}", event.user_name or event.user)
         return Todo(deferred=(kept,)).logged("MEM", f"{event.user} kept what was learned")
-    draft.uow.memories.set_state(row.id, "dropped")
+    uow.memories.set_state(row.id, "dropped")
     verdict = f"🗑️ Dropped by {plain(event.user_name or event.user)}."
-    draft.edit_ts(place, event.message_ts, decided_card(changes_of(row), verdict))
+    uow.edit_ts(place, event.message_ts, decided_card(changes_of(row), verdict))
     return Todo().logged("MEM", f"{event.user} dropped what was learned")
 
 
-async def answer(desk: Desk, command: DeferredRow) -> Reply:
+async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """Write a wanted change into the file, then mark it as made and tell whoever wanted it. Raises CodeButlerError if
     the file cannot be written."""
     how, _, change_id = command.argument.partition(" ")
-    row = await desk.commit(lambda draft: draft.uow.memories.get(change_id))
+    row = await runtime.commit(lambda uow: uow.memories.get(change_id))
     if row is None or row.state not in ("wanted", "made"):
-        return Reply(())
+        return CommandReply(())
     changes = changes_of(row)
     if row.state == "wanted":
         try:
-            changes = await _write(desk, changes)
+            changes = await _write(runtime, changes)
         except CodeButlerError:
             # The card still has its buttons; whatever else was wanted can be said again.
             state: ChangeState = "proposed" if how.startswith(KEPT) else "dropped"
-            await desk.commit(lambda draft: draft.uow.memories.set_state(change_id, state))
+            await runtime.commit(lambda uow: uow.memories.set_state(change_id, state))
             raise
         card_ts = how.removeprefix(KEPT) if how.startswith(KEPT) else ""
-        await desk.commit(partial(_made, row=row, changes=changes, card_ts=card_ts, by=command.user_id))
+        await runtime.commit(partial(_made, row=row, changes=changes, card_ts=card_ts, by=command.user_id))
         if how == ASKED:
             for change in changes:
-                desk.report.log("MEM", logged(row.user_id, change))
-    return Reply((said(made_text(changes)),) if how == ASKED else ())
+                runtime.log("MEM", logged(row.user_id, change))
+    return CommandReply((said(made_text(changes)),) if how == ASKED else ())
 
 
-async def _write(desk: Desk, changes: Sequence[FactChange]) -> tuple[FactChange, ...]:
+async def _write(runtime: Runtime, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Those of the changes that hold afterwards; what an earlier life of this worker has written counts, too."""
-    file = MemoryFile(Path(desk.settings.path))
+    file = MemoryFile(Path(runtime.settings.path))
     # What a person takes back are lines of the file; a model's were cleaned when they were learned.
     applied = await asyncio.to_thread(file.change, partial(apply, changes, verbatim=True))
     for change, why in applied.refused:
-        desk.report.log("DBG", f"not remembered ({why}): {change.new or change.old}")
+        runtime.log("DBG", f"not remembered ({why}): {change.new or change.old}")
     facts = set(facts_of(applied.text))
     return tuple(change for change in changes if _holds(change, facts))
 
 
-def _made(draft: Draft, row: MemoryChangeRow, changes: Sequence[FactChange], card_ts: str, by: str) -> None:
-    draft.uow.memories.set_state(row.id, "made", encoded(changes))
+def _made(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[Change], card_ts: str, by: str) -> None:
+    uow.memories.set_state(row.id, "made", encoded(changes))
     if card_ts:
         fits = len(changes) == len(changes_of(row))
         verdict = f"✅ Kept by {plain(by)}." if fits else f"⚠️ Kept by {plain(by)}, as far as it fits: {FULL}"
-        card_place = Place(row.conversation, row.thread_ts or None)
-        draft.edit_ts(card_place, card_ts, decided_card(changes, verdict))
+        card_place = ThreadPlace(row.conversation, row.thread_ts or None)
+        uow.edit_ts(card_place, card_ts, decided_card(changes, verdict))
     gone = {change.old for change in changes if change.old} - {change.new for change in changes}
-    draft.uow.memories.forget_lines(gone)
+    uow.memories.forget_lines(gone)
 
 
-def _credit(draft: Draft, row: MemoryChangeRow, changes: Sequence[FactChange]) -> None:
+def _credit(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[Change]) -> None:
     """Tell where the new facts come from, before they are written: whoever sees one in the file may ask."""
-    known = draft.uow.memories.lines()
+    known = uow.memories.lines()
     for change in changes:
         if change.new and change.new not in known:
             line = MemoryLineRow(
-                line=change.new, channel_id=row.channel_id, thread_ts=row.thread_ts, added_at=draft.stamp
+                line=change.new, channel_id=row.channel_id, thread_ts=row.thread_ts, added_at=uow.stamp
             )
-            draft.uow.memories.put_line(line)
+            uow.memories.put_line(line)
 
 
 def _holds(change: FactChange, facts: set[str]) -> bool:
@@ -189,7 +201,9 @@ def _holds(change: FactChange, facts: set[str]) -> bool:
     )
 
 
-def _deferred(draft: Draft, place: Place, row: MemoryChangeRow, how: str, user: str = "") -> DeferredRow:
+def _deferred(
+    uow: UnitOfWork, place: ThreadPlace, row: MemoryChangeRow, how: str, user: str = ""
+) -> DeferredRow:
     command = DeferredRow(
         id=uuid.uuid4().hex,
         name=ERRAND,
@@ -198,7 +212,71 @@ def _deferred(draft: Draft, place: Place, row: MemoryChangeRow, how: str, user: 
         thread_ts=place.thread_ts,
         user_id=user or row.user_id,
         only_for=place.only_for,
-        created_at=draft.stamp,
+        created_at=uow.stamp,
     )
-    draft.uow.deferred.add(command)
+    uow.deferred.add(command)
     return command
+
+
+MAX_FACTS = 100
+"""In each scope."""
+MAX_KEY_CHARS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TurnNotes:
+    """Facts that an agent keeps by name, for the repository or for whoever asked for its turn."""
+
+    runtime: Runtime
+    turn: TurnRow
+
+    async def remember(self, key: str, value: str, *, for_person: bool) -> str:
+        """Keep it, in place of what had the name before; returns what is kept. Raises ToolError."""
+        name, fact = fact_of(key, value)
+        if holds_secret(f"{name}: {fact}", self.runtime.redactor):
+            raise ToolError("this holds a secret, which is never kept: leave it out")
+        row = FactRow(
+            scope=self._scope(for_person=for_person),
+            key=name,
+            value=fact,
+            channel_id=self.turn.channel_id,
+            thread_ts=self.turn.thread_ts,
+            updated_at="",
+        )
+        if not await self.runtime.commit(partial(_put, row=row)):
+            raise ToolError(f"{MAX_FACTS} facts are kept already: forget one first")
+        self.runtime.log("MEM", f'{self.turn.agent}: remember "{one_line(f"{name}: {fact}", 200)}"')
+        return f"{name}: {fact}"
+
+    async def forget(self, key: str, *, for_person: bool) -> bool:
+        """Drop it; False if there was none."""
+        name = clean(key)[:MAX_KEY_CHARS]
+        scope = self._scope(for_person=for_person)
+        gone = await self.runtime.commit(lambda uow: uow.facts.forget(scope, name))
+        if gone:
+            self.runtime.log("MEM", f'{self.turn.agent}: forget "{one_line(name, 200)}"')
+        return gone
+
+    def _scope(self, *, for_person: bool) -> str:
+        return self.turn.user_id if for_person and self.turn.user_id else REPO_SCOPE
+
+
+def fact_of(key: str, value: str) -> tuple[str, str]:
+    """(name, fact) as they may be kept, one plain line each. Pure. Raises ToolError."""
+    name, fact = clean(key), clean(value)
+    if not name or not fact or len(name) > MAX_KEY_CHARS:
+        raise ToolError(f"give a name of 1 to {MAX_KEY_CHARS} characters, and a fact of one line")
+    if words := suspicion(name) or suspicion(fact):
+        raise ToolError(
+            f"this reads like an order to agents, not like a fact ({words}): people write such things into "
+            ".codebutler/memory.md themselves"
+        )
+    return name, fact
+
+
+def _put(uow: UnitOfWork, row: FactRow) -> bool:
+    facts = uow.facts
+    if facts.get(row.scope, row.key) is None and len(facts.of(row.scope)) >= MAX_FACTS:
+        return False
+    facts.put(replace(row, updated_at=uow.stamp))
+    return True

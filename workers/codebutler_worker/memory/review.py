@@ -31,17 +31,29 @@ from codebutler.text.redact import Redactor
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, iso
 from codebutler_worker.desk.states import UNFINISHED
+from codebutler.config.memory.file import MemoryFile
+from codebutler.config.memory.lines import holds_secret, suspicion
+from codebutler.config.memory.operations import FULL_SHARE, Change, apply, is_full
+from codebutler.config.schema import Config, RepoSettings
+from codebutler.platform.waiting import wait_for
 from codebutler_worker.memory.keeping import encoded, learn
-from codebutler_worker.memory.spending import Purse
 from codebutler_worker.present.memory import logged
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import UNFINISHED
 from codebutler_worker.store.rows import DeferredRow, MemoryChangeRow
+from codebutler_worker.store.unit_of_work import UnitOfWork, iso
 
 if TYPE_CHECKING:
-    from codebutler_worker.agents.native.model import Model
-    from codebutler_worker.memory.asking import Spoken
+    from codebutler_worker.agents.native.model import Model, Tokens
+    from codebutler_worker.memory.learning import Utterance
+from codebutler.config.zones import zone_of
+from codebutler_worker.budget import BudgetLine, day_of, used_today, used_up
+from codebutler_worker.store.rows import BudgetAccount, ExpenseRow
 
 LOOKED_BACK = timedelta(hours=24)
 """Older conversations are let be: a memory that is switched on today does not go over last year."""
+PURPOSE = "(memory)"
+"""In the place of a job, in the books of what was used."""
 ANSWER_S = 300.0
 AGAIN_S = 300.0
 MAX_ATTEMPTS = 3
@@ -69,7 +81,7 @@ def model_of(settings: RepoSettings, clock: Clock) -> Model | None:
         return None
     # Only now: the client is not for the memory of workers that learn nothing.
     from codebutler_worker.agents.native.service import OpenAIModel
-    from codebutler_worker.memory.endpoint import memory_endpoint
+    from codebutler_worker.memory.learning import memory_endpoint
 
     endpoint = memory_endpoint(config)
     return None if endpoint is None else OpenAIModel(endpoint, clock, settings.agent_env)
@@ -78,12 +90,11 @@ def model_of(settings: RepoSettings, clock: Clock) -> Model | None:
 class Reviews:
     """``run`` is its life; ``start`` carries out what was learned."""
 
-    def __init__(self, desk: Desk, model: Model | None, start: Start) -> None:
-        self._desk = desk
+    def __init__(self, runtime: Runtime, model: Model | None, start: Start) -> None:
+        self._runtime = runtime
         self._model = model
         self._start = start
-        self._file = MemoryFile(Path(desk.settings.path))
-        self._purse = Purse(desk)
+        self._file = MemoryFile(Path(runtime.settings.path))
         self._load = (0, 0, 0)
         self._changed = asyncio.Event()
         self._attempts: dict[str, int] = {}
@@ -99,7 +110,7 @@ class Reviews:
         """Until cancelled; at once over, if there is no model."""
         if self._model is None:
             return
-        if not await self._desk.store.exists(UNREVIEWED, iso(self._desk.clock.now() - LOOKED_BACK)):
+        if not await self._runtime.store.exists(UNREVIEWED, iso(self._runtime.clock.now() - LOOKED_BACK)):
             await self._changed.wait()
         while True:
             self._changed.clear()
@@ -107,23 +118,31 @@ class Reviews:
             try:
                 wait_s = await self._go_over_ended(self._model)
             except StoreError as error:
-                self._desk.report.log("ERR", f"the memory waits for the store: {error}")
-            await wait_for(self._desk.clock, self._changed, wait_s)
+                self._runtime.log("ERR", f"the memory waits for the store: {error}")
+            await wait_for(self._runtime.clock, self._changed, wait_s)
 
     async def _go_over_ended(self, model: Model) -> float | None:
         """Seconds until the next conversation may have ended, None if none is left."""
         waits: list[float] = []
-        for conversation, ended in await self._desk.commit(_unreviewed):
-            now = self._desk.clock.now()
+        for conversation, ended in await self._runtime.commit(_unreviewed):
+            now = self._runtime.clock.now()
             due = datetime.fromisoformat(ended) + timedelta(
-                seconds=self._desk.settings.config.agent.silence_seconds
+                seconds=self._runtime.settings.config.agent.silence_seconds
             )
             due = max(due, self._not_before.get(conversation, due))
             if due > now:
                 waits.append((due - now).total_seconds())
                 continue
-            if (closed := await self._purse.closed(conversation)) is not None:
-                waits.append(self._put_off(conversation, *closed))
+            config = self._runtime.settings.config
+            limit = await self._runtime.commit(
+                partial(_spent_limit, config=config, conversation=conversation)
+            )
+            if limit is not None:
+                _, self._not_before[conversation] = day_of(now, zone_of(config.budget.timezone))
+                self._runtime.log(
+                    "MEM", f"nothing is learned of a conversation today: {limit.key} is used up"
+                )
+                waits.append((self._not_before[conversation] - now).total_seconds())
                 continue
             try:
                 await self._go_over(model, conversation, ended)
@@ -137,54 +156,50 @@ class Reviews:
 
     async def _go_over(self, model: Model, conversation: str, ended: str) -> None:
         memory = await asyncio.to_thread(self._file.read)
-        said = await self._desk.commit(partial(_said, self._desk.settings, conversation))
-        changes: list[FactChange] = []
+        said = await self._runtime.commit(partial(_said, self._runtime.settings, conversation))
+        changes: list[Change] = []
         if any(each.is_person for each in said):
             ask = partial(self._complete, model, conversation)
             if is_full(memory, FULL_SHARE):
                 memory = await self._consolidate(ask, model.name, memory)
             changes = await self._ask(ask, memory, said)
-        asks = self._desk.settings.config.memory.review == "ask"
+        asks = self._runtime.settings.config.memory.review == "ask"
         for change in changes:
             waits = " (asked first)" if asks or suspicion(change.new) else ""
-            self._desk.report.log("MEM", logged(model.name, change) + waits)
+            self._runtime.log("MEM", logged(model.name, change) + waits)
         if said and not changes:
-            self._desk.report.log("MEM", f"{model.name}: nothing new")
-        wanted = await self._desk.commit(
+            self._runtime.log("MEM", f"{model.name}: nothing new")
+        wanted = await self._runtime.commit(
             partial(_learned, conversation=conversation, ended=ended, changes=changes, ask=asks)
         )
         self._attempts.pop(conversation, None)
         self._start(wanted)
 
-    def _put_off(self, conversation: str, key: str, until: datetime) -> float:
-        """A budget leaves no room today; told once. Returns the seconds to wait."""
-        self._not_before[conversation] = until
-        self._desk.report.log("MEM", f"nothing is learned of a conversation today: {key} is used up")
-        return (until - self._desk.clock.now()).total_seconds()
-
-    async def _ask(self, ask: Asks, memory: str, said: tuple[Spoken, ...]) -> list[FactChange]:
-        from codebutler_worker.memory import asking
+    async def _ask(self, ask: Asks, memory: str, said: tuple[Utterance, ...]) -> list[Change]:
+        from codebutler_worker.memory import learning
 
         # The service is a stranger, too: what people pasted and agents repeated stays here.
-        redactor = self._redactor()
+        redactor = self._runtime.redactor
         told = [replace(each, text=redactor.redact(each.text)) for each in said]
-        answer = await ask(asking.ORDERS, asking.question(redactor.redact(memory), told))
+        answer = await ask(learning.ORDERS, learning.question(redactor.redact(memory), told))
         # Only what will come about is shown, asked and kept.
-        return list(self._safe(apply(self._safe(asking.operations(answer)), memory).made))
+        return list(self._safe(apply(self._safe(learning.operations(answer)), memory).made))
 
     async def _consolidate(self, ask: Asks, name: str, memory: str) -> str:
         """Make room before it is full. What comes of it must be shorter; nothing but facts that are there can go."""
-        from codebutler_worker.memory import asking
+        from codebutler_worker.memory import learning
 
-        told = self._redactor().redact(memory)
-        answer = await ask(asking.CONSOLIDATE, asking.consolidation(told))
-        asked = self._safe(asking.operations(answer, may_remove=True))
+        told = self._runtime.redactor.redact(memory)
+        answer = await ask(learning.CONSOLIDATE, learning.consolidation(told))
+        asked = self._safe(learning.operations(answer, may_remove=True))
         changes = tuple(change for change in asked if not suspicion(change.new))
         if len(apply(changes, memory).text) >= len(memory):
             return memory
         applied = await asyncio.to_thread(self._file.change, partial(apply, changes))
-        self._desk.report.log("MEM", f"{name}: consolidated, {len(applied.made)} facts changed")
-        await self._desk.commit(partial(_consolidated, settings=self._desk.settings, changes=applied.made))
+        self._runtime.log("MEM", f"{name}: consolidated, {len(applied.made)} facts changed")
+        await self._runtime.commit(
+            partial(_consolidated, settings=self._runtime.settings, changes=applied.made)
+        )
         return applied.text
 
     async def _complete(self, model: Model, conversation: str, orders: str, question: str) -> str:
@@ -192,69 +207,90 @@ class Reviews:
 
         async with asyncio.timeout(ANSWER_S):
             reply = await complete(model, Prompt((System(orders), User(question))))
-        await self._purse.paid(model.name, conversation, reply.tokens)
+        config = self._runtime.settings.config
+        await self._runtime.commit(partial(_expense, config, model.name, conversation, reply.tokens))
         return reply.said.content
 
-    def _safe(self, changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
-        redactor = self._redactor()
+    def _safe(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+        redactor = self._runtime.redactor
         return tuple(change for change in changes if not holds_secret(change.new, redactor))
-
-    def _redactor(self) -> Redactor:
-        return Redactor(secrets_in(self._desk.settings))
 
     async def _failed(self, conversation: str, ended: str, error: Exception) -> float:
         """Told in the log; after some attempts the conversation is let be."""
         attempts = self._attempts[conversation] = self._attempts.get(conversation, 0) + 1
         known = isinstance(error, CodeButlerError | TimeoutError)
         line = (str(error) or "the model took too long") if known else repr(error)
-        self._desk.report.log("WRN" if known else "ERR", f"nothing was learned of a conversation: {line}")
+        self._runtime.log("WRN" if known else "ERR", f"nothing was learned of a conversation: {line}")
         if attempts >= MAX_ATTEMPTS or getattr(error, "trouble", "") in FINAL:
             del self._attempts[conversation]
-            await self._desk.commit(lambda draft: draft.uow.memories.review(conversation, ended))
+            await self._runtime.commit(lambda uow: uow.memories.review(conversation, ended))
             return 0.0
-        self._not_before[conversation] = self._desk.clock.now() + timedelta(seconds=AGAIN_S)
+        self._not_before[conversation] = self._runtime.clock.now() + timedelta(seconds=AGAIN_S)
         return AGAIN_S
 
 
-def _unreviewed(draft: Draft) -> list[tuple[str, str]]:
+def _unreviewed(uow: UnitOfWork) -> list[tuple[str, str]]:
     """Conversations that nobody has gone over, of those in which nothing is going on."""
-    busy = {turn.conversation for turn in draft.uow.turns.in_states(*UNFINISHED)}
-    found = draft.uow.memories.unreviewed(iso(draft.now - LOOKED_BACK))
+    busy = {turn.conversation for turn in uow.turns.in_states(*UNFINISHED)}
+    found = uow.memories.unreviewed(iso(uow.now - LOOKED_BACK))
     return [(conversation, ended) for conversation, ended in found if conversation not in busy]
 
 
-def _said(settings: RepoSettings, conversation: str, draft: Draft) -> tuple[Spoken, ...]:
-    from codebutler_worker.memory.transcript import said_since
+def _said(settings: RepoSettings, conversation: str, uow: UnitOfWork) -> tuple[Utterance, ...]:
+    from codebutler_worker.memory.learning import said_since
 
-    up_to = draft.uow.memories.reviewed_up_to(conversation)
-    return said_since(draft.uow, settings.config, conversation, up_to)
+    up_to = uow.memories.reviewed_up_to(conversation)
+    return said_since(uow, settings.config, conversation, up_to)
 
 
 def _learned(
-    draft: Draft, conversation: str, ended: str, changes: list[FactChange], *, ask: bool
+    uow: UnitOfWork, conversation: str, ended: str, changes: list[Change], *, ask: bool
 ) -> list[DeferredRow]:
-    draft.uow.memories.review(conversation, ended)
-    newest = draft.uow.turns.newest(1, conversation)
+    uow.memories.review(conversation, ended)
+    newest = uow.turns.newest(1, conversation)
     if not changes or not newest:
         return []
-    row = _row(draft, conversation, newest[0].channel_id, newest[0].thread_ts)
-    return learn(draft, row, changes, ask=ask)
+    row = _row(uow, conversation, newest[0].channel_id, newest[0].thread_ts)
+    return learn(uow, row, changes, ask=ask)
 
 
-def _consolidated(draft: Draft, settings: RepoSettings, changes: tuple[FactChange, ...]) -> None:
+def _consolidated(uow: UnitOfWork, settings: RepoSettings, changes: tuple[Change, ...]) -> None:
     """Written already; the row lets people undo it."""
     channel = settings.channel_id
-    row = _row(draft, f"{channel}:", channel, "")
-    draft.uow.memories.add(replace(row, changes=encoded(changes), state="made"))
-    draft.uow.memories.forget_lines(change.old for change in changes)
+    row = _row(uow, f"{channel}:", channel, "")
+    uow.memories.add(replace(row, changes=encoded(changes), state="made"))
+    uow.memories.forget_lines(change.old for change in changes)
 
 
-def _row(draft: Draft, conversation: str, channel_id: str, thread_ts: str) -> MemoryChangeRow:
+def _row(uow: UnitOfWork, conversation: str, channel_id: str, thread_ts: str) -> MemoryChangeRow:
     return MemoryChangeRow(
         id=uuid.uuid4().hex,
         conversation=conversation,
         channel_id=channel_id,
         thread_ts=thread_ts,
         changes="[]",
-        created_at=draft.stamp,
+        created_at=uow.stamp,
+    )
+
+
+def _spent_limit(uow: UnitOfWork, config: Config, conversation: str) -> BudgetLine | None:
+    limits = used_today(uow, config, BudgetAccount("", conversation, PURPOSE))
+    # It is no turn, and works no time: those limits are others'.
+    return used_up([line for line in limits if line.unit in ("usd", "tokens")])
+
+
+def _expense(config: Config, model: str, conversation: str, tokens: Tokens, uow: UnitOfWork) -> None:
+    """What the memory's model uses is on the repository's budget, as a job's that nobody wrote down."""
+    from codebutler_worker.agents.native.presets import cost_usd, price_of
+
+    uow.expenses.add(
+        ExpenseRow(
+            purpose=PURPOSE,
+            conversation=conversation,
+            model=model,
+            input_tokens=tokens.input,
+            output_tokens=tokens.output,
+            cost_usd=cost_usd(tokens, price_of(config.native.prices, model)),
+            at=uow.stamp,
+        )
     )

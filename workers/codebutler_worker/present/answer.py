@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from codebutler.domain.message import Message
 from codebutler.domain.model import Operation, Post, Upload
+from codebutler.protocol.messages import MAX_FETCH_BYTES
 from codebutler.text.envelope import Envelope
 from codebutler.text.markdown import beginning, closed, split_markdown, whole_tables
+from codebutler.text.markup import clip, plain
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.present.lines import count, money, span
+from codebutler_worker.present.lines import code, count, money, one_line, span
+from codebutler_worker.store.rows import AttachmentRow
 
 FILE_OVER_CHARS = 10_000
 FILE_OVER_PARTS = 10
@@ -94,3 +97,49 @@ def posts(envelope: Envelope, thread_ts: str | None, limit: int, redact: Redact)
     # Before it is cut: the second half of a key does not look like one any more.
     parts = split_markdown(redact(text), limit)
     return tuple(Post(message=Message(markdown=part, is_foreign=True), thread_ts=thread_ts) for part in parts)
+
+
+SHOWN_TRANSCRIPT_CHARS = 3_000
+NOTHING_LEFT = "None of what you sent could be used: see above, then send it again."
+
+_WHY: Mapping[str, str] = {
+    "empty": "it arrived empty",
+    "file_not_found": "it is no longer shared in this channel",
+    "login_page": "the chat does not let me read it (in Slack: has the app files:read, and is it in this channel?)",
+    "missing_scope": "the Slack app needs the scope files:read",
+    "silence": "it holds no speech",
+    "timeout": "it took too long",
+    "too_large": f"it is larger than {MAX_FETCH_BYTES // 2**20} MB",
+    "untrusted_host": "it is not stored in the chat",
+}
+
+
+def why_not(reason: str) -> str:
+    """A code of the download as words."""
+    return _WHY.get(reason, f"it could not be fetched ({one_line(reason, 60) or 'unknown'})")
+
+
+def left_out(file: AttachmentRow, why: str) -> str:
+    """The line about a file that the turn goes without."""
+    sign, what = ("🎤", "the voice message") if file.is_voice else ("📎", code(file.name or file.file_id, 80))
+    return f"{sign} Continuing without {what}: {plain(one_line(why, 300))}."
+
+
+def not_transcribed(why: str) -> str:
+    """The line about a recording that the agent gets as a file only."""
+    return f"🎤 The recording could not be transcribed: {plain(one_line(why, 300))}. The agent gets it as a file."
+
+
+def heard(transcript: str) -> str:
+    """The transcript as it goes to the agent, for people to check."""
+    return f"🎤 “{clip(plain(transcript), SHOWN_TRANSCRIPT_CHARS)}”"
+
+
+def unsent(path: str, why: str) -> str:
+    """The line about a file that an agent wanted to send."""
+    return f"📎 {code(path, 120)} was not sent: {plain(one_line(why, 200))}."
+
+
+def only_files(names: Sequence[str]) -> str:
+    """The answer of an agent that sent files and said nothing."""
+    return "📎 " + ", ".join(code(name, 80) for name in names)

@@ -17,7 +17,7 @@ NOTHING = (
     "for Kimi or `native` I learn by myself when a conversation ends."
 )
 HINT = "_`!memory forget N` forgets one, `!memory undo` takes the last change back._"
-NOTHING_TO_UNDO = "Nothing of the memory was changed here that could be taken back."
+NOTHING_TO_UNDO = "There is no change to the memory to undo."
 LIST_CHARS = 2_600
 
 
@@ -62,7 +62,7 @@ def logged(who: str, change: FactChange) -> str:
 
 def card_text(changes: Sequence[FactChange]) -> str:
     """What is to be decided, with what is odd about it."""
-    lines = ["🧠 Shall every new session be told this?", *map(told, changes)]
+    lines = ["🧠 Remember this for every new session?", *map(told, changes)]
     odd = [words for change in changes if (words := suspicion(change.new))]
     if odd:
         lines.append(
@@ -89,7 +89,7 @@ def decided_card(changes: Sequence[FactChange], verdict: str) -> Message:
 def made_text(changes: Sequence[FactChange]) -> str:
     """What a person has brought about."""
     if not changes:
-        return "🧠 Nothing had to be changed: the memory is as you want it."
+        return "🧠 Nothing to change: the memory is already as you want it."
     return "\n".join(["🧠 Done. `!memory undo` takes it back.", *map(told, changes)])
 
 

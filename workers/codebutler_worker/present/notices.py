@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 from codebutler.domain.message import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, Button, Message, said
 from codebutler.text.markup import plain
-from codebutler_worker.present.lines import code, count, one_line, person, span
-from codebutler_worker.present.progress import TurnView
+from codebutler_worker.present.lines import code, count, fenced, one_line, person, span
+from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.store.rows import TurnState
+from codebutler_worker.tree.tree import PutBack
 
 CONTINUED = "▶ Continued."
 DROPPED = "🛑 Dropped."
@@ -19,7 +20,7 @@ WRITTEN_LATE = "🕰️ _you wrote this while I was offline_"
 """At the end of an answer: a message of its own would take its place in the chat's limits."""
 LATE = "🕰️ You wrote this while I was offline. Working on it now."
 CROWDED_TEXT = "📚 Too many of your messages are already waiting here, so this one is on hold."
-STILL_CROWDED = "📚 There is still no room for it: your other messages come first."
+STILL_CROWDED = "📚 There is still no room for this: your other messages come first."
 LATE_COMMAND = "🕰️ I was offline when you wrote that. Send it again if you still need it."
 RESUMED = "▶ Resumed."
 ANOTHER = ":"
@@ -43,11 +44,7 @@ def stale_text(request: str) -> str:
 
 def stale(turn_id: str, request: str) -> Message:
     """The question whether it still counts."""
-    return said(
-        f"{stale_text(request)}\nShall I still do it?",
-        Button("Continue", RETRY_ACTION, turn_id, "primary"),
-        Button("Drop", DROP_ACTION, turn_id),
-    )
+    return _continue_or_drop(turn_id, f"{stale_text(request)}\nDo you still want this?")
 
 
 def handled_text(request: str) -> str:
@@ -60,11 +57,7 @@ def handled_text(request: str) -> str:
 
 def handled(turn_id: str, request: str) -> Message:
     """The question whether it is to be run (again)."""
-    return said(
-        f"{handled_text(request)}\nCheck what is there already. Shall I run it?",
-        Button("Continue", RETRY_ACTION, turn_id, "primary"),
-        Button("Drop", DROP_ACTION, turn_id),
-    )
+    return _continue_or_drop(turn_id, f"{handled_text(request)}\nCheck what is already there. Run it?")
 
 
 def crowded(turn_id: str, most: int) -> Message:
@@ -72,6 +65,14 @@ def crowded(turn_id: str, most: int) -> Message:
     return said(
         f"{CROWDED_TEXT} {most} may wait (`agent.queuePerUser`). Press **Continue** when there is room.",
         Button("Continue", RETRY_ACTION, turn_id),
+        Button("Drop", DROP_ACTION, turn_id),
+    )
+
+
+def _continue_or_drop(turn_id: str, text: str) -> Message:
+    return said(
+        text,
+        Button("Continue", RETRY_ACTION, turn_id, "primary"),
         Button("Drop", DROP_ACTION, turn_id),
     )
 
@@ -86,16 +87,14 @@ def program_interrupted(command: str, session: str) -> str:
     """What became of a command or session whose worker ended."""
     return (
         f"❌ The machine stopped while {code(command) if command else 'this'} ran, and it ended with it. "
-        f"What it wrote until then: `!logs {session}`. Say it again to run it again."
+        f"Its output so far: `!logs {session}`. Send it again to run it again."
     )
 
 
 def interrupted(turn_id: str, request: str, last_seen: str | None) -> Message:
     """The question that a person answers once: go on, or leave it."""
-    return said(
-        f"{interrupted_text(request, last_seen)}\nNothing runs again by itself. Shall I go on?",
-        Button("Continue", RETRY_ACTION, turn_id, "primary"),
-        Button("Drop", DROP_ACTION, turn_id),
+    return _continue_or_drop(
+        turn_id, f"{interrupted_text(request, last_seen)}\nNothing is run again automatically. Continue?"
     )
 
 
@@ -137,7 +136,7 @@ def parked(turn_id: str, line: str, at: datetime, now: datetime, others: Sequenc
     )
 
 
-def stopped(view: TurnView, changed: Sequence[str], by: str = "") -> str:
+def stopped(view: TurnProgress, changed: Sequence[str], by: str = "") -> str:
     """``changed``: the files that are different now; ``by``: who stopped it from elsewhere."""
     who = f" by {person(by)}" if by else ""
     done = [part for part in (_tools(view), _files(changed)) if part]
@@ -148,7 +147,7 @@ def stopped(view: TurnView, changed: Sequence[str], by: str = "") -> str:
     return f"{told}\n> {plain(text)}" if text else told
 
 
-def _tools(view: TurnView) -> str:
+def _tools(view: TurnProgress) -> str:
     if not view.tools:
         return ""
     failed = f", {view.failed_tools} failed" if view.failed_tools else ""
@@ -179,3 +178,72 @@ def own_worktree(branch: str) -> str:
         f"🌿 The changes of this conversation are in a worktree of its own, on the branch `{branch}`. `!diff` and "
         "`run: …` in this thread use that worktree."
     )
+
+
+UNDO_ACTION = "codebutler.undo"
+PATHS_LISTED = 30
+PATHS_CHARS = 1800
+
+UNDO_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!undo`."
+NO_SNAPSHOT = "There is nothing to undo here: no run has changed a file that git would keep."
+NOTHING_CHANGED = "The last run here ({words}, {when}) left nothing to put back."
+ALREADY_UNDONE = "That is already undone. `!undo` redoes it."
+UNDOING = "↩ Undoing “{words}” …"
+
+
+def undo_preview(turn_id: str, what: str, found: PutBack) -> Message:
+    """What would be put back, and the button that does it; without one if nothing can be."""
+    text = f"↩ Undo {what}?\n{_outcome(found)}"
+    if not found.undone:
+        return said(text)
+    text += "\nCommits, branches and staged changes stay as they are."
+    return said(text, Button(f"Undo {count(found.undone, 'file')}", UNDO_ACTION, turn_id, "danger"))
+
+
+def _outcome(found: PutBack) -> str:
+    lines = []
+    if found.restored:
+        lines.append(f"These files would be restored:\n{_paths(found.restored)}")
+    if found.removed:
+        lines.append(f"These new files would be removed:\n{_paths(found.removed)}")
+    if found.left:
+        lines.append(f"Changed since, so left alone:\n{_paths(found.left)}")
+    if found.commits:
+        lines.append(_commits(found.commits))
+    return "\n".join(lines)
+
+
+def _commits(number: int) -> str:
+    return f"⚠️ It made {count(number, 'commit')}, which {'stays' if number == 1 else 'stay'}."
+
+
+def _paths(paths: Sequence[str]) -> str:
+    shown = [_visible(path) for path in paths[:PATHS_LISTED]]
+    more = len(paths) - len(shown)
+    block, _ = fenced("\n".join([*shown, *([f"… and {more} more"] if more else [])]), PATHS_CHARS)
+    return block
+
+
+def undone_text(found: PutBack) -> str:
+    """What was put back, as Markdown."""
+    parts = [f"↩ Put back {count(found.undone, 'file')} as before:"]
+    if found.restored:
+        parts.append(_list(found.restored))
+    if found.removed:
+        parts += ["Removed:", _list(found.removed)]
+    if found.left:
+        parts += ["Changed since, so left alone:", _list(found.left)]
+    if found.commits:
+        parts.append(_commits(found.commits))
+    return "\n\n".join(parts)
+
+
+def _list(paths: Sequence[str]) -> str:
+    shown = [f"- `{_visible(path)}`" for path in paths[:PATHS_LISTED]]
+    more = len(paths) - len(shown)
+    return "\n".join([*shown, *([f"- … and {more} more"] if more else [])])
+
+
+def _visible(path: str) -> str:
+    """A path that cannot pass for another one, or end the code it is shown as."""
+    return "".join(each if each.isprintable() and each != "`" else f"\\u{ord(each):04x}" for each in path)

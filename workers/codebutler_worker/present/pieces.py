@@ -6,9 +6,8 @@ Bytes that are no text come through as they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Protocol
 
 from codebutler.text.redact import Redactor
 
@@ -25,17 +24,14 @@ _CONTINUED = range(0x80, 0xC0)
 """Bytes in the midst of a character, in UTF-8."""
 
 
-class Source(Protocol):
-    """Reads a record anywhere."""
-
-    def __call__(self, start: int, end: int, /) -> bytes:
-        """The bytes from ``start`` to before ``end``. Raises OSError."""
+Read = Callable[[int, int], bytes]
+"""The bytes of a record from one place to before another. Raises OSError."""
 
 
 class Pieces:
     """The record's first ``size`` bytes; what is written to it meanwhile does not count."""
 
-    def __init__(self, read: Source, size: int, redactor: Redactor) -> None:
+    def __init__(self, read: Read, size: int, redactor: Redactor) -> None:
         self._read = read
         self._size = size
         self._redactor = redactor

@@ -28,14 +28,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Writing,
 )
-from codebutler_worker.present.lines import (
-    code,
-    count,
-    money,
-    one_line,
-    ordinal,
-    span,
-)
+from codebutler_worker.present.lines import code, count, money, one_line, ordinal, span
 from codebutler_worker.tools.plan import PlanStep
 
 MOST_LINES = 6
@@ -61,7 +54,7 @@ TOOL_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class TurnView:
+class TurnProgress:
     """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it.
     ``model`` answers it, as far as the agent tells. ``said`` is its latest text, ``writing`` the latest of what it is
     writing just now, ``thinks``: it does neither, nor acts. ``waits``: for this of a person ("approval", "answer"), ""
@@ -82,7 +75,7 @@ class TurnView:
     model: str = ""
 
 
-def reduce(view: TurnView, event: AgentEvent) -> TurnView:
+def reduce(view: TurnProgress, event: AgentEvent) -> TurnProgress:
     """The view after ``event``; an equal view means there is nothing new to show."""
     if isinstance(event, Started):
         return replace(view, model=event.model)
@@ -93,7 +86,7 @@ def reduce(view: TurnView, event: AgentEvent) -> TurnView:
     return _reduced(view, event)
 
 
-def _reduced(view: TurnView, event: AgentEvent) -> TurnView:
+def _reduced(view: TurnProgress, event: AgentEvent) -> TurnProgress:
     match event:
         case ToolUse(name=name, summary=summary):
             label = f"{name}: {summary}" if summary else name
@@ -132,7 +125,7 @@ def latest(text: str) -> str:
     return "\n".join(reversed(kept)) + (CUT if kept else "")
 
 
-def running(view: TurnView, elapsed_s: float, turn_id: str, agent: str) -> Message:
+def running(view: TurnProgress, elapsed_s: float, turn_id: str, agent: str) -> Message:
     """What the agent does now, for how long, and a button that stops it."""
     text = "\n".join(
         [
@@ -145,7 +138,7 @@ def running(view: TurnView, elapsed_s: float, turn_id: str, agent: str) -> Messa
     return said(text, Button("Stop", STOP_ACTION, turn_id, "danger"))
 
 
-def collapsed(outcome: Outcome, view: TurnView, elapsed_s: float) -> Message:
+def collapsed(outcome: Outcome, view: TurnProgress, elapsed_s: float) -> Message:
     """The one line that is left when the run is over. What its answer says below itself is not said here, too."""
     if outcome == "done":
         return said(" · ".join([f"{SIGNS[outcome]} Done", *_tool_calls(view)]))
@@ -160,7 +153,7 @@ def in_line(place: int, turn_id: str) -> Message:
     return said(f"⏳ {where} in line.", Button("Withdraw", STOP_ACTION, turn_id))
 
 
-def _headline(view: TurnView, elapsed_s: float, agent: str) -> str:
+def _headline(view: TurnProgress, elapsed_s: float, agent: str) -> str:
     if view.waits:
         doing = f"✋ {plain(agent)} is waiting for your {view.waits}"
     elif view.writing:
@@ -176,7 +169,7 @@ def _headline(view: TurnView, elapsed_s: float, agent: str) -> str:
     return f"{doing} · {_figures(view, elapsed_s)}"
 
 
-def _figures(view: TurnView, elapsed_s: float) -> str:
+def _figures(view: TurnProgress, elapsed_s: float) -> str:
     """Time, tool calls, and what it has cost so far: money where the agent tells, else tokens."""
     parts = [span(elapsed_s), *_tool_calls(view)]
     if view.usage.cost_usd is not None:
@@ -186,7 +179,7 @@ def _figures(view: TurnView, elapsed_s: float) -> str:
     return " · ".join(parts)
 
 
-def _tool_calls(view: TurnView) -> list[str]:
+def _tool_calls(view: TurnProgress) -> list[str]:
     return [count(view.tools, "tool call")] if view.tools else []
 
 
@@ -204,13 +197,13 @@ def _plan_lines(plan: tuple[PlanStep, ...]) -> list[str]:
     return [*head, *shown, *([f"… and {hidden} more"] if hidden else [])]
 
 
-def _writing_lines(view: TurnView) -> list[str]:
+def _writing_lines(view: TurnProgress) -> list[str]:
     # Half of it cannot be told apart as Markdown, but for what stands out most.
     lines = (plain(line.replace("**", "*")) for line in view.writing.split("\n"))
     return [f"> {line}" for line in lines] if view.writing else []
 
 
-def _note_lines(view: TurnView) -> list[str]:
+def _note_lines(view: TurnProgress) -> list[str]:
     return [f"⏳ {plain(one_line(view.note))}"] if view.note else []
 
 

@@ -31,7 +31,7 @@ _KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TerminalPage:
     """One message: lines, and whether they may still change. ``number`` counts from 0 over all pages."""
 
     number: int
@@ -65,7 +65,7 @@ class Secrets:
         return self.redactor.redact(line, cut=cut)
 
 
-class Pages:
+class TerminalPages:
     """Takes Outputs as they come; ``due`` is what is to be seen now."""
 
     def __init__(self, limit: int, redactor: Redactor | None = None) -> None:
@@ -77,7 +77,7 @@ class Pages:
         self._open: deque[str] = deque()  # settled lines from there on
         self._open_chars = 0
         self._live: tuple[str, ...] = ()
-        self._final: list[Page] = []
+        self._final: list[TerminalPage] = []
         self._left_out_chars = 0
         self._skipped_bytes = 0
         self._last = -1  # the number of the last page there has been
@@ -92,21 +92,21 @@ class Pages:
             self._settle(line)
         self._live = tuple(self._secrets.copy().hide(output.live, cut=True))
 
-    def due(self) -> list[Page]:
+    def due(self) -> list[TerminalPage]:
         """The pages that are not known to be final, in order; those that became final are told once."""
         final, self._final = self._final, []
         return [*final, *self._opened()]
 
-    def _opened(self) -> list[Page]:
+    def _opened(self) -> list[TerminalPage]:
         live = (piece for line in self._live for piece in _fitting(line, self._limit))
         packed = _pack([*self._open, *live], self._limit) or [()]
         if self._capped:
             packed = packed[-1:]
-        pages = [Page(self._first + at, lines) for at, lines in enumerate(packed)]
+        pages = [TerminalPage(self._first + at, lines) for at, lines in enumerate(packed)]
         pages[0] = replace(pages[0], left_out_bytes=self._skipped_bytes + self._left_out_chars)
         self._last = max(self._last, pages[-1].number)
         # What a page showed that is not there any more.
-        return [*pages, *(Page(number, ()) for number in range(pages[-1].number + 1, self._last + 1))]
+        return [*pages, *(TerminalPage(number, ()) for number in range(pages[-1].number + 1, self._last + 1))]
 
     @property
     def _capped(self) -> bool:
@@ -131,7 +131,7 @@ class Pages:
     def _turn(self) -> None:
         """The open page is full."""
         if not self._capped:
-            self._final.append(Page(self._first, tuple(self._open), final=True))
+            self._final.append(TerminalPage(self._first, tuple(self._open), final=True))
             self._last = max(self._last, self._first)
             self._first += 1
             self._open.clear()
@@ -164,7 +164,7 @@ def _pack(lines: Sequence[str], limit: int) -> list[tuple[str, ...]]:
     return [*pages, tuple(page)] if page else pages
 
 
-def shown(page: Page, session: str, *below: str) -> str:
+def shown(page: TerminalPage, session: str, *below: str) -> str:
     """A page as Markdown, with the lines ``below`` it."""
     parts = []
     if page.left_out_bytes:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import BindParameter, Connection, Select, Table, Update, bindparam, delete, select, update
+from sqlalchemy.dialects.sqlite import Insert, insert
 
 Row = TypeVar("Row")
 
@@ -21,6 +22,32 @@ class Repository:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    def _one(self, query: Select[Any], kind: type[Row], **values: object) -> Row | None:
+        """The first row the query finds for the given values."""
+        found = self._connection.execute(query, _given(values)).mappings().first()
+        return None if found is None else kind(**{name: found[name] for name in _names(kind)})
+
+    def _all(self, query: Select[Any], kind: type[Row], **values: object) -> list[Row]:
+        """All rows the query finds for the given values, in its order."""
+        names = _names(kind)
+        found = self._connection.execute(query, _given(values)).mappings()
+        return [kind(**{name: row[name] for name in names}) for row in found]
+
+    def _insert(self, table: Table, row: object, *, without: str = "") -> None:
+        """Raises IntegrityError if the key is there already. ``without``: the column that the database fills."""
+        self._connection.execute(_insertion(table), column_values(row, without=without))
+
+    def _upsert(self, table: Table, row: object) -> None:
+        """Insert a row, or replace all but its key."""
+        self._connection.execute(_upsertion(table), column_values(row))
+
+    def _update(self, table: Table, to: Mapping[str, object], **where: object) -> int:
+        """Set columns where others are as given; returns how many rows that were."""
+        return self._connection.execute(_changing(table, *where), {**to, **_given(where)}).rowcount
+
+    def _delete(self, table: Table, **where: object) -> int:
+        return self._connection.execute(_deletion(table, *where), _given(where)).rowcount
+
 
 def given(name: str) -> BindParameter[Any]:
     """The place of a value in a statement that is kept."""
@@ -28,47 +55,13 @@ def given(name: str) -> BindParameter[Any]:
     return bindparam(f"given_{name}")
 
 
+@cache
 def matching(table: Table, *names: str) -> Select[Any]:
-    """The rows in which these columns are as given; to be ordered or joined, and kept."""
+    """The rows in which these columns are as given."""
     return select(table).where(*(table.c[name] == given(name) for name in names))
 
 
-@cache
-def by(table: Table, *names: str) -> Select[Any]:
-    """``matching``, kept."""
-    return matching(table, *names)
-
-
-def one(connection: Connection, query: Select[Any], kind: type[Row], **values: object) -> Row | None:
-    """The first row the query finds for the given values, as ``kind``."""
-    found = connection.execute(query, _given(values)).mappings().first()
-    return None if found is None else kind(**{name: found[name] for name in _names(kind)})
-
-
-def every(connection: Connection, query: Select[Any], kind: type[Row], **values: object) -> list[Row]:
-    """All rows the query finds for the given values, in its order."""
-    names = _names(kind)
-    found = connection.execute(query, _given(values)).mappings()
-    return [kind(**{name: row[name] for name in names}) for row in found]
-
-
-def add(connection: Connection, table: Table, row: Any, *, without: str = "") -> None:
-    """Insert a dataclass. Raises IntegrityError if its key is there already."""
-    connection.execute(_insert(table), values(row, without=without))
-
-
-def change(connection: Connection, table: Table, to: Mapping[str, object], **where: object) -> int:
-    """Set columns where others are as given; returns how many rows that were."""
-    statement = _update(table, *where)
-    return connection.execute(statement, {**to, **_given(where)}).rowcount
-
-
-def remove(connection: Connection, table: Table, **where: object) -> None:
-    """Delete the rows in which columns are as given."""
-    connection.execute(_delete(table, *where), _given(where))
-
-
-def values(row: Any, *, without: str = "") -> dict[str, Any]:
+def column_values(row: object, *, without: str = "") -> dict[str, Any]:
     """A dataclass as column values, less the column the database fills."""
     return {name: getattr(row, name) for name in _names(type(row)) if name != without}
 
@@ -83,15 +76,22 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 @cache
-def _insert(table: Table) -> Any:
+def _insertion(table: Table) -> Any:
     return table.insert().inline()  # nobody asks for the key it gets
 
 
 @cache
-def _update(table: Table, *names: str) -> Update:
+def _upsertion(table: Table) -> Insert:
+    statement = insert(table)
+    new = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
+
+
+@cache
+def _changing(table: Table, *names: str) -> Update:
     return update(table).where(*(table.c[name] == given(name) for name in names))
 
 
 @cache
-def _delete(table: Table, *names: str) -> Any:
+def _deletion(table: Table, *names: str) -> Any:
     return delete(table).where(*(table.c[name] == given(name) for name in names))

@@ -1,20 +1,49 @@
-"""Repositories of what goes out and what people are asked: outbox, approvals."""
+"""What goes out and what people wait for: the outbox, approvals, deferred commands."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, Update, case, func, select, text, update
+from sqlalchemy import Connection, Select, case, func, select, text, update
 
 from codebutler.domain.clock import Clock
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Repository, add, by, change, every, given, matching, one
-from codebutler_worker.store.rows import ApprovalRow, ApprovalState, OutboxRow
+from codebutler_worker.store.mapping import Repository, given, matching
+from codebutler_worker.store.rows import ApprovalRow, ApprovalState, DeferredRow, OutboxRow
+
+_PENDING = matching(tables.outbox, "state").order_by(tables.outbox.c.seq)
+_OVER = (
+    update(tables.outbox)
+    .where(tables.outbox.c.op_id == given("op_id"), tables.outbox.c.state == given("state"))
+    .values(payload=case((tables.outbox.c.kind == "upload", ""), else_=tables.outbox.c.payload))
+)
+_DECIDED_BY = matching(tables.approvals, "decided_by").order_by(text("approvals.rowid DESC")).limit(20)
+_GRANTED = (
+    select(tables.approvals)
+    .join(tables.turns, tables.turns.c.id == tables.approvals.c.turn_id)
+    .where(tables.approvals.c.conversation == given("conversation"), tables.turns.c.agent == given("agent"))
+    .where(tables.turns.c.session_id == given("session_id"))
+    .where(tables.approvals.c.state == "allowed", tables.approvals.c.for_session == 1)
+)
+_DEFERRED = select(tables.errands).order_by(tables.errands.c.created_at, tables.errands.c.id)
+_BEGIN = (
+    update(tables.errands)
+    .where(tables.errands.c.id == given("id"))
+    .values(attempts=tables.errands.c.attempts + 1)
+)
 
 
 class OutboxTable(Repository):
     """Operations for the chat, committed before they are sent, in the order they were committed."""
+
+    def add(self, row: OutboxRow) -> None:
+        """Keep an operation; its ``seq`` is given here."""
+        self._insert(tables.outbox, row, without="seq")
+
+    def get(self, op_id: str | None) -> OutboxRow | None:
+        """The operation, or None."""
+        return self._one(matching(tables.outbox, "op_id"), OutboxRow, op_id=op_id) if op_id else None
 
     def last_offer(self, turn_id: str, action: str) -> OutboxRow | None:
         """The newest post about a turn that has a button for ``action`` and is there."""
@@ -24,32 +53,24 @@ class OutboxTable(Repository):
         )
         button = func.json_each(columns.payload, "$.message.buttons").table_valued("value").c.value
         query = query.where(select(1).where(func.json_extract(button, "$.action") == action).exists())
-        return one(self._connection, query.order_by(columns.seq.desc()), OutboxRow)
-
-    def add(self, row: OutboxRow) -> None:
-        """Keep an operation; its ``seq`` is given here."""
-        add(self._connection, tables.outbox, row, without="seq")
-
-    def get(self, op_id: str) -> OutboxRow | None:
-        """The operation, or None."""
-        return one(self._connection, by(tables.outbox, "op_id"), OutboxRow, op_id=op_id)
+        return self._one(query.order_by(columns.seq.desc()), OutboxRow)
 
     def pending(self) -> list[OutboxRow]:
         """What has neither taken effect nor been refused, oldest first."""
-        return every(self._connection, _pending_operations(), OutboxRow, state="pending")
+        return self._all(_PENDING, OutboxRow, state="pending")
 
     def posted(self, op_id: str, ts: str) -> None:
         """It took effect as message ``ts`` ("" where there is none). An uploaded file's content is let go."""
         values = {"state": "posted", "ts": ts, "given_op_id": op_id, "given_state": "pending"}
-        self._connection.execute(_over(), values)
+        self._connection.execute(_OVER, values)
 
     def failed(self, op_id: str, code: str) -> None:
         """The chat refused it for good; ``code`` is its word for why. A file's content is let go."""
         values = {"state": "failed", "code": code, "given_op_id": op_id, "given_state": "pending"}
-        self._connection.execute(_over(), values)
+        self._connection.execute(_OVER, values)
 
 
-class Approvals(Repository):
+class ApprovalsTable(Repository):
     """Questions to people; each is decided once."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
@@ -58,61 +79,76 @@ class Approvals(Repository):
 
     def add(self, row: ApprovalRow) -> None:
         """Keep a new question."""
-        add(self._connection, tables.approvals, row)
+        self._insert(tables.approvals, row)
 
     def get(self, approval_id: str) -> ApprovalRow | None:
         """The question, or None."""
-        return one(self._connection, by(tables.approvals, "id"), ApprovalRow, id=approval_id)
+        return self._one(matching(tables.approvals, "id"), ApprovalRow, id=approval_id)
 
     def of_turn(self, turn_id: str) -> list[ApprovalRow]:
         """Everything that a turn asked, oldest first."""
-        return every(self._connection, _asked_by("turn_id"), ApprovalRow, turn_id=turn_id)
+        return self._all(_asked_by("turn_id"), ApprovalRow, turn_id=turn_id)
 
     def of_card(self, message_op_id: str) -> list[ApprovalRow]:
         """The questions that one card asks, in its order."""
-        return every(self._connection, _asked_by("message_op_id"), ApprovalRow, message_op_id=message_op_id)
+        return self._all(_asked_by("message_op_id"), ApprovalRow, message_op_id=message_op_id)
 
     def granted(self, conversation: str, agent: str, session_id: str) -> list[ApprovalRow]:
         """What people have allowed for a whole session of an agent."""
         about = {"conversation": conversation, "agent": agent, "session_id": session_id}
-        return every(self._connection, _granted(), ApprovalRow, **about)
+        return self._all(_GRANTED, ApprovalRow, **about)
 
     def decided_by(self, user: str) -> list[ApprovalRow]:
         """The last few questions that a user decided, newest first."""
-        return every(self._connection, _decided_by(), ApprovalRow, decided_by=user)
+        return self._all(_DECIDED_BY, ApprovalRow, decided_by=user)
 
     def vote(self, approval_id: str, votes: str) -> None:
         """Keep who has allowed a question that more people have to allow."""
-        change(self._connection, tables.approvals, {"votes": votes}, id=approval_id, state="pending")
+        self._update(tables.approvals, {"votes": votes}, id=approval_id, state="pending")
 
     def grant(self, approval_id: str) -> None:
         """What a decided question covers is allowed for the rest of the session."""
-        change(self._connection, tables.approvals, {"for_session": 1}, id=approval_id)
+        self._update(tables.approvals, {"for_session": 1}, id=approval_id)
 
     def pending(self, turn_id: str | None = None) -> list[ApprovalRow]:
         """What is still undecided (of one turn), oldest first."""
         if turn_id is None:
-            return every(self._connection, _asked_by("state"), ApprovalRow, state="pending")
-        query = _asked_by("state", "turn_id")
-        return every(self._connection, query, ApprovalRow, state="pending", turn_id=turn_id)
+            return self._all(_asked_by("state"), ApprovalRow, state="pending")
+        return self._all(_asked_by("state", "turn_id"), ApprovalRow, state="pending", turn_id=turn_id)
 
     def decide(self, approval_id: str, state: ApprovalState, decided_by: str, reason: str = "") -> bool:
         """Decide a pending question. False if it was decided before, or is unknown: then nothing changes."""
         decided_at = self._clock.now().isoformat()
         to = {"state": state, "decided_by": decided_by, "decided_at": decided_at, "reason": reason}
-        return change(self._connection, tables.approvals, to, id=approval_id, state="pending") == 1
+        return self._update(tables.approvals, to, id=approval_id, state="pending") == 1
 
 
-@cache
-def _pending_operations() -> Select[Any]:
-    return matching(tables.outbox, "state").order_by(tables.outbox.c.seq)
+class DeferredTable(Repository):
+    """Commands whose answer takes a moment, kept from when they are asked for until they are answered."""
 
+    def add(self, row: DeferredRow) -> None:
+        """Keep a new command."""
+        self._insert(tables.errands, row)
 
-@cache
-def _over() -> Update:
-    columns = tables.outbox.c
-    pending = update(tables.outbox).where(columns.op_id == given("op_id"), columns.state == given("state"))
-    return pending.values(payload=case((columns.kind == "upload", ""), else_=columns.payload))
+    def all(self) -> list[DeferredRow]:
+        """Every command that is not answered yet, oldest first."""
+        return self._all(_DEFERRED, DeferredRow)
+
+    def get(self, command_id: str) -> DeferredRow | None:
+        """The command, or None: it is answered, or nobody wants it any more."""
+        return self._one(matching(tables.errands, "id"), DeferredRow, id=command_id)
+
+    def go_on(self, command_id: str, argument: str) -> None:
+        """A step of a long one is done: what comes next, tried anew."""
+        self._update(tables.errands, {"argument": argument, "attempts": 0}, id=command_id)
+
+    def begin(self, command_id: str) -> None:
+        """Count an attempt."""
+        self._connection.execute(_BEGIN, {"given_id": command_id})
+
+    def done(self, command_id: str) -> None:
+        """Forget a command: it is answered, or withdrawn."""
+        self._delete(tables.errands, id=command_id)
 
 
 @cache
@@ -120,20 +156,4 @@ def _asked_by(*names: str) -> Select[Any]:
     # Of what is asked at the same moment, the first comes first.
     return matching(tables.approvals, *names).order_by(
         tables.approvals.c.requested_at, text("approvals.rowid")
-    )
-
-
-@cache
-def _decided_by() -> Select[Any]:
-    return matching(tables.approvals, "decided_by").order_by(text("approvals.rowid DESC")).limit(20)
-
-
-@cache
-def _granted() -> Select[Any]:
-    columns, turns = tables.approvals.c, tables.turns.c
-    return (
-        select(tables.approvals)
-        .join(tables.turns, turns.id == columns.turn_id)
-        .where(columns.conversation == given("conversation"), turns.agent == given("agent"))
-        .where(turns.session_id == given("session_id"), columns.state == "allowed", columns.for_session == 1)
     )

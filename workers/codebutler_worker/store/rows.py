@@ -116,6 +116,16 @@ class SessionRow:
     total_cost_usd: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class ChannelSessionRow:
+    """The Claude session of a whole channel."""
+
+    channel_id: str
+    session_id: str
+    updated_at: str
+    total_cost_usd: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
     """Something to do in the chat, or ("ended") an end to be told. ``payload`` is the JSON of a model Operation, or of
@@ -180,7 +190,7 @@ class DeferredRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsageTotal:
     """What some turns have used together."""
 
     usd: float = 0.0
@@ -188,8 +198,8 @@ class Used:
     turns: int = 0
     minutes: float = 0.0
 
-    def __add__(self, other: Used) -> Used:
-        return Used(
+    def __add__(self, other: UsageTotal) -> UsageTotal:
+        return UsageTotal(
             self.usd + other.usd,
             self.tokens + other.tokens,
             self.turns + other.turns,
@@ -198,7 +208,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class BudgetAccount:
     """On whose account a turn goes: ``job`` is "" where a person asked for it."""
 
     user: str
@@ -225,8 +235,8 @@ class Spent:
     """What the turns of one agent on one account have used."""
 
     agent: str
-    account: Account
-    used: Used
+    account: BudgetAccount
+    used: UsageTotal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,3 +277,11 @@ class FactRow:
     channel_id: str
     thread_ts: str
     updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReviewRow:
+    """How far a conversation was reviewed: the end of its last turn that was looked at."""
+
+    conversation: str
+    up_to: str

@@ -25,14 +25,17 @@ HEAD = REVISIONS[-1]
 
 metadata = MetaData()
 
+
+def _texts(*names: str) -> list[Column[str]]:
+    """Columns of text that are never NULL."""
+    return [Column(name, Text, nullable=False) for name in names]
+
+
 messages = Table(
     "messages",
     metadata,
     Column("id", Text, primary_key=True, nullable=True),
-    Column("from_id", Text, nullable=False),
-    Column("channel_id", Text, nullable=False),
-    Column("content", Text, nullable=False),
-    Column("timestamp", Text, nullable=False),
+    *_texts("from_id", "channel_id", "content", "timestamp"),
     Column("is_voice", Integer, server_default=text("0")),
     Column("acked", Integer, server_default=text("0")),
     Column("platform_msg_id", Text, server_default=text("''")),
@@ -50,21 +53,17 @@ attachments = Table(
     Column("message_id", Text, primary_key=True),
     Column("file_id", Text, primary_key=True),
     Column("position", Integer, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("mimetype", Text, nullable=False),
+    *_texts("name", "mimetype"),
     Column("size_bytes", Integer, nullable=False),
     Column("is_voice", Integer, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("path", Text, nullable=False),
-    Column("transcript", Text, nullable=False),
+    *_texts("state", "path", "transcript"),
 )
 
 sessions = Table(
     "sessions",
     metadata,
     Column("channel_id", Text, primary_key=True, nullable=True),
-    Column("session_id", Text, nullable=False),
-    Column("updated_at", Text, nullable=False),
+    *_texts("session_id", "updated_at"),
     Column("total_cost_usd", Float, nullable=False, server_default=text("0")),
 )
 
@@ -73,9 +72,7 @@ threads = Table(
     metadata,
     Column("conversation", Text, primary_key=True),
     Column("agent", Text, primary_key=True),
-    Column("channel_id", Text, nullable=False),
-    Column("thread_ts", Text, nullable=False),
-    Column("session_id", Text, nullable=False),
+    *_texts("channel_id", "thread_ts", "session_id"),
     Column("total_cost_usd", Float, nullable=False),
     Column("updated_at", Text, nullable=False),
     Index("ix_threads_channel_id", "channel_id", "updated_at"),
@@ -92,14 +89,7 @@ turns = Table(
     "turns",
     metadata,
     Column("seq", Integer, primary_key=True),
-    Column("id", Text, nullable=False),
-    Column("conversation", Text, nullable=False),
-    Column("channel_id", Text, nullable=False),
-    Column("thread_ts", Text, nullable=False),
-    Column("agent", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("not_before", Text, nullable=False),
-    Column("created_at", Text, nullable=False),
+    *_texts("id", "conversation", "channel_id", "thread_ts", "agent", "state", "not_before", "created_at"),
     Column("started_at", Text),
     Column("finished_at", Text),
     Column("session_id", Text),
@@ -129,9 +119,7 @@ outbox = Table(
     Column("seq", Integer, primary_key=True),
     Column("op_id", Text, nullable=False),
     Column("turn_id", Text, ForeignKey("turns.id", deferrable=True, initially="DEFERRED")),
-    Column("conversation", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("payload", Text, nullable=False),
+    *_texts("conversation", "kind", "payload"),
     Column("target_op_id", Text),
     Column("state", Text, nullable=False),
     Column("ts", Text),
@@ -149,13 +137,7 @@ approvals = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("turn_id", Text, ForeignKey("turns.id", deferrable=True, initially="DEFERRED"), nullable=False),
-    Column("conversation", Text, nullable=False),
-    Column("tool", Text, nullable=False),
-    Column("action_json", Text, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("requested_at", Text, nullable=False),
-    Column("expires_at", Text, nullable=False),
+    *_texts("conversation", "tool", "action_json", "digest", "state", "requested_at", "expires_at"),
     Column("decided_by", Text),
     Column("decided_at", Text),
     Column("reason", Text),
@@ -174,12 +156,9 @@ errands = Table(
     "errands",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("argument", Text, nullable=False),
-    Column("conversation", Text, nullable=False),
+    *_texts("name", "argument", "conversation"),
     Column("thread_ts", Text),
-    Column("user_id", Text, nullable=False),
-    Column("only_for", Text, nullable=False),
+    *_texts("user_id", "only_for"),
     Column("attempts", Integer, nullable=False),
     Column("created_at", Text, nullable=False),
 )
@@ -188,13 +167,7 @@ memory_changes = Table(
     "memory_changes",
     metadata,
     Column("seq", Integer, primary_key=True),
-    Column("id", Text, nullable=False),
-    Column("conversation", Text, nullable=False),
-    Column("channel_id", Text, nullable=False),
-    Column("thread_ts", Text, nullable=False),
-    Column("user_id", Text, nullable=False),
-    Column("changes", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    *_texts("id", "conversation", "channel_id", "thread_ts", "user_id", "changes", "state"),
     Column("message_op_id", Text),
     Column("created_at", Text, nullable=False),
     Index("ix_memory_changes_id", "id", unique=True),
@@ -204,9 +177,7 @@ memory_lines = Table(
     "memory_lines",
     metadata,
     Column("line", Text, primary_key=True),
-    Column("channel_id", Text, nullable=False),
-    Column("thread_ts", Text, nullable=False),
-    Column("added_at", Text, nullable=False),
+    *_texts("channel_id", "thread_ts", "added_at"),
 )
 
 memory_reviews = Table(
@@ -221,19 +192,14 @@ facts = Table(
     metadata,
     Column("scope", Text, primary_key=True),
     Column("key", Text, primary_key=True),
-    Column("value", Text, nullable=False),
-    Column("channel_id", Text, nullable=False),
-    Column("thread_ts", Text, nullable=False),
-    Column("updated_at", Text, nullable=False),
+    *_texts("value", "channel_id", "thread_ts", "updated_at"),
 )
 
 expenses = Table(
     "expenses",
     metadata,
     Column("seq", Integer, primary_key=True),
-    Column("purpose", Text, nullable=False),
-    Column("conversation", Text, nullable=False),
-    Column("model", Text, nullable=False),
+    *_texts("purpose", "conversation", "model"),
     Column("input_tokens", Integer, nullable=False),
     Column("output_tokens", Integer, nullable=False),
     Column("cost_usd", Float),

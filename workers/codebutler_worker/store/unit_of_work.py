@@ -1,21 +1,14 @@
-"""The store and its unit of work: what one transaction may touch, and the one thread that does them."""
+"""A transaction in the making: its rows, and what is to be said when they have been committed."""
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
-from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
-from functools import cache, partial
-from pathlib import Path
-from types import TracebackType
-from typing import Any, TypeVar
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from sqlalchemy import URL, Connection, Engine, make_url
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.exc import DatabaseError, IntegrityError
-from sqlalchemy.pool import StaticPool
+import msgspec
+from sqlalchemy import Connection
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
@@ -30,172 +23,145 @@ from codebutler_worker.store.pruning import forget_some
 from codebutler_worker.store.rows import TurnState
 from codebutler_worker.store.sessions import Sessions
 from codebutler_worker.store.spending import Expenses
+from codebutler.domain.message import Message, said
+from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload, Value
+from codebutler.protocol.messages import TurnEnded
+from codebutler_worker.store.memory import FactsTable, MemoriesTable, SessionsTable
+from codebutler_worker.store.outbox import ApprovalsTable, DeferredTable, OutboxTable
+from codebutler_worker.store.rows import OperationKind, OutboxRow, TurnRow
+from codebutler_worker.store.turns import (
+    AttachmentsTable,
+    ExpensesTable,
+    InboxTable,
+    MessagesTable,
+    TurnsTable,
+)
 
-T = TypeVar("T")
+_KINDS: dict[type[Operation | TurnEnded], OperationKind] = {
+    Post: "post",
+    Update: "update",
+    React: "react",
+    Upload: "upload",
+    TurnEnded: "ended",
+}
 
-_OPEN = """
-SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'pending')
-    OR EXISTS (SELECT 1 FROM turns WHERE state IN ({}))
-    OR EXISTS (SELECT 1 FROM errands)
-"""
+
+@dataclass(frozen=True, slots=True)
+class ThreadPlace:
+    """Where something is said, and on whose account. ``only_for``: the one user who sees the posts."""
+
+    conversation: str
+    thread_ts: str | None
+    turn_id: str | None = None
+    only_for: str = ""
 
 
 class UnitOfWork:
-    """The repositories of one open transaction. Valid only within the call that received it."""
+    """The tables of one open transaction, and ``operations``: what is to be said once it is committed. Valid only
+    within the call that received it.
 
-    def __init__(self, connection: Connection, clock: Clock) -> None:
-        self.inbox = InboxTable(connection)
-        self.messages = Messages(connection)
-        self.attachments = Attachments(connection)
-        self.turns = Turns(connection)
-        self.sessions = Sessions(connection)
-        self.outbox = OutboxTable(connection)
-        self.approvals = Approvals(connection, clock)
-        self.deferred = Deferred(connection)
-        self.memories = Memories(connection)
-        self.facts = Facts(connection)
-        self.expenses = Expenses(connection)
-
-
-class Store:
-    """One connection in one thread: transactions run one after another, in the order they were asked for.
-
-    ``lock`` keeps every other writer away; closing the store releases it. ``restored`` tells that a backup
-    was put in the place of a lost file. ``thread`` is the one to work in, if it exists already.
+    ``redact``: for what is to be cut, as the parent can tell a secret only while it is whole.
     """
 
-    def __init__(
+    def __init__(self, connection: Connection, clock: Clock, redact: Callable[[str], str] = str) -> None:
+        self.now = clock.now()
+        self.redact = redact
+        self.operations: list[tuple[OutboxRow, Operation | TurnEnded]] = []
+        self.inbox = InboxTable(connection)
+        self.messages = MessagesTable(connection)
+        self.attachments = AttachmentsTable(connection)
+        self.turns = TurnsTable(connection)
+        self.sessions = SessionsTable(connection)
+        self.outbox = OutboxTable(connection)
+        self.approvals = ApprovalsTable(connection, clock)
+        self.deferred = DeferredTable(connection)
+        self.memories = MemoriesTable(connection)
+        self.facts = FactsTable(connection)
+        self.expenses = ExpensesTable(connection)
+
+    @property
+    def stamp(self) -> str:
+        """Now, as rows keep it."""
+        return iso(self.now)
+
+    def post(
         self,
-        path: Path,
-        raw: sqlite3.Connection,
-        clock: Clock,
-        lock: FileLock,
-        restored: Restored | None = None,
-        thread: ThreadPoolExecutor | None = None,
-    ) -> None:
-        self.restored = restored
-        self._path = path
-        self._lock = lock
-        self._raw = raw
-        self._clock = clock
-        self._anchor = sqlitefile.Anchor(path)
-        self._connection: Connection | None = None
-        self._thread = thread or store_thread()
-        self._closed = False
-
-    async def run(self, work: Callable[[UnitOfWork], T]) -> T:
-        """Do ``work`` as one transaction on the writer's thread; it is committed when this returns.
-
-        If ``work`` raises, everything it did is rolled back and its exception comes out here. Raises
-        StoreError when the disk or the file is at fault (nothing is kept then; trying again later is safe).
-        If the caller is cancelled while the work runs, the transaction still ends, one way or the other.
-        """
-        return await self._on_thread(partial(self._transact, work))
-
-    async def anything_open(self, unfinished: Collection[TurnState]) -> bool:
-        """Whether an operation or a deferred command is left, or a turn in one of these states. Raises StoreError.
-
-        Asked of SQLite itself: at most starts nothing is, and SQLAlchemy, whose first use costs a worker
-        megabytes of memory that it shared until then, waits for the first event.
-        """
-        return await self._on_thread(partial(self._anything_open, tuple(unfinished)))
-
-    async def exists(self, query: str, *given: object) -> bool:
-        """What a ``SELECT EXISTS …`` of SQLite's own words says. Raises StoreError.
-
-        For what is asked at the start of a worker, for the same reason as ``anything_open``.
-        """
-        return await self._on_thread(
-            lambda: self._directly(lambda raw: bool(raw.execute(query, given).fetchone()[0]))
+        place: ThreadPlace,
+        message: Message | str,
+        *,
+        after: str | None = None,
+        mention: str = "",
+        op_id: str | None = None,
+        value: Value = "answer",
+    ) -> str:
+        """Say something in the place's thread, once the operation ``after`` is done, and call ``mention`` (a user);
+        returns the operation's id, which is ``op_id`` if that is given. ``value``: see `Value`."""
+        post = Post(
+            message=said(message) if isinstance(message, str) else message,
+            thread_ts=place.thread_ts,
+            only_for=place.only_for,
+            mention=mention,
+            value=value,
         )
+        return self.add(place, post, after, op_id)
 
-    async def forget_old(self, now: datetime) -> None:
-        """Drop what is over since long, in small transactions (see ``pruning``). Raises StoreError."""
-        last: int | None = 0
-        while last is not None:
-            last = await self._on_thread(partial(self._forget_some, now, last))
-
-    async def close(self) -> None:
-        """Finish what was asked for, then close the file. May be called twice."""
-        if self._closed:
-            return
-        self._closed = True
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._shut)
-        self._thread.shutdown()
-
-    async def __aenter__(self) -> Store:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def react(
+        self, place: ThreadPlace, react: React, *, after: str | None = None, op_id: str | None = None
     ) -> None:
-        await self.close()
+        """Set or take away a reaction, once the operation ``after`` is done; a message without a ts (a slash
+        command) has none."""
+        if react.target_ts:
+            self.add(place, react, after, op_id)
 
-    async def _on_thread(self, work: Callable[[], T]) -> T:
-        if self._closed:
-            raise StoreError(f"{self._path} is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    def ended(self, place: ThreadPlace, messages: Iterable[str], outcome: TurnOutcome) -> None:
+        """Tell who waits for these messages (their ts) what became of them, once all that is said before is there."""
+        known = tuple(ts for ts in messages if ts)
+        op_id = uuid.uuid4().hex
+        ending = TurnEnded(op_id=op_id, thread_ts=place.thread_ts or "", messages=known, outcome=outcome)
+        self.add(place, ending, op_id=op_id)
 
-    def _anything_open(self, unfinished: tuple[TurnState, ...]) -> bool:
-        query = _OPEN.format(", ".join("?" * len(unfinished)))
-        return self._directly(lambda raw: bool(raw.execute(query, unfinished).fetchone()[0]))
+    def edit(
+        self, place: ThreadPlace, op_id: str, message: Message, *, value: Value = "progress"
+    ) -> str | None:
+        """Replace the content of a post of ours, sent or not; None if the chat has refused that post."""
+        target = self.outbox.get(op_id)
+        if target is None or target.state == "failed":
+            return None
+        update = Update(target_ts=target.ts or "", message=message, value=value)
+        return self.add(place, update, None if target.ts else op_id)
 
-    def _forget_some(self, now: datetime, after: int) -> int | None:
-        return self._directly(lambda raw: forget_some(raw, now, after))
+    def edit_ts(self, place: ThreadPlace, ts: str, message: Message) -> str:
+        """Replace the content of a post of ours whose ts is known: a card that is decided; returns the operation's
+        id."""
+        return self.add(place, Update(target_ts=ts, message=message, value="notice"))
 
-    def _directly(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        self._anchor.check()
-        try:
-            return work(self._raw)
-        except sqlite3.Error as error:
-            raise sqlitefile.store_error(self._path, error) from error
-
-    def _transact(self, work: Callable[[UnitOfWork], T]) -> T:
-        self._anchor.check()
-        if self._connection is None:
-            self._connection = _engine(self._raw).connect()
-        try:
-            with self._connection.begin():
-                self._connection.exec_driver_sql("BEGIN IMMEDIATE")
-                return work(UnitOfWork(self._connection, self._clock))
-        except IntegrityError:
-            raise
-        except DatabaseError as error:
-            cause = error.orig if isinstance(error.orig, Exception) else error
-            raise sqlitefile.store_error(self._path, cause) from error
-        finally:
-            # A COMMIT that fails (a full disk, a broken reference) leaves SQLite's transaction open.
-            if self._raw.in_transaction:
-                self._raw.rollback()
-
-    def _shut(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection.engine.dispose()
-        self._raw.close()
-        self._lock.release()
-
-
-def store_thread() -> ThreadPoolExecutor:
-    """The one thread in which a store works."""
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+    def add(
+        self,
+        place: ThreadPlace,
+        operation: Operation | TurnEnded,
+        target_op_id: str | None = None,
+        op_id: str | None = None,
+    ) -> str:
+        """Put an operation into the outbox; returns its id, which is ``op_id`` if that is given."""
+        row = OutboxRow(
+            op_id=op_id or uuid.uuid4().hex,
+            turn_id=place.turn_id,
+            conversation=place.conversation,
+            kind=_KINDS[type(operation)],
+            payload=msgspec.json.encode(operation).decode(),
+            target_op_id=target_op_id,
+            created_at=self.stamp,
+        )
+        self.outbox.add(row)
+        self.operations.append((row, operation))
+        return row.op_id
 
 
-def _engine(raw: Any) -> Engine:  # SQLAlchemy asks for more than the sqlite3 module declares
-    dialect, url, compiled = _shared()
-    return Engine(
-        StaticPool(lambda: raw, dialect=dialect),
-        dialect,
-        url,
-        hide_parameters=True,  # what people write must not end up in an error's text
-        execution_options={"compiled_cache": compiled},
-    )
+def iso(moment: datetime) -> str:
+    """A moment as rows keep it: ISO 8601, UTC, microseconds, so that text order is time order."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-@cache
-def _shared() -> tuple[SQLiteDialect_pysqlite, URL, dict[Any, Any]]:
-    """The dialect and its compiled statements, the same for every store: workers inherit them from the fork
-    server instead of building their own."""
-    dialect = SQLiteDialect_pysqlite(dbapi=SQLiteDialect_pysqlite.import_dbapi())
-    return dialect, make_url("sqlite+pysqlite://"), {}
+def place_of(turn: TurnRow) -> ThreadPlace:
+    """Where a turn speaks."""
+    return ThreadPlace(turn.conversation, turn.thread_ts or None, turn.id)

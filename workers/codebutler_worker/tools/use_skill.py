@@ -10,6 +10,8 @@ from msgspec import Meta
 
 from codebutler.config.skills import Skill
 from codebutler_worker.skills.library import Library
+from codebutler.config.skills.skill import Skill
+from codebutler_worker.skills import Library
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Ran, Result, ToolError
 
 LIMIT_BYTES = 64 * 2**10

@@ -41,12 +41,14 @@ from codebutler.protocol.pipe import MessagePipe, to_worker_codec
 from codebutler_worker.conversation.recovery import after_restore
 from codebutler_worker.desk.desk import Agents, Desk
 from codebutler_worker.desk.draft import Draft
+from codebutler_worker.conversation.parked import after_restore
 from codebutler_worker.media.shelf import forget_files
 from codebutler_worker.programs.leftovers import kill_orphans
+from codebutler_worker.runtime.runtime import Agents, Runtime
 from codebutler_worker.sandbox.person import home_of_agents
-from codebutler_worker.store.open import open_on_own_thread
+from codebutler_worker.store.opening import open_on_own_thread
 from codebutler_worker.store.state_dir import STATE_DIR
-from codebutler_worker.store.unit_of_work import Store
+from codebutler_worker.store.store import Store
 from codebutler_worker.worker.loop import Worker, greet
 from codebutler_worker.worker.roster import Roster
 
@@ -90,10 +92,10 @@ async def serve(
             logger.warning("%d programs of a worker that is no more were killed", killed)
         backups = _backups(settings, home)
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
-            await _tell_restored(store, settings, clock)
-            desk = Desk(settings, home, store, agents(settings, clock), clock, channel.send)
+            await _tell_restored(store, settings)
+            runtime = Runtime(settings, home, store, agents(settings, clock), clock, channel.send)
             async with Keeper(backups, clock, logger.warning, partial(_forget_old, store, settings)):
-                return await _work(Worker(channel, desk))
+                return await _work(Worker(channel, runtime))
     except CodeButlerError as error:
         channel.send(Log(tag="ERR", text=str(error)))
         channel.send(Goodbye(reason=str(error)))
@@ -117,11 +119,10 @@ async def _forget_old(store: Store, settings: RepoSettings, now: datetime) -> No
     await asyncio.to_thread(forget_files, Path(settings.path), oldest.timestamp())
 
 
-async def _tell_restored(store: Store, settings: RepoSettings, clock: Clock) -> None:
+async def _tell_restored(store: Store, settings: RepoSettings) -> None:
     if (restored := store.restored) is not None:
         logging.getLogger("codebutler_worker").error("%s", restored)
-        now = clock.now()
-        await store.run(lambda uow: after_restore(Draft(uow, now), restored, settings.channel_id))
+        await store.run(lambda uow: after_restore(uow, restored, settings.channel_id))
 
 
 async def _work(worker: Worker) -> int:

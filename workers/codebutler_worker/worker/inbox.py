@@ -24,108 +24,103 @@ from codebutler.domain.model import (
     Request,
     SlashCommand,
 )
-from codebutler_worker.commands.asked import Asked
-from codebutler_worker.commands.checks import NO_CHECKS, NOTHING, resolved
-from codebutler_worker.commands.sending import withdraw
-from codebutler_worker.commands.skills import taught
-from codebutler_worker.commands.table import run_command, understood
-from codebutler_worker.conversation.asking.deciding import decide_typed
-from codebutler_worker.conversation.asking.polls import is_polled
-from codebutler_worker.conversation.clicks import click
-from codebutler_worker.conversation.edits import edited_late
+from codebutler_worker.commands.changes import NO_CHECKS, NO_COMMAND, resolved
+from codebutler_worker.commands.knowledge import taught
+from codebutler_worker.commands.logs import withdraw
+from codebutler_worker.commands.table import Invocation, run_command, understood
+from codebutler_worker.conversation.approvals import is_polled
+from codebutler_worker.conversation.clicks import click, edited_late
+from codebutler_worker.conversation.deciding import decide_typed
 from codebutler_worker.conversation.marks import QUEUED, clear_mark, end_message
-from codebutler_worker.conversation.messages import Incoming, enqueue, park, take_in
+from codebutler_worker.conversation.messages import Incoming, enqueue, park, take_in, type_in
 from codebutler_worker.conversation.parked import drop_parked
 from codebutler_worker.conversation.queue import waiting_turn, withdraw_message, withdraw_turn
-from codebutler_worker.conversation.typing import type_in
-from codebutler_worker.desk.draft import Draft, Place, place_of
-from codebutler_worker.desk.naming import agent_name, conversation_id
-from codebutler_worker.desk.states import LIVE
-from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE_COMMAND
-from codebutler_worker.skills.library import Library
+from codebutler_worker.runtime.turns import LIVE, Todo, agent_name, conversation_id
+from codebutler_worker.skills import Library
 from codebutler_worker.store.rows import MessageRow, message_id
+from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 
 LOGGED_CHARS = 500
 MISUNDERSTOOD = "!"
 """In a message's row, in the place of an agent: a word of ours that was not understood, so an edit may mend it."""
 SAY_WHAT = "Say what I should do, or `!help`."
-OUR_ERROR = "❌ I could not handle that because of an error of mine: see the log, then ask again."
+OUR_ERROR = "❌ I could not handle that because of an internal error: see the log, then ask again."
 
 
 @dataclass(frozen=True, slots=True)
-class Inbox:
+class EventInbox:
     """Takes the events of one repository's channel."""
 
     settings: RepoSettings
     skills: Library | None = None
 
-    def take(self, draft: Draft, seq: int, event: Event, request: Request) -> Todo:
+    def take(self, uow: UnitOfWork, seq: int, event: Event, request: Request) -> Todo:
         """Accept the event; returns what is left to do after the commit."""
-        if not draft.uow.inbox.accept(event.key, seq):
+        if not uow.inbox.accept(event.key, seq):
             return Todo()
         if not isinstance(request, Prompt) or request.prefix is not None:
             request = self._resolved(event, request)
         elif self.settings.config.agent.mention == "mention" and _is_uncalled(event):
-            return self._overheard(draft, event)
+            return self._overheard(uow, event)
         match event:
             case MessagePosted():
-                return self._posted(draft, event, request)
+                return self._posted(uow, event, request)
             case SlashCommand():
-                return self._slash(draft, event, request)
+                return self._slash(uow, event, request)
             case MessageEdited():
-                return self._edited(draft, event, request)
+                return self._edited(uow, event, request)
             case MessageDeleted():
-                return self._deleted(draft, event)
+                return self._deleted(uow, event)
             case ButtonClicked():
-                return click(draft, self.settings.config, event)
+                return click(uow, self.settings.config, event)
 
-    def give_up(self, draft: Draft, seq: int, event: Event) -> None:
+    def give_up(self, uow: UnitOfWork, seq: int, event: Event) -> None:
         """Accept an event that could not be taken, and say so instead of falling silent."""
-        draft.uow.inbox.accept(event.key, seq)
+        uow.inbox.accept(event.key, seq)
         if isinstance(event, MessagePosted):
-            self._decline(draft, event, OUR_ERROR)
+            self._decline(uow, event, OUR_ERROR)
         else:
-            draft.post(Place(f"{event.channel}:", None), OUR_ERROR)
+            uow.post(ThreadPlace(f"{event.channel}:", None), OUR_ERROR)
 
-    def stop_everything(self, draft: Draft) -> Todo:
+    def stop_everything(self, uow: UnitOfWork) -> Todo:
         """Withdraw every queued turn; every live one is to be stopped."""
-        for turn in draft.uow.turns.in_states("queued"):
-            withdraw_turn(draft, turn)
-        for turn in draft.uow.turns.in_states("parked"):
-            drop_parked(draft, turn)
-        withdraw(draft)
-        return Todo(stop=tuple(turn.id for turn in draft.uow.turns.in_states(*LIVE)))
+        for turn in uow.turns.in_states("queued"):
+            withdraw_turn(uow, turn)
+        for turn in uow.turns.in_states("parked"):
+            drop_parked(uow, turn)
+        withdraw(uow)
+        return Todo(stop=tuple(turn.id for turn in uow.turns.in_states(*LIVE)))
 
-    def _posted(self, draft: Draft, event: MessagePosted, request: Request) -> Todo:
+    def _posted(self, uow: UnitOfWork, event: MessagePosted, request: Request) -> Todo:
         note, config = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"', self.settings.config
         todo = Todo()
         match request:
             case Prompt(text=text, prefix=prefix) if not (
                 text.strip() or event.files or self._is_session(prefix)
             ):
-                self._decline(draft, event, SAY_WHAT)
+                self._decline(uow, event, SAY_WHAT)
             case Prompt():
                 said = _incoming(event, request)
                 # Only within a thread may words answer what a card asks, or go to a session.
                 within = event.thread_ts is not None
-                answered = decide_typed(draft, config, event, request) if within else None
-                answered = answered or (type_in(draft, config, said) if within else None)
+                answered = decide_typed(uow, config, event, request) if within else None
+                answered = answered or (type_in(uow, config, said) if within else None)
                 take = park if event.stale else take_in
-                todo = answered or take(draft, config, said)
+                todo = answered or take(uow, config, said)
             case Command() if event.stale:
-                draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), LATE_COMMAND)
+                uow.post(ThreadPlace(f"{event.channel}:{event.root_ts}", event.root_ts), LATE_COMMAND)
             case Command() if request == NO_CHECKS:
-                self._decline(draft, event, NOTHING)
+                self._decline(uow, event, NO_COMMAND)
             case Command():
-                todo = self._said(draft, request, event)
+                todo = self._said(uow, request, event)
         return todo.logged("MSG", note)
 
-    def _decline(self, draft: Draft, event: MessagePosted, why: str) -> None:
+    def _decline(self, uow: UnitOfWork, event: MessagePosted, why: str) -> None:
         """No turn comes of it. Whoever waits for an outcome, a script perhaps, sees that there is none to come."""
-        place = Place(f"{event.channel}:{event.root_ts}", event.root_ts)
-        end_message(draft, place, event.ts, "refused", after=draft.post(place, why))
+        place = ThreadPlace(f"{event.channel}:{event.root_ts}", event.root_ts)
+        end_message(uow, place, event.ts, "refused", after=uow.post(place, why))
 
     def _resolved(self, event: Event, request: Request) -> Request:
         """A word of ours that asks an agent, as a prompt."""
@@ -134,29 +129,29 @@ class Inbox:
             return request
         return taught(request, event.user, self.settings, self.skills)
 
-    def _overheard(self, draft: Draft, event: MessagePosted) -> Todo:
+    def _overheard(self, uow: UnitOfWork, event: MessagePosted) -> Todo:
         """It counts where a card asks or a program reads, and starts nothing of its own."""
         config, request = self.settings.config, Prompt(text=event.text)
         note = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"'
-        polled = is_polled(draft, config, event)
-        decided = decide_typed(draft, config, event, request)
+        polled = is_polled(uow, config, event)
+        decided = decide_typed(uow, config, event, request)
         if decided is not None:
             return decided.logged("MSG", note)
         said = _incoming(event, request)
-        if (typed := type_in(draft, config, said)) is not None:
+        if (typed := type_in(uow, config, said)) is not None:
             return typed.logged("MSG", note)
         if polled and not event.stale:
-            return take_in(draft, config, said).logged("MSG", note)
+            return take_in(uow, config, said).logged("MSG", note)
         return Todo()
 
     def _is_session(self, prefix: str | None) -> bool:
         """Whether that begins a session, which needs no words."""
         return prefix is not None and is_session(self.settings.config, prefix)
 
-    def _slash(self, draft: Draft, event: SlashCommand, request: Request) -> Todo:
+    def _slash(self, uow: UnitOfWork, event: SlashCommand, request: Request) -> Todo:
         note = f'{event.user}: "{event.command} {one_line(event.text, LOGGED_CHARS)}"'
         if isinstance(request, Command):
-            return self._typed(draft, request, event).logged("MSG", note)
+            return self._typed(uow, request, event).logged("MSG", note)
         if not isinstance(request, Prompt):
             return Todo().logged("MSG", note)
         said = Incoming(
@@ -168,28 +163,28 @@ class Inbox:
             prefix=request.prefix,
             conversation=f"{event.channel}:slash-{event.trigger_id}",
         )
-        return take_in(draft, self.settings.config, said).logged("MSG", note)
+        return take_in(uow, self.settings.config, said).logged("MSG", note)
 
-    def _said(self, draft: Draft, command: Command, event: MessagePosted | MessageEdited) -> Todo:
+    def _said(self, uow: UnitOfWork, command: Command, event: MessagePosted | MessageEdited) -> Todo:
         """A command in a message: answered in its thread."""
         known = understood(command.name, command.argument)
         if not known:
-            self._keep_misunderstood(draft, event)
+            self._keep_misunderstood(uow, event)
         reply_ts = event.thread_ts or event.ts
         conversation = self._conversation(event.channel, event.thread_ts)
-        place = Place(conversation or f"{event.channel}:{reply_ts}", reply_ts)
+        place = ThreadPlace(conversation or f"{event.channel}:{reply_ts}", reply_ts)
         message = message_id(event.channel, event.ts)
-        todo = run_command(Asked(draft, self.settings, command, place, conversation, event.user, message))
+        todo = run_command(Invocation(uow, self.settings, command, place, conversation, event.user, message))
         if not todo.deferred:
-            draft.ended(place, (event.ts,), "done" if known else "refused")
+            uow.ended(place, (event.ts,), "done" if known else "refused")
         return todo
 
-    def _typed(self, draft: Draft, command: Command, event: SlashCommand) -> Todo:
+    def _typed(self, uow: UnitOfWork, command: Command, event: SlashCommand) -> Todo:
         """A slash command: the chat shows no message to answer, so whoever typed it is told, or the channel."""
         only_for = whispered_to(event.user, command.name, command.argument)
         conversation = self._conversation(event.channel, None)
-        place = Place(conversation or f"{event.channel}:", None, only_for=only_for)
-        return run_command(Asked(draft, self.settings, command, place, conversation, event.user))
+        place = ThreadPlace(conversation or f"{event.channel}:", None, only_for=only_for)
+        return run_command(Invocation(uow, self.settings, command, place, conversation, event.user))
 
     def _conversation(self, channel: str, thread_ts: str | None) -> str | None:
         """The conversation that is meant, None for all of the channel's."""
@@ -197,40 +192,40 @@ class Inbox:
         whole = config.agent.scope == "channel"
         return conversation_id(config, channel, thread_ts or "") if thread_ts or whole else None
 
-    def _keep_misunderstood(self, draft: Draft, event: MessagePosted | MessageEdited) -> None:
-        if draft.uow.messages.get(event.channel, event.ts) is not None:
-            draft.uow.messages.set_agent(event.channel, event.ts, MISUNDERSTOOD)
+    def _keep_misunderstood(self, uow: UnitOfWork, event: MessagePosted | MessageEdited) -> None:
+        if uow.messages.get(event.channel, event.ts) is not None:
+            uow.messages.set_agent(event.channel, event.ts, MISUNDERSTOOD)
             return
         row = MessageRow(
             id=message_id(event.channel, event.ts),
             from_id=event.user,
             channel_id=event.channel,
             content=event.text,
-            timestamp=draft.stamp,
+            timestamp=uow.stamp,
             acked=True,
             platform_msg_id=event.ts,
             order=event.order,
             thread_ts=event.thread_ts or event.ts,
             agent=MISUNDERSTOOD,
         )
-        draft.uow.messages.add(row)
+        uow.messages.add(row)
 
-    def _edited(self, draft: Draft, event: MessageEdited, request: Request) -> Todo:
-        said_before = draft.uow.messages.get(event.channel, event.ts)
+    def _edited(self, uow: UnitOfWork, event: MessageEdited, request: Request) -> Todo:
+        said_before = uow.messages.get(event.channel, event.ts)
         if said_before is None:
             return Todo()
         if not self._may_amend(event, said_before):
             return Todo().logged("WRN", f"{event.user} edited a message of {said_before.from_id}: ignored")
-        found = waiting_turn(draft, event.channel, event.ts)
+        found = waiting_turn(uow, event.channel, event.ts)
         if found is None:
-            return self._mended(draft, event, request, said_before)
+            return self._mended(uow, event, request, said_before)
         message, turn = found
         note = f'{event.user} edited: "{one_line(event.text, LOGGED_CHARS)}"'
         if isinstance(request, Prompt):
             if agent_name(self.settings.config, request.prefix) == turn.agent:
-                draft.uow.messages.set_text(event.channel, event.ts, request.text)
+                uow.messages.set_text(event.channel, event.ts, request.text)
                 return Todo().logged("MSG", note)
-            withdraw_message(draft, message)
+            withdraw_message(uow, message)
             said = Incoming(
                 channel=event.channel,
                 ts=event.ts,
@@ -240,11 +235,11 @@ class Inbox:
                 text=request.text,
                 prefix=request.prefix,
             )
-            return enqueue(draft, self.settings.config, said).logged("MSG", note)
-        withdraw_message(draft, message)
-        clear_mark(draft, place_of(turn), message, QUEUED)
+            return enqueue(uow, self.settings.config, said).logged("MSG", note)
+        withdraw_message(uow, message)
+        clear_mark(uow, place_of(turn), message, QUEUED)
         if isinstance(request, Command):
-            return self._said(draft, request, event).logged("MSG", note)
+            return self._said(uow, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)
 
     def _may_amend(self, event: MessageEdited | MessageDeleted, message: MessageRow) -> bool:
@@ -252,13 +247,13 @@ class Inbox:
         where = Where(self.settings.config, event.channel, author=message.from_id)
         return may(admitted(event.user), "amend", where).allowed
 
-    def _mended(self, draft: Draft, event: MessageEdited, request: Request, message: MessageRow) -> Todo:
+    def _mended(self, uow: UnitOfWork, event: MessageEdited, request: Request, message: MessageRow) -> Todo:
         """A command that was not understood did nothing: once it is edited, it counts as said anew."""
         if message.turn_id is not None:
-            return edited_late(draft, event, request, message)
+            return edited_late(uow, event, request, message)
         if message.agent != MISUNDERSTOOD:
             return Todo()
-        draft.uow.messages.set_agent(event.channel, event.ts, None)
+        uow.messages.set_agent(event.channel, event.ts, None)
         said = MessagePosted(
             channel=event.channel,
             ts=event.ts,
@@ -269,13 +264,13 @@ class Inbox:
             text=event.text,
             thread_ts=event.thread_ts,
         )
-        return self._posted(draft, said, request)
+        return self._posted(uow, said, request)
 
-    def _deleted(self, draft: Draft, event: MessageDeleted) -> Todo:
-        found = waiting_turn(draft, event.channel, event.ts)
+    def _deleted(self, uow: UnitOfWork, event: MessageDeleted) -> Todo:
+        found = waiting_turn(uow, event.channel, event.ts)
         if found is None or not self._may_amend(event, found[0]):
             return Todo()
-        withdraw_message(draft, found[0])
+        withdraw_message(uow, found[0])
         return Todo().logged("MSG", f"{event.user} deleted a message that had not started")
 
 

@@ -13,7 +13,6 @@ from codebutler.domain.errors import EXIT_FAILED, ProtocolError, StoreError
 from codebutler.platform.killpoints import reached
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
-    Audit,
     Configure,
     Deliver,
     Doing,
@@ -35,18 +34,15 @@ from codebutler.protocol.messages import (
 from codebutler.protocol.pipe import MessagePipe
 from codebutler_worker.budget.watch import BudgetReports
 from codebutler_worker.commands.table import answer_of
-from codebutler_worker.conversation.asking.reminding import Reminders
-from codebutler_worker.conversation.overview import Overviews
-from codebutler_worker.conversation.recovery import recover
-from codebutler_worker.conversation.scheduler import Scheduler
-from codebutler_worker.desk.deferred import DeferredCommands
-from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.states import UNFINISHED
-from codebutler_worker.desk.todo import Todo
+from codebutler_worker.conversation.parked import recover
+from codebutler_worker.conversation.reports import ActivityReports, Reminders
+from codebutler_worker.conversation.scheduler import TurnScheduler
 from codebutler_worker.memory.review import Reviews, model_of
 from codebutler_worker.present.lines import count
-from codebutler_worker.worker.inbox import Inbox
+from codebutler_worker.runtime.deferred import DeferredCommands
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import UNFINISHED, Todo
+from codebutler_worker.worker.inbox import EventInbox
 
 HEARTBEAT_S = 5.0
 END_AGENTS_S = 5.0
@@ -65,16 +61,16 @@ async def greet(channel: MessagePipe[ToWorker]) -> Configure | None:
 class Worker:
     """The receive loop and what runs beside it."""
 
-    def __init__(self, channel: MessagePipe[ToWorker], desk: Desk) -> None:
+    def __init__(self, channel: Channel[ToWorker], runtime: Runtime) -> None:
         self._channel = channel
-        self._desk = desk
-        self._inbox = Inbox(desk.settings, desk.skills)
-        self._scheduler = Scheduler(desk, self._tell_load)
-        self._deferred = DeferredCommands(desk, answer_of, self._tell_load)
-        self._overview = Overviews(desk, channel.send)
-        self._budgets = BudgetReports(desk, channel.send)
-        self._reviews = Reviews(desk, model_of(desk.settings, desk.clock), self._deferred.start)
-        self._reminders = Reminders(desk, self._tell_load)
+        self._runtime = runtime
+        self._inbox = EventInbox(runtime.settings, runtime.skills)
+        self._scheduler = TurnScheduler(runtime, self._tell_load)
+        self._deferred = DeferredCommands(runtime, answer_of, self._tell_load)
+        self._reports = ActivityReports(runtime)
+        reviews = Reviews(runtime, model_of(runtime.settings, runtime.clock), self._deferred.start)
+        self._reminders = Reminders(runtime, self._tell_load)
+        self._watching = (self._reports, reviews, self._reminders)
         self._exit_code = 0
         self._ending: asyncio.Task[None] | None = None
 
@@ -86,16 +82,14 @@ class Worker:
         tasks = []
         try:
             self._channel.send(Ready())
-            if left := await self._desk.store.anything_open(UNFINISHED):
+            if left := await self._runtime.store.anything_open(UNFINISHED):
                 await self._take_up()
-            tasks.append(asyncio.create_task(self._scheduler.run(at_once=left), name="scheduler"))
-            tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
-            tasks.append(asyncio.create_task(self._overview.run(), name="overview"))
-            tasks.append(asyncio.create_task(self._budgets.run(), name="budget"))
-            tasks.append(asyncio.create_task(self._reviews.run(), name="reviews"))
-            tasks.append(asyncio.create_task(self._reminders.run(), name="reminders"))
-            for task in tasks:
+            loops = {"scheduler": self._scheduler.run(at_once=left), "heartbeat": self._beat()}
+            loops |= {type(each).__name__.lower(): each.run() for each in self._watching}
+            for name, work in loops.items():
+                task = asyncio.create_task(work, name=name)
                 task.add_done_callback(self._ended)
+                tasks.append(task)
             async for message in self._channel.messages():
                 await self._handle(message)
             return self._exit_code
@@ -105,21 +99,17 @@ class Worker:
     async def _take_up(self) -> None:
         """Go on with what an earlier life left: all that ``Store.anything_open`` asks for."""
         reached("restore.before")
-        await self._desk.outbox.restore()
+        await self._runtime.outbox.restore()
         reached("recover.before")
-        interrupted = await self._desk.commit(self._recover)
+        programs = program_names(self._runtime.settings.config)
+        interrupted = await self._runtime.commit(partial(recover, programs=programs))
         reached("recover.after")
         for record in interrupted:
-            self._desk.report.audit(record)
+            self._runtime.send(record)
         if interrupted:
-            self._desk.report.log(
-                "WRN", f"interrupted: {count(len(interrupted), 'run')}; each thread is asked"
-            )
+            self._runtime.log("WRN", f"interrupted: {count(len(interrupted), 'run')}; each thread is asked")
         await self._deferred.restore()
-        self._overview.refresh()
-
-    def _recover(self, draft: Draft) -> list[Audit]:
-        return recover(draft, program_names(self._desk.settings.config))
+        self._reports.refresh()
 
     def end(self, grace_s: float) -> None:
         """End as if the parent had said Shutdown (a signal did)."""
@@ -130,18 +120,18 @@ class Worker:
             case Deliver():
                 await self._deliver(message)
             case Sent(op_id=op_id, ts=ts):
-                await self._desk.outbox.sent(op_id, ts)
+                await self._runtime.outbox.sent(op_id, ts)
             case SendFailed(op_id=op_id, code=code):
-                self._desk.report.log("WRN", f"the chat refused an operation: {code}")
-                await self._desk.outbox.failed(op_id, code)
+                self._runtime.log("WRN", f"the chat refused an operation: {code}")
+                await self._runtime.outbox.failed(op_id, code)
             case StopTurns(user=user):
-                todo = await self._desk.commit(self._inbox.stop_everything)
+                todo = await self._runtime.commit(self._inbox.stop_everything)
                 self._scheduler.stop(todo.stop, user)
                 self._scheduler.wake()
             case FileChunk() | FileTranscript() | FetchFailed():
-                self._desk.fetcher.take(message)
+                self._runtime.fetcher.take(message)
             case ThreadFetched():
-                self._desk.threads.take(message)
+                self._runtime.threads.take(message)
             case Shutdown():
                 self._shut_down(message)
             case Configure():
@@ -151,12 +141,14 @@ class Worker:
         seq, event, request = message.seq, message.event, message.request
         reached("inbox.before")
         try:
-            todo = await self._desk.commit(partial(self._inbox.take, seq=seq, event=event, request=request))
+            todo = await self._runtime.commit(
+                partial(self._inbox.take, seq=seq, event=event, request=request)
+            )
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - one bad event must not stop those behind it
-            self._desk.report.log("ERR", f"an event could not be taken: {error!r}")
-            await self._desk.commit(partial(self._inbox.give_up, seq=seq, event=event))
+            self._runtime.log("ERR", f"an event could not be taken: {error!r}")
+            await self._runtime.commit(partial(self._inbox.give_up, seq=seq, event=event))
             todo = Todo()
         reached("inbox.after")
         # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
@@ -169,14 +161,14 @@ class Worker:
         reached("stored.after")
         if todo.begins:
             # The first sign that it is heard: shown under the thread, it costs none of the scarce calls.
-            self._desk.report.send(Doing(thread_ts=todo.begins, text="is working"))
+            self._runtime.send(Doing(thread_ts=todo.begins, text="is working"))
         for tag, text in todo.log:
-            self._desk.report.log(tag, text)
+            self._runtime.log(tag, text)
         for record in todo.audit:
-            self._desk.report.audit(record)
+            self._runtime.send(record)
         self._scheduler.carry_out(todo)
         for conversation in todo.forgotten:
-            self._desk.agents.release(conversation)
+            self._runtime.agents.release(conversation)
 
     def _shut_down(self, order: Shutdown) -> None:
         """A repeated order replaces the one before: the parent asks again to have it sooner."""
@@ -205,10 +197,10 @@ class Worker:
     async def _finish(self) -> None:
         await self._scheduler.idle()
         await self._deferred.idle()
-        await self._desk.outbox.drained()
+        await self._runtime.outbox.drained()
 
     async def _end_agents(self) -> None:
-        await asyncio.gather(self._scheduler.close(), self._deferred.close(), self._desk.agents.close())
+        await asyncio.gather(self._scheduler.close(), self._deferred.close(), self._runtime.agents.close())
 
     async def _within(self, seconds: float, work: Coroutine[None, None, None]) -> None:
         with suppress(TimeoutError):
@@ -217,7 +209,7 @@ class Worker:
     async def _beat(self) -> None:
         while True:
             self._tell_load()
-            await self._desk.clock.sleep(HEARTBEAT_S)
+            await self._runtime.clock.sleep(HEARTBEAT_S)
 
     def _tell_load(self) -> None:
         waiting, queued = self._scheduler.waiting, self._scheduler.queued
@@ -227,20 +219,18 @@ class Worker:
         self._channel.send(
             Heartbeat(running=running, queued=queued, waiting=asking, parked=parked, outbox=outbox)
         )
-        self._overview.look((running, queued, waiting))
-        self._budgets.look((running, queued, waiting))
-        self._reviews.look((running, queued, waiting))
-        self._reminders.look((running, queued, waiting))
+        for each in self._watching:
+            each.look((running, queued, waiting))
 
     @property
     def _unsaid(self) -> int:
         """How many operations the chat has not taken yet, or are still to come of a command."""
-        return self._desk.outbox.pending + self._deferred.running
+        return self._runtime.outbox.pending + self._deferred.running
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Without one of its loops a worker would only look alive: it ends, and a new one takes over."""
         if not task.cancelled() and (error := task.exception()):
-            self._desk.report.log("ERR", f"the {task.get_name()} broke: {error!r}")
+            self._runtime.log("ERR", f"the {task.get_name()} broke: {error!r}")
             self._exit_code = EXIT_FAILED
             self._channel.close()
 
@@ -249,4 +239,4 @@ class Worker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._within(END_AGENTS_S, self._end_agents())
-        await self._desk.close()
+        await self._runtime.close()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from codebutler.config.git_repo import committer_env
@@ -13,6 +14,7 @@ from codebutler.config.programs import is_headless, program_of
 from codebutler.config.schema import CommandRule, Config, RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError
+from codebutler.platform.tasks import Tasks
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.image import ImageBackend
@@ -20,11 +22,11 @@ from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.turn.undo import UndoBackend
-from codebutler_worker.desk.naming import prefixes_of
+from codebutler_worker.conversation.undo import UndoBackend
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.lines import count
+from codebutler_worker.runtime.turns import prefixes_of
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.person import ensure_home, identity
@@ -53,7 +55,7 @@ class Roster:
         self._trees: dict[Path, Tree] = {}
         self._worktrees: Worktrees | None = None
         self._lasting: Lasting | None = None
-        self._releases: set[asyncio.Task[None]] = set()
+        self._releases = Tasks(lambda name, error: log.error("%s broke: %r", name, error))
         self._made: dict[str, AgentBackend] = {}
         self._making = asyncio.Lock()
 
@@ -76,12 +78,7 @@ class Roster:
     async def _backend(self, name: str) -> AgentBackend:
         if name in self._made:
             return self._made[name]
-        if (rule := program_of(self._settings.config, name)) is not None:
-            async with self._making:
-                if name not in self._made:
-                    self._made[name] = await self._program(rule)
-                return self._made[name]
-        make = _configured(self._settings.config, name) or _MAKERS.get(name)
+        make = _maker(self._settings.config, name)
         if make is None:
             works = ", ".join(f"`{prefixes_of(known)[-1]}:`" for known in _MAKERS)
             raise AgentUnavailableError(f"`{name}` is not available here yet; these are: {works}.")
@@ -133,21 +130,13 @@ class Roster:
     def release(self, conversation: str) -> None:
         """Begin to take away what walls keep for this conversation."""
         if self._lasting is not None:
-            task = asyncio.create_task(self._lasting.release(conversation), name=f"release {conversation}")
-            self._releases.add(task)
-            task.add_done_callback(self._releases.discard)
+            self._releases.start(self._lasting.release(conversation), name=f"release {conversation}")
 
     async def close(self) -> None:
         """End every process of every agent."""
         await asyncio.gather(*(backend.close() for backend in self._made.values()))
         if self._lasting is not None:
             await self._lasting.close()
-
-    async def _program(self, rule: CommandRule) -> AgentBackend:
-        # A terminal emulator is not for every worker's memory.
-        from codebutler_worker.agents.shell.factory import shell_backend
-
-        return shell_backend(rule, self._settings, await self._walls(), self._home, self._clock)
 
     async def _walls(self) -> Sandbox:
         if self._sandbox is None:
@@ -198,36 +187,45 @@ def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) 
     return native_backend(settings, sandbox, home, clock)
 
 
-def _acp(name: str) -> Maker:
-    def make(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-        # Nor is the protocol, with its library.
-        from codebutler_worker.agents.acp.factory import acp_backend
+def _acp(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+    # Nor is the protocol, with its library.
+    from codebutler_worker.agents.acp.factory import acp_backend
 
-        return acp_backend(name, settings, sandbox, home, clock)
-
-    return make
+    return acp_backend(name, settings, sandbox, home, clock)
 
 
-def _headless(rule: CommandRule) -> Maker:
-    def make(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-        from codebutler_worker.agents.headless.factory import headless_backend
+def _headless(
+    rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
+) -> AgentBackend:
+    from codebutler_worker.agents.headless.factory import headless_backend
 
-        return headless_backend(rule, settings, sandbox, home, clock)
-
-    return make
+    return headless_backend(rule, settings, sandbox, home, clock)
 
 
-def _configured(config: Config, name: str) -> Maker | None:
-    """An agent that `commands` names; None where the name is one of ours."""
-    rule = next((rule for rule in config.commands if rule.prefix == name), None)
-    if rule is not None and rule.mode == "acp":
-        return _acp(name)
-    return _headless(rule) if rule is not None and is_headless(rule) else None
+def _program(
+    rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
+) -> AgentBackend:
+    # Nor is a terminal emulator.
+    from codebutler_worker.agents.shell.factory import shell_backend
+
+    return shell_backend(rule, settings, sandbox, home, clock)
 
 
 _MAKERS: Mapping[str, Maker] = {
     "claude": _claude,
-    "kimi": _acp("kimi"),
+    "kimi": partial(_acp, "kimi"),
     "native": _native,
     "rehearsal": _rehearsal,
 }
+
+
+def _maker(config: Config, name: str) -> Maker | None:
+    """What makes a program, an agent that `commands` names, or one of ours."""
+    if (program := program_of(config, name)) is not None:
+        return partial(_program, program)
+    rule = next((rule for rule in config.commands if rule.prefix == name), None)
+    if rule is not None and rule.mode == "acp":
+        return partial(_acp, name)
+    if rule is not None and is_headless(rule):
+        return partial(_headless, rule)
+    return _MAKERS.get(name)

@@ -24,7 +24,7 @@ from codebutler_worker.egress.outlet import for_tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as SearchService
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
-from codebutler_worker.skills.library import Library
+from codebutler_worker.skills import Library
 from codebutler_worker.tools.add_subgoal import AddSubgoal
 from codebutler_worker.tools.ask_user import AskUser
 from codebutler_worker.tools.bash import Bash

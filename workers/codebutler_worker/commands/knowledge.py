@@ -1,0 +1,154 @@
+"""What agents are told besides the prompt: ``!memory`` shows and forgets it, ``!skills`` what they have been taught."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from pathlib import Path
+
+from codebutler.config.memory.file import MemoryFile
+from codebutler.config.memory.operations import Change, facts_of
+from codebutler.config.permission import admitted, may
+from codebutler.config.schema import RepoSettings
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.message import said
+from codebutler.domain.model import Command, Prompt, Request
+from codebutler.text.links import message_link
+from codebutler.text.markup import clip, plain
+from codebutler_worker.commands.showing import time_since
+from codebutler_worker.commands.table import Invocation
+from codebutler_worker.memory import keeping
+from codebutler_worker.present.lines import code, one_line
+from codebutler_worker.present.memory import NOTHING, NOTHING_TO_UNDO, Remembered, listed
+from codebutler_worker.runtime.deferred import CommandReply
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import Todo, agent_name, using
+from codebutler_worker.skills import Library, prompt_of
+from codebutler_worker.store.rows import REPO_SCOPE, DeferredRow, FactRow
+from codebutler_worker.store.unit_of_work import UnitOfWork
+
+LOOKED_AT = 50
+SKILLS = "skills"
+RUNS_WITH = "agent"
+"""The prefix of the agent that can run a skill's program."""
+DESCRIPTION_CHARS = 140
+REPLY_CHARS = 3_500
+
+answer_memory = keeping.answer
+
+
+def memory(asked: Invocation) -> Todo:
+    """Show it all, forget one, or take the last change back."""
+    word, _, rest = asked.argument.lower().partition(" ")
+    try:
+        text = MemoryFile(Path(asked.settings.path)).read()
+    except CodeButlerError as error:
+        return asked.reply(f"❌ {plain(str(error))}")
+    match word:
+        case "forget":
+            return _forget(asked, text, int(rest))
+        case "undo":
+            return _undo(asked)
+        case _:
+            return _show(asked, text)
+
+
+def _show(asked: Invocation, text: str) -> Todo:
+    facts, kept, uow = facts_of(text), _kept(asked), asked.uow
+    lines = uow.memories.lines()
+    entries = [
+        Remembered(fact, _origin(uow, row.channel_id, row.thread_ts, row.added_at) if row else "")
+        for fact, row in ((fact, lines.get(fact)) for fact in facts)
+    ]
+    entries += [
+        Remembered(f"{row.key}: {row.value}", _origin(uow, row.channel_id, row.thread_ts, row.updated_at))
+        for row in kept
+    ]
+    others = sum(bool(line.strip()) for line in text.splitlines()) - len(facts)
+    return asked.reply(listed(entries, others) if entries or others else NOTHING)
+
+
+def _forget(asked: Invocation, text: str, number: int) -> Todo:
+    facts, kept = facts_of(text), _kept(asked)
+    if not 1 <= number <= len(facts) + len(kept):
+        return asked.reply(f"There is no fact {number}: `!memory` lists them.")
+    if number > len(facts):
+        gone = kept[number - len(facts) - 1]
+        asked.uow.facts.forget(gone.scope, gone.key)
+        return asked.reply(f"🧠 Forgotten: {code(f'{gone.key}: {gone.value}')}")
+    return _want(asked, (Change(facts[number - 1]),))
+
+
+def _undo(asked: Invocation) -> Todo:
+    """The newest change that was made or is about to be; undoing is a change itself, so it can be undone."""
+    newest = asked.uow.memories.newest(LOOKED_AT)
+    row = next((row for row in newest if row.state in ("made", "wanted") and keeping.changes_of(row)), None)
+    if row is None:
+        return asked.reply(NOTHING_TO_UNDO)
+    return _want(asked, tuple(change.undone for change in reversed(keeping.changes_of(row))))
+
+
+def _want(asked: Invocation, changes: tuple[Change, ...]) -> Todo:
+    command = keeping.want(asked.uow, asked.place, asked.settings.channel_id, asked.user, changes)
+    return Todo(deferred=(command,))
+
+
+def _kept(asked: Invocation) -> list[FactRow]:
+    """What is told where this person asks. Their own facts are shown to nobody else."""
+    own = asked.uow.facts.of(asked.user) if asked.user and asked.place.only_for else []
+    return [*asked.uow.facts.of(REPO_SCOPE), *own]
+
+
+def _origin(uow: UnitOfWork, channel_id: str, thread_ts: str, at: str) -> str:
+    """How old it is, with a link to the thread it comes from."""
+    age = f"{time_since(uow, at)} ago"
+    return message_link(channel_id, thread_ts, age) if thread_ts else age
+
+
+def taught(request: Request, user: str, settings: RepoSettings, library: Library) -> Request:
+    """``!skills NAME WORDS`` as a prompt that holds the skill, for those who may use its agent; any other request as
+    it is. Rules are about agents, and the parent, which asks them, does not know that this will be a prompt."""
+    if not isinstance(request, Command) or request.name != SKILLS or not request.argument.strip():
+        return request
+    name, *rest = request.argument.split(None, 1)
+    skill = library.enabled().get(name.lower())
+    if skill is None:
+        return request
+    prefix = RUNS_WITH if skill.kind == "code" else None
+    config = settings.config
+    where = using(config, settings.channel_id, agent_name(config, prefix))
+    if not may(admitted(user), "skill", where).allowed:
+        return request
+    return Prompt(text=prompt_of(skill, rest[0] if rest else ""), prefix=prefix)
+
+
+def skills(asked: Invocation) -> Todo:
+    """The list, or why a named one cannot be used: otherwise it is a prompt."""
+    return asked.defer(asked.argument)
+
+
+async def answer_skills(runtime: Runtime, command: DeferredRow) -> CommandReply:
+    """What there is, each with what it is for."""
+    found = await asyncio.to_thread(runtime.skills.found)
+    enabled = found.enabled(runtime.settings.config.skills.disabled)
+    if command.argument:
+        return CommandReply((said(_refusal(command.argument.split()[0].lower(), tuple(enabled))),))
+    lines = [
+        f"• {code(name)} {plain(one_line(skill.description, DESCRIPTION_CHARS))}"
+        + (" _(runs a program; with `agent:`)_" if skill.kind == "code" else "")
+        for name, skill in sorted(enabled.items())
+    ]
+    told = ["🎓 Say `!skills NAME what to do`:", *lines] if lines else ["There are no skills here."]
+    if found.untrusted:
+        names = ", ".join(code(name) for name in found.untrusted)
+        told.append(f"⚠️ Not used until somebody runs `codebutler trust` on the machine: {names}")
+    told += [f"⚠️ {plain(problem)}" for problem in found.problems]
+    return CommandReply((said(clip("\n".join(told), REPLY_CHARS)),))
+
+
+def _refusal(name: str, names: tuple[str, ...]) -> str:
+    if name in names:
+        return "You are not authorized to use the agent that this skill is for."
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"Did you mean `!skills {near[0]}`?" if near else "`!skills` lists what there is."
+    return f"There is no skill {code(name)} here. {hint}"

@@ -1,0 +1,300 @@
+"""What people are asked by agents, as rows: opened once, decided once, and said on the card.
+
+A row names exactly one call by the digest of its tool and input. What was decided about one call says nothing
+about another, except within a grant: the same action kind with the same pattern in the same session. Calls that
+are asked for shortly after one another share a card; each keeps its own row.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from codebutler.config.permission import admitted, may
+from codebutler.config.schema import Config, RepoSettings
+from codebutler.domain.model import ButtonClicked, MessagePosted, Upload
+from codebutler_worker.agents.backend import Approval, Question
+from codebutler_worker.conversation.marks import show_waiting
+from codebutler_worker.conversation.messages import Incoming, enqueue
+from codebutler_worker.conversation.quorum import approvals_needed
+from codebutler_worker.present.calls import (
+    POLL_TOOL,
+    QUESTION_TOOL,
+    action_of,
+    called_with,
+    canonical,
+    digest_of,
+    given_of,
+    options_of,
+    pattern_of,
+    with_vote,
+)
+from codebutler_worker.present.cards import card_of, chars_of, options_in, too_long
+from codebutler_worker.runtime.turns import Todo, conversation_id, move, talks, using
+from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
+from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
+from codebutler_worker.tools.plan import PLAN_TOOL
+
+TOGETHER_S = 2.0
+MOST_TOGETHER = 5
+LOOKED_AT = 20
+CARD_CHARS = 6_000
+"""Of the calls that share a card; chats bound what a message may hold."""
+NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
+WITHDRAWN = "⚠️ The run ended before anybody decided: this was NOT run."
+NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."
+
+
+def open_card(
+    uow: UnitOfWork, turn_id: str, approval_id: str, asked: Approval | Question, settings: RepoSettings
+) -> ApprovalRow:
+    """Write the row, let the turn wait, and ask on a card. Raises KeyError if there is no such turn."""
+    turn = _turn(uow, turn_id)
+    row = _row(uow, turn, approval_id, asked, settings)
+    shared = _shared_card(uow, row)
+    op_id = _ask(uow, turn, [row]) if shared is None else shared
+    row = replace(row, message_op_id=op_id)
+    uow.approvals.add(row)
+    if shared is not None:
+        show(uow, row)
+    _attach(uow, place_of(turn), row)
+    _wait(uow, turn)
+    return row
+
+
+def open_questions(
+    uow: UnitOfWork, turn_id: str, asked: Mapping[str, Question], settings: RepoSettings
+) -> list[ApprovalRow]:
+    """The same for the questions of one call, by the ID of their row: they share a card, in their order."""
+    turn = _turn(uow, turn_id)
+    rows = [_row(uow, turn, row_id, question, settings) for row_id, question in asked.items()]
+    op_id = _ask(uow, turn, rows)
+    rows = [replace(row, message_op_id=op_id) for row in rows]
+    for row in rows:
+        uow.approvals.add(row)
+    _wait(uow, turn)
+    return rows
+
+
+def settle(
+    uow: UnitOfWork,
+    row: ApprovalRow,
+    state: ApprovalState,
+    by: str = "",
+    reason: str = "",
+    *,
+    ticked: Collection[str] = (),
+) -> bool:
+    """Decide a pending row and say so on its card; the turn runs on when nothing else is asked.
+
+    ``reason`` is what the decider said, the answer to a question, or why nobody decided. ``ticked`` boxes of other
+    questions stay so. False if it was decided before: then nothing changes.
+    """
+    if not uow.approvals.decide(row.id, state, by, reason):
+        return False
+    show(uow, row, ticked)
+    turn = uow.turns.get(row.turn_id)
+    if turn and turn.state == "waiting" and not waited_for(uow, row.turn_id):
+        uow.turns.update(row.turn_id, state=move(turn.state, "answered"))
+        show_waiting(uow, turn, over=True)
+    return True
+
+
+def show(uow: UnitOfWork, row: ApprovalRow, ticked: Collection[str] = ()) -> None:
+    """Bring the row's card up to date, its boxes as they are ``ticked``."""
+    if not row.message_op_id:
+        return
+    turn = uow.turns.get(row.turn_id)
+    place = place_of(turn) if turn else ThreadPlace(row.conversation, None, row.turn_id)
+    rows = uow.approvals.of_card(row.message_op_id)
+    uow.edit(place, row.message_op_id, card_of(rows, uow.redact, ticked), value="notice")
+
+
+def close_all(uow: UnitOfWork, turn_id: str, verdict: str) -> None:
+    """The turn is over: what it asked is refused, and its cards say so."""
+    for row in waited_for(uow, turn_id):
+        settle(uow, row, "expired", reason=verdict)
+
+
+def waited_for(uow: UnitOfWork, turn_id: str) -> list[ApprovalRow]:
+    """What the turn's agent waits for, oldest first."""
+    return [row for row in uow.approvals.pending(turn_id) if row.tool != POLL_TOOL]
+
+
+def _attach(uow: UnitOfWork, place: ThreadPlace, row: ApprovalRow) -> None:
+    """What its card does not hold, as a file."""
+    name, whole = too_long(row, uow.redact)
+    if name:
+        content = whole.encode("utf-8", "replace")
+        title = "The whole plan" if row.tool == PLAN_TOOL else "The whole request"
+        uow.add(place, Upload(filename=name, title=title, content=content, thread_ts=place.thread_ts))
+
+
+def answers_before(uow: UnitOfWork, turn: TurnRow) -> tuple[tuple[str, str], ...]:
+    """What people had answered (question, answer) in the run that this turn goes on with: it may have ended before
+    its agent heard all of it."""
+    earlier = uow.turns.newest(LOOKED_AT, turn.conversation)
+    last = next((each for each in earlier if each.id != turn.id and each.started_at), None)
+    if last is None or last.agent != turn.agent:
+        return ()
+    rows = [row for row in uow.approvals.of_turn(last.id) if row.tool == QUESTION_TOOL]
+    return tuple(
+        (str(given_of(row).get("question", "")), row.reason or "") for row in rows if row.state == "allowed"
+    )
+
+
+def is_granted(
+    uow: UnitOfWork, turn: TurnRow, session_id: str, asked: Approval, settings: RepoSettings
+) -> bool:
+    """Whether people allowed it for this session, however long ago: then nobody is asked again. What one person
+    granted is not enough where more are needed now."""
+    if _needed(uow, turn, asked, settings) > 1:
+        return False
+    wanted = pattern_of(asked.tool, asked.input)
+    granted = uow.approvals.granted(turn.conversation, turn.agent, session_id)
+    return any(row.tool == asked.tool and pattern_of(row.tool, called_with(row)) == wanted for row in granted)
+
+
+def _turn(uow: UnitOfWork, turn_id: str) -> TurnRow:
+    turn = uow.turns.get(turn_id)
+    if turn is None:
+        raise KeyError(turn_id)
+    return turn
+
+
+def _row(
+    uow: UnitOfWork, turn: TurnRow, row_id: str, asked: Approval | Question, settings: RepoSettings
+) -> ApprovalRow:
+    minutes = settings.config.approvals.expiry_minutes
+    tool, given = action_of(asked, settings.path)
+    action_json = canonical(tool, given)
+    return ApprovalRow(
+        id=row_id,
+        turn_id=turn.id,
+        conversation=turn.conversation,
+        tool=tool,
+        action_json=action_json,
+        digest=digest_of(action_json),
+        requested_at=uow.stamp,
+        expires_at=iso(uow.now + timedelta(minutes=minutes)) if minutes else "",
+        needed=_needed(uow, turn, asked, settings),
+    )
+
+
+def _ask(uow: UnitOfWork, turn: TurnRow, rows: Sequence[ApprovalRow]) -> str:
+    """Whoever asked the agent is called: they are waited for."""
+    return uow.post(place_of(turn), card_of(rows, uow.redact), mention=turn.user_id)
+
+
+def _wait(uow: UnitOfWork, turn: TurnRow) -> None:
+    if turn.state == "running":
+        uow.turns.update(turn.id, state=move(turn.state, "ask"))
+        show_waiting(uow, turn)
+
+
+def requesters_of(uow: UnitOfWork, turn: TurnRow) -> frozenset[str]:
+    """Everybody who asked for what the turn does."""
+    said = uow.messages.of_turn(turn.id)
+    return frozenset({turn.user_id, *(message.from_id for message in said)})
+
+
+def _needed(uow: UnitOfWork, turn: TurnRow, asked: Approval | Question, settings: RepoSettings) -> int:
+    if isinstance(asked, Question) or asked.tool == PLAN_TOOL:
+        return 1
+    section = settings.config.approvals
+    return approvals_needed(section, requesters_of(uow, turn), asked.tool, asked.input)
+
+
+def _shared_card(uow: UnitOfWork, row: ApprovalRow) -> str | None:
+    """The card that this request joins, if one was opened just now."""
+    pending = [each for each in waited_for(uow, row.turn_id) if _may_share(each.tool)]
+    if not pending or not _may_share(row.tool) or pending[-1].message_op_id is None:
+        return None
+    rows = uow.approvals.of_card(pending[-1].message_op_id)
+    age_s = (uow.now - datetime.fromisoformat(rows[0].requested_at)).total_seconds()
+    fits = len(rows) < MOST_TOGETHER and sum(map(chars_of, [*rows, row])) <= CARD_CHARS
+    return pending[-1].message_op_id if age_s <= TOGETHER_S and fits else None
+
+
+def _may_share(tool: str) -> bool:
+    return tool not in (QUESTION_TOOL, PLAN_TOOL)
+
+
+SAME_AS_TYPED = 300
+"""How much of what was typed is shown on the card."""
+
+
+def open_poll(uow: UnitOfWork, turn_id: str, body: str, config: Config) -> bool:
+    """Ask with a button for each option; False if there is nothing to press: then nothing is done."""
+    turn = uow.turns.get(turn_id)
+    question, options = options_in(body)
+    if turn is None or not options or not talks(config, turn.agent):
+        return False
+    action_json = canonical(POLL_TOOL, {"question": question, "options": list(options)})
+    row = ApprovalRow(
+        id=uuid.uuid4().hex,
+        turn_id=turn.id,
+        conversation=turn.conversation,
+        tool=POLL_TOOL,
+        action_json=action_json,
+        digest=digest_of(action_json),
+        requested_at=uow.stamp,
+        expires_at="",
+    )
+    op_id = uow.post(place_of(turn), card_of([row], uow.redact))
+    uow.approvals.add(replace(row, message_op_id=op_id))
+    return True
+
+
+def answer_poll(
+    uow: UnitOfWork, config: Config, event: ButtonClicked, row: ApprovalRow, turn: TurnRow
+) -> Todo:
+    """The option that was pressed becomes a message of whoever pressed it."""
+    options, choice = options_of(row), event.value.partition(":")[2]
+    if not choice.isdecimal() or len(choice) > 2 or int(choice) >= len(options):
+        return Todo().logged("WRN", f"{event.user} chose an option that the question does not have")
+    decision = may(admitted(event.user), "answer", using(config, turn.channel_id, turn.agent))
+    if not decision.allowed:
+        uow.post(place_of(turn), decision.told, value="notice")
+        return Todo().logged("WRN", f"{event.user} may not answer {turn.agent}")
+    words = options[int(choice)]
+    uow.approvals.vote(row.id, with_vote(row, event.user, event.user_name))
+    if not settle(uow, row, "allowed", event.user, words):
+        return Todo()
+    said = Incoming(
+        channel=turn.channel_id,
+        # The card stands for the message: it shows what becomes of the answer.
+        ts=event.message_ts,
+        thread_ts=turn.thread_ts or None,
+        user=event.user,
+        text=words,
+        prefix=turn.agent,
+        conversation=turn.conversation,
+    )
+    return enqueue(uow, _taking_all(config), said)
+
+
+def is_polled(uow: UnitOfWork, config: Config, event: MessagePosted) -> bool:
+    """Whether a question in passing is open where the message was written."""
+    conversation = conversation_id(config, event.channel, event.root_ts)
+    pending = uow.approvals.pending()
+    return any(row.tool == POLL_TOOL and row.conversation == conversation for row in pending)
+
+
+def close_polls(uow: UnitOfWork, config: Config, event: MessagePosted, words: str) -> None:
+    """What is written in the thread answers what was asked there before."""
+    conversation = conversation_id(config, event.channel, event.root_ts)
+    for row in uow.approvals.pending():
+        if row.tool == POLL_TOOL and row.conversation == conversation:
+            settle(uow, row, "allowed", event.user, words[:SAME_AS_TYPED])
+
+
+def _taking_all(config: Config) -> Config:
+    """An answer that was asked for is not sent away because the agent is busy."""
+    if config.agent.busy != "reject":
+        return config
+    return msgspec.structs.replace(config, agent=msgspec.structs.replace(config.agent, busy="queue"))

@@ -1,0 +1,225 @@
+"""What the agent of a running turn waits to hear from people.
+
+The row and its card are committed first; the answer goes to the agent only after the decision is committed. When
+the store cannot take the question, the answer is no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from codebutler.domain.errors import StoreError
+from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question, Withdrawn
+from codebutler_worker.conversation.approvals import (
+    NO_LONGER_ASKED,
+    is_granted,
+    open_card,
+    open_questions,
+    settle,
+)
+from codebutler_worker.present.calls import is_same
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import ApprovalAnswer, audit_of
+from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
+
+UNSAVED = "Nobody could be asked: the question could not be stored. Continue without an answer."
+EXPIRED = "⌛ Nobody decided within {minutes:g} minutes: refused."
+EXPIRED_REASON = "Nobody decided within {minutes:g} minutes."
+UNANSWERED = "(Nobody answered this within {minutes:g} minutes.)"
+TOO_LATE = "⚠️ The agent was no longer waiting for that decision: it has no effect."
+NOT_THE_SAME = "Refused: this is not what was decided about."
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Something the agent waits for."""
+
+    backend: AgentBackend
+    asked: Approval | Question
+
+
+class Asking:
+    """The open questions of one running turn, each with its own time limit. ``changed`` hears whenever it may wait for
+    something else what a person owes, an "approval" or an "answer" ("" for nothing), and which card was opened last."""
+
+    def __init__(self, runtime: Runtime, turn: TurnRow, changed: Callable[[str, str | None], None]) -> None:
+        self._runtime = runtime
+        self._turn = turn
+        self._changed = changed
+        self._card_op_id: str | None = None
+        self._pending: dict[str, Pending] = {}
+        self._limits: dict[str, asyncio.Task[None]] = {}
+        self._gathered: list[Question] = []
+
+    def _tell_changed(self) -> None:
+        asked = [pending.asked for pending in self._pending.values()]
+        approval = any(isinstance(each, Approval) for each in asked)
+        self._changed("approval" if approval else "answer" if asked else "", self._card_op_id)
+
+    async def heard(self, backend: AgentBackend, asked: Approval | Question, session_id: str) -> None:
+        """Ask in the thread, unless it was allowed for this session before; the questions of one call together."""
+        together = self._together(asked)
+        named = {uuid.uuid4().hex: each for each in together}
+        self._pending.update({row_id: Pending(backend, each) for row_id, each in named.items()})
+        if not named:
+            return
+        try:
+            granted = await self._runtime.commit(lambda uow: self._ask_unless_granted(uow, named, session_id))
+        except StoreError as error:
+            self._runtime.log("ERR", f"a question could not be stored: {error}")
+            await self._refuse(list(named), UNSAVED)
+            return
+        if granted:
+            self._audit(asked, self._turn.user_id, "allowed for the session")
+            await self._answer(next(iter(named)), Answer(allow=True))
+            return
+        waiting = [row_id for row_id in named if row_id in self._pending]
+        if waiting and self._runtime.settings.config.approvals.expiry_minutes:
+            limit = asyncio.create_task(self._expire(tuple(named)), name=f"limit of {waiting[0]}")
+            self._limits.update(dict.fromkeys(waiting, limit))
+        self._tell_changed()
+
+    async def withdrawn(self, event: Withdrawn) -> None:
+        """The agent does not wait for the answer any more: its card says so."""
+        gone = [key for key, pending in self._pending.items() if _belongs(pending.asked, event)]
+        for approval_id in gone:
+            del self._pending[approval_id]
+            self._unlimit(approval_id)
+        if not gone:
+            return
+        try:
+            await self._runtime.commit(lambda uow: _take_back(uow, gone))
+        except StoreError as error:
+            # The card stays open until the turn ends; a click on it finds nobody who waits, and says so.
+            self._runtime.log("ERR", f"a card could not be closed: {error}")
+        self._tell_changed()
+
+    async def decided(self, answer: ApprovalAnswer) -> None:
+        """Tell the agent what the committed decision is; a call that is not the one decided about is refused."""
+        pending = self._pending.get(answer.approval_id)
+        if pending is None:
+            return
+        self._unlimit(answer.approval_id)
+        try:
+            row = await self._runtime.commit(lambda uow: uow.approvals.get(answer.approval_id))
+        except StoreError as error:
+            self._runtime.log("ERR", f"a decision could not be read: {error}")
+            row = None
+        if row is None or not is_same(row, pending.asked, self._runtime.settings.path):
+            await self._refuse([answer.approval_id, *self._siblings(pending.asked)], NOT_THE_SAME)
+            return
+        self._audit(pending.asked, row.decided_by or "", row.state)
+        await self._answer(answer.approval_id, Answer(answer.allow, answer.text))
+
+    async def close(self) -> None:
+        """The turn is over: nothing is waited for any more."""
+        limits = set(self._limits.values())
+        self._limits.clear()
+        self._pending.clear()
+        for limit in limits:
+            limit.cancel()
+        await asyncio.gather(*limits, return_exceptions=True)
+
+    def _together(self, asked: Approval | Question) -> list[Approval | Question]:
+        """What is asked now: nothing while more questions of the same call are still to come."""
+        if isinstance(asked, Approval) or asked.of == 1:
+            return [asked]
+        self._gathered.append(asked)
+        if len(self._gathered) < asked.of:
+            return []
+        together, self._gathered = self._gathered, []
+        return [*together]
+
+    def _ask_unless_granted(
+        self, uow: UnitOfWork, named: Mapping[str, Approval | Question], session_id: str
+    ) -> bool:
+        questions = {row_id: each for row_id, each in named.items() if isinstance(each, Question)}
+        if questions:
+            rows = open_questions(uow, self._turn.id, questions, self._runtime.settings)
+            self._card_op_id = rows[0].message_op_id
+        for row_id, asked in named.items():
+            if isinstance(asked, Approval):
+                if is_granted(uow, self._turn, session_id, asked, self._runtime.settings):
+                    return True
+                row = open_card(uow, self._turn.id, row_id, asked, self._runtime.settings)
+                self._card_op_id = row.message_op_id
+        return False
+
+    def _siblings(self, asked: Approval | Question) -> list[str]:
+        """What else the same call waits for."""
+        call = _call(asked)
+        return [
+            key
+            for key, pending in self._pending.items()
+            if pending.asked is not asked and _call(pending.asked) == call
+        ]
+
+    def _unlimit(self, approval_id: str) -> None:
+        """It has no time limit any more; one that it shares goes on for the others."""
+        limit = self._limits.pop(approval_id, None)
+        if limit is not None and limit not in self._limits.values():
+            limit.cancel()
+
+    async def _refuse(self, approval_ids: list[str], why: str) -> None:
+        """A call is refused as a whole: whatever else it asked, nobody waits for any more."""
+        first, *rest = approval_ids
+        for approval_id in rest:
+            self._pending.pop(approval_id, None)
+            self._unlimit(approval_id)
+        await self._answer(first, Answer(allow=False, text=why))
+
+    async def _answer(self, approval_id: str, answer: Answer) -> None:
+        pending = self._pending.pop(approval_id, None)
+        if pending is None:
+            return
+        self._tell_changed()
+        if not await pending.backend.answer(self._turn.id, pending.asked.id, answer):
+            self._runtime.log("WRN", "the agent no longer waited for what was decided")
+            await self._runtime.commit(lambda uow: uow.post(place_of(self._turn), TOO_LATE, value="notice"))
+
+    async def _expire(self, approval_ids: tuple[str, ...]) -> None:
+        minutes = self._runtime.settings.config.approvals.expiry_minutes
+        await self._runtime.clock.sleep(minutes * 60)
+        # The card must not be open any more when the agent hears no: first the store, however long it takes.
+        expired = await self._runtime.commit_surely(
+            lambda uow: _expired(uow, approval_ids, EXPIRED.format(minutes=minutes)), "an expiry"
+        )
+        if len(expired) == len(approval_ids):
+            await self._refuse(expired, EXPIRED_REASON.format(minutes=minutes))
+            return
+        # Of several questions some were answered: those answers are not lost.
+        for approval_id in expired:
+            await self._answer(approval_id, Answer(allow=True, text=UNANSWERED.format(minutes=minutes)))
+
+    def _audit(self, asked: Approval | Question, user: str, decision: str) -> None:
+        what = f"{asked.tool}: {asked.summary}" if isinstance(asked, Approval) else asked.text
+        self._runtime.send(audit_of(self._turn, what, decision, user=user))
+
+
+def _expired(uow: UnitOfWork, approval_ids: tuple[str, ...], verdict: str) -> list[str]:
+    """Those that nobody has decided; the thread is told once."""
+    rows = [row for row in map(uow.approvals.get, approval_ids) if row is not None]
+    expired = [row for row in rows if settle(uow, row, "expired", reason=verdict)]
+    turn = uow.turns.get(expired[0].turn_id) if expired else None
+    if turn is not None:
+        uow.post(place_of(turn), verdict, mention=turn.user_id)
+    return [row.id for row in expired]
+
+
+def _take_back(uow: UnitOfWork, approval_ids: list[str]) -> None:
+    for approval_id in approval_ids:
+        if row := uow.approvals.get(approval_id):
+            settle(uow, row, "expired", reason=NO_LONGER_ASKED)
+
+
+def _belongs(asked: Approval | Question, event: Withdrawn) -> bool:
+    """One call may ask several questions: ``<call>#<number>``."""
+    return event.id in (asked.id, _call(asked))
+
+
+def _call(asked: Approval | Question) -> str:
+    return asked.id.partition("#")[0]

@@ -1,1 +1,0 @@
-"""What agents ask of people, as rows and as cards, and who decided."""

@@ -1,0 +1,223 @@
+"""What people see of a running turn: its progress message or its terminal, the line under the thread, and
+(``output.verbosity`` "verbose") every tool with its result.
+
+All of it slowly: at most one change of a message is under way, so a slow chat gets fewer edits and no backlog.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from codebutler.domain.errors import StoreError
+from codebutler.platform.tasks import wait_for
+from codebutler.protocol.messages import Doing
+from codebutler_worker.agents.backend import AgentEvent, Output, ToolResult, ToolUse
+from codebutler_worker.conversation.marks import show_working
+from codebutler_worker.conversation.prepare import BegunTurn
+from codebutler_worker.conversation.queue import MARK_AFTER_S
+from codebutler_worker.conversation.terminal import TerminalDisplay
+from codebutler_worker.present import progress
+from codebutler_worker.present.lines import one_line
+from codebutler_worker.present.progress import TurnProgress, joined, live, reduce, tool_result
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
+
+GAPS_S = (3.0, 5.0, 10.0, 15.0)
+"""Between two edits, at least: of all turns together Slack takes 50 a minute. The last one stays."""
+TICK_S = 30.0
+"""Without anything new the elapsed time is shown so often."""
+STATUS_S = 3.0
+STATUS_AGAIN_S = 60.0
+"""Slack drops what is shown under a thread after two minutes."""
+STATUS_CHARS = 80
+MAX_CALLS = 1000
+
+
+class ToolLog:
+    """The tools that are told of in the thread. Bounded: an agent may use a thousand a minute."""
+
+    def __init__(self, limit: int, redact: Callable[[str], str]) -> None:
+        self._limit = limit
+        self._redact = redact
+        self._calls: dict[str, str] = {}
+        self._entries: list[str] = []
+        self._left_out = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is to be told."""
+        return bool(self._entries)
+
+    def heard(self, event: AgentEvent) -> None:
+        """Take note of a call, or of its result."""
+        if isinstance(event, ToolUse) and len(self._calls) < MAX_CALLS:
+            self._calls[event.id] = f"{event.name}: {event.summary}" if event.summary else event.name
+        elif isinstance(event, ToolResult):
+            label = self._calls.pop(event.id, "a tool")
+            entry = tool_result(label, event.text, ok=event.ok, redact=self._redact)
+            # One message holds what comes between two of them: more would fall behind what a chat takes.
+            if sum(len(each) + 1 for each in self._entries) + len(entry) > self._limit:
+                self._left_out += 1
+            else:
+                self._entries.append(entry)
+
+    def take(self) -> str:
+        """All of it as one message."""
+        entries, left_out = self._entries, self._left_out
+        self._entries, self._left_out = [], 0
+        return joined(entries, left_out)
+
+
+class Display:
+    """Of one turn. ``start`` once; ``settle`` before its outcome is told, ``clear`` after that; ``close`` at the
+    end, whatever happened. ``terminal`` is a program's, None for an agent."""
+
+    def __init__(self, runtime: Runtime, place: ThreadPlace, begun: BegunTurn) -> None:
+        output = runtime.settings.config.output
+        self.view = TurnProgress()
+        self.terminal: TerminalDisplay | None = None
+        self.started_s = runtime.clock.monotonic()
+        self._runtime = runtime
+        self._place = place
+        self._turn = begun.turn
+        if begun.program is not None:
+            self.terminal = TerminalDisplay(
+                runtime, place, begun.turn.id, begun.program, begun.progress_op_id
+            )
+        self._posted = begun.progress_op_id
+        """The progress message."""
+        self._after = begun.progress_op_id
+        """What the line under the thread comes after: a message of ours ends it."""
+        self._status = "is working"
+        self._quiet = output.verbosity == "quiet" and begun.progress_op_id is None
+        self._tools: ToolLog | None = None
+        if output.verbosity == "verbose":
+            self._tools = ToolLog(output.max_chars_per_message, runtime.redactor.redact)
+        self._changed = asyncio.Event()
+        self._status_changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to show."""
+        shown = {"status": self._show_status(), "mark": self._mark()}
+        if self.terminal is not None:
+            shown["terminal"] = self.terminal.run()
+        elif not self._quiet:
+            shown["progress"] = self._show_progress()
+        for name, work in shown.items():
+            self._tasks.append(asyncio.create_task(work, name=f"{name} of {self._turn.id}"))
+
+    def heard(self, event: AgentEvent) -> None:
+        """Take note of what the agent does."""
+        if isinstance(event, Output) and self.terminal is not None:
+            self.terminal.take(event)
+        if self._place.thread_ts and (told := live(event, self._place.thread_ts)) is not None:
+            self._runtime.send(told)
+        if self._tools is not None:
+            self._tools.heard(event)
+            if self._tools.waits:
+                self._status_changed.set()
+        self._see(reduce(self.view, event))
+
+    def waits(self, what: str, card_op_id: str | None) -> None:
+        """It waits for a person's ``what``, as the card says; "" if for nothing any more."""
+        self._after = card_op_id or self._after
+        self._see(replace(self.view, waits=what))
+
+    async def settle(self) -> None:
+        """Show nothing more; what is told already is out before this returns."""
+        await self.close()
+        if self._tools is not None and self._tools.waits:
+            try:
+                await self._runtime.commit(self._post_tools)
+            except StoreError as error:
+                # The answer will say more than these, and is tried until the store takes it.
+                self._runtime.log("WRN", f"tools are not told of: {error}")
+
+    def clear(self) -> None:
+        """Show nothing under the thread any more. A reply clears it too, so this need hold up no answer."""
+        self._tell("")
+
+    async def close(self) -> None:
+        """End what still runs."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _see(self, view: TurnProgress) -> None:
+        if view == self.view:
+            return
+        self.view = view
+        self._changed.set()
+        status = f"is working: {one_line(view.activity, STATUS_CHARS)}" if view.activity else "is working"
+        status = "is writing" if view.writing else status
+        status = f"is waiting for your {view.waits}" if view.waits else status
+        if status != self._status:
+            self._status = status
+            self._status_changed.set()
+
+    async def _mark(self) -> None:
+        """A turn that is over in a moment needs no mark but its last one."""
+        await self._runtime.clock.sleep(MARK_AFTER_S)
+        try:
+            await self._runtime.commit(partial(show_working, turn=self._turn))
+        except StoreError as error:
+            self._runtime.log("WRN", f"a mark is left out: {error}")
+
+    async def _show_status(self) -> None:
+        """Under the thread: what it does now; in the thread, if that is wanted, its tools."""
+        while True:
+            await self._runtime.outbox.settled(self._after or "")
+            self._status_changed.clear()
+            if self._tools is not None and self._tools.waits:
+                await self._runtime.outbox.settled(await self._runtime.commit(self._post_tools))
+            self._tell(self._status)
+            await self._runtime.clock.sleep(STATUS_S)
+            await wait_for(self._runtime.clock, self._status_changed, STATUS_AGAIN_S)
+
+    async def _show_progress(self) -> None:
+        """The turn if it lasts, then what is new, and now and then the elapsed time."""
+        output = self._runtime.settings.config.output
+        latest = self._posted
+        if output.progress_after_seconds:
+            await self._runtime.clock.sleep(output.progress_after_seconds)
+            latest = await self._put_progress()
+        gaps = iter(GAPS_S)
+        while latest is not None:
+            gap_s = next(gaps, GAPS_S[-1])
+            await self._runtime.clock.sleep(max(gap_s, output.flush_interval_ms / 1000))
+            await wait_for(self._runtime.clock, self._changed, TICK_S)
+            await self._runtime.outbox.settled(latest)
+            latest = await self._put_progress()
+
+    async def _put_progress(self) -> str | None:
+        """Returns the operation that shows it; None if the message is not there to be edited."""
+        self._changed.clear()
+        first = self._posted is None
+        latest = await self._runtime.commit(self._draft_progress)
+        if first and latest is not None:
+            self._posted = self._after = latest
+            self._status_changed.set()
+        return latest
+
+    def _draft_progress(self, uow: UnitOfWork) -> str | None:
+        elapsed_s = self._runtime.clock.monotonic() - self.started_s
+        message = progress.running(self.view, elapsed_s, self._turn.id, self._turn.agent)
+        if self.view.last_tool:
+            # Kept for recovery: what the turn was last seen doing. Its end overwrites it with its result.
+            uow.turns.update(self._turn.id, result=self.view.last_tool)
+        if self._posted is not None:
+            return uow.edit(self._place, self._posted, message)
+        posted = uow.post(self._place, message, value="progress")
+        uow.turns.update(self._turn.id, progress_op_id=posted)
+        return posted
+
+    def _post_tools(self, uow: UnitOfWork) -> str:
+        return uow.post(self._place, self._tools.take() if self._tools else "", value="progress")
+
+    def _tell(self, status: str) -> None:
+        if self._place.thread_ts:
+            self._runtime.send(Doing(thread_ts=self._place.thread_ts, text=status))

@@ -1,0 +1,155 @@
+"""The end of a turn: its outcome, its answer and its marks, in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from codebutler.config.schema import OutputSection
+from codebutler_worker.agents.backend import Finished
+from codebutler_worker.conversation.approvals import WITHDRAWN, close_all
+from codebutler_worker.conversation.history import plan_kept
+from codebutler_worker.conversation.marks import end_turn, show_queued
+from codebutler_worker.conversation.parked import LIMITS
+from codebutler_worker.conversation.queue import BUDGET, STALE
+from codebutler_worker.conversation.terminal import TerminalDisplay
+from codebutler_worker.present.answer import answer, footer
+from codebutler_worker.present.lines import count, money, one_line, span
+from codebutler_worker.present.notices import WRITTEN_LATE, failed, parked, stopped
+from codebutler_worker.present.progress import Outcome, TurnProgress, collapsed
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import TurnEvent, audit_of, move, tag_of
+from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
+
+RESPONSE_CHARS = 200
+LONG_S = 30.0
+"""After longer work the asker has looked away: the last message calls them."""
+_EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop", "parked": "park"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Everything known of a turn when it is over. ``elapsed_s`` counts from its start.
+
+    ``stopped_by``: who stopped it from elsewhere; ``resume_at``: when to carry on with it by itself; ``others`` are the
+    agents that could go on instead; ``terminal``: of a program; ``asked``: whether its agent asked people anything.
+    """
+
+    turn: TurnRow
+    finished: Finished
+    outcome: Outcome
+    view: TurnProgress
+    elapsed_s: float
+    session_id: str | None
+    stopped_by: str = ""
+    resume_at: datetime | None = None
+    others: tuple[str, ...] = ()
+    terminal: TerminalDisplay | None = None
+    asked: bool = False
+    worked_s: float = 0.0
+    changed: tuple[str, ...] = ()
+
+
+def outcome_of(finished: Finished, *, stopping: bool, resumes: bool) -> Outcome:
+    """A turn that was done before the stop reached it is done."""
+    if finished.ok:
+        return "done"
+    if stopping or finished.reason == "stopped":
+        return "stopped"
+    return "parked" if resumes else "failed"
+
+
+def record_end(runtime: Runtime, ending: Ending, prompt: str) -> None:
+    """How the turn went, and what was said, for the log; what was executed, for the audit."""
+    turn, finished, usage = ending.turn, ending.finished, ending.view.usage
+    parts = [ending.outcome, span(ending.elapsed_s)]
+    if usage.turns:
+        parts.append(count(usage.turns, "turn"))
+    if usage.cost_usd is not None:
+        parts.append(money(usage.cost_usd))
+    runtime.log(tag_of(runtime.settings.config, turn.agent), " · ".join(parts))
+    said = one_line(finished.text, RESPONSE_CHARS)
+    if ending.outcome in ("failed", "parked"):
+        code = f"exit code {finished.exit_code}" if finished.exit_code is not None else ""
+        runtime.log("WRN", f"{turn.agent}: {': '.join(part for part in (code, said) if part)}")
+    elif finished.text:
+        runtime.log("RSP", f'"{said}"')
+    runtime.send(
+        audit_of(
+            turn,
+            prompt,
+            ending.outcome,
+            exit_code=finished.exit_code,
+            duration_s=round(ending.elapsed_s, 3),
+        )
+    )
+
+
+def conclude(uow: UnitOfWork, output: OutputSection, ending: Ending) -> None:
+    """Write the outcome and say it: the answer first, then the marks."""
+    turn, outcome, usage = ending.turn, ending.outcome, ending.view.usage
+    if ending.asked:
+        close_all(uow, turn.id, WITHDRAWN)
+    last = _say(uow, output, ending)
+    current = uow.turns.get(turn.id) or turn
+    if current.progress_op_id and ending.terminal is None:
+        uow.edit(place_of(turn), current.progress_op_id, collapsed(outcome, ending.view, ending.elapsed_s))
+    if outcome == "parked":
+        show_queued(uow, turn, after=last)
+        _park(uow, ending, last)
+    else:
+        end_turn(uow, turn, outcome, after=last)
+    uow.turns.update(
+        turn.id,
+        state=move(current.state, _EVENTS[outcome]),
+        finished_at=uow.stamp,
+        reason=ending.finished.reason,
+        result=ending.finished.text,
+        session_id=ending.session_id,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=usage.cost_usd,
+        agent_turns=usage.turns,
+        worked_s=ending.worked_s,
+        plan=plan_kept(ending.view.plan) if ending.view.plan else "",
+    )
+    # A session that was forgotten meanwhile stays forgotten.
+    session, total_usd = uow.sessions.get(turn.conversation, turn.agent), ending.finished.total_cost_usd
+    if session is not None and total_usd is not None and session.session_id == ending.session_id:
+        uow.sessions.put(replace(session, total_cost_usd=total_usd, updated_at=uow.stamp))
+
+
+def _say(uow: UnitOfWork, output: OutputSection, ending: Ending) -> str | None:
+    """Returns the last operation's id: the final mark must not be there before the answer is."""
+    place, finished = place_of(ending.turn), ending.finished
+    mention = ending.turn.user_id if ending.elapsed_s > LONG_S else ""
+    last = None
+    if ending.terminal is not None:
+        return ending.terminal.finish(uow, finished, ending.elapsed_s, ending.turn.user_id)
+    if ending.outcome == "done":
+        foot = footer(ending.view.usage, ending.elapsed_s, ending.view.model or ending.turn.agent)
+        if ending.turn.reason != STALE and any(row.late for row in uow.messages.of_turn(ending.turn.id)):
+            foot = f"{foot} • {WRITTEN_LATE}"
+        limit = output.max_chars_per_message
+        for operation in answer(finished.text, foot, place.thread_ts, limit, mention, redact=uow.redact):
+            last = uow.add(place, operation)
+    elif ending.outcome == "failed":
+        resumable = finished.reason in LIMITS and ending.session_id is not None
+        said = failed(ending.turn.id, finished.text, resumable=resumable)
+        last = uow.post(place, said, mention=mention, value="notice")
+    elif ending.outcome == "parked" and ending.resume_at is not None:
+        card = parked(ending.turn.id, finished.text, ending.resume_at, uow.now, ending.others)
+        last = uow.post(place, card, mention=mention, value="notice")
+    elif ending.outcome == "stopped":
+        told = stopped(ending.view, ending.changed, ending.stopped_by)
+        last = uow.post(place, told, value="notice")
+    return last
+
+
+def _park(uow: UnitOfWork, ending: Ending, card: str | None) -> None:
+    """From now on the card is the message that is kept up to date."""
+    not_before = iso(ending.resume_at) if ending.resume_at else ""
+    # A budget is nobody's refusal, after which to give up.
+    attempts = ending.turn.attempts + (ending.finished.reason != BUDGET)
+    uow.turns.update(ending.turn.id, not_before=not_before, attempts=attempts, progress_op_id=card)

@@ -1,0 +1,145 @@
+"""Publishes what an agent sends while it works: ``<<<SLACK:type>>> … <<<END_SLACK>>>`` in its text is posted at once,
+and a file that it names becomes an upload."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from codebutler.domain.errors import StoreError
+from codebutler.domain.model import Post, Upload
+from codebutler.text.envelope import Envelope, EnvelopeParser, Part, Prose, parts_of, prose_of
+from codebutler_worker.agents.backend import Finished
+from codebutler_worker.conversation.approvals import open_poll
+from codebutler_worker.media import shelf
+from codebutler_worker.present.answer import only_files, posts, unsent
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.store.unit_of_work import ThreadPlace
+
+FILE = "file"
+QUESTION = "question"
+MAX_FILES = 20
+MAX_ENVELOPES = 100
+TOO_MANY = f"⚠️ More than {MAX_ENVELOPES} messages in one run: the rest is in the session's log only."
+SAID_ABOVE = "Done, see above."
+
+
+class Publisher:
+    """One turn's. An answer repeats the text before it: what was sent already is not sent again for it."""
+
+    def __init__(self, runtime: Runtime, place: ThreadPlace) -> None:
+        self._runtime = runtime
+        self._place = place
+        self.workdir = Path(runtime.settings.path)
+        self._parser: EnvelopeParser | None = None  # before the first text that may hold an envelope
+        self._seen: set[Envelope] = set()
+        self._sent: list[str] = []
+        self._files = self._envelopes = 0
+        self._closing: asyncio.Task[None] | None = None
+
+    async def take(self, text: str) -> str:
+        """Send what the text encloses; returns the text outside."""
+        if self._parser is None:
+            if "<" not in text:
+                return prose_of([Prose(text)])
+            self._parser = EnvelopeParser(self._runtime.settings.config.envelope.unclosed_timeout_ms / 1000)
+        parts = self._parser.feed(text, self._runtime.clock.monotonic())
+        await self._publish(parts, again=True)
+        if self._parser.open and self._closing is None:
+            self._closing = asyncio.create_task(self._close_in_time(self._parser), name="open envelope")
+        return prose_of(parts)
+
+    async def finish(self, finished: Finished) -> Finished:
+        """The same for a turn's answer; what is still open is sent as incomplete."""
+        if self._parser is not None:
+            await self.close()
+            await self._publish(self._parser.close(), again=True)
+        if not finished.ok:
+            return finished
+        parts: list[Part] = [Prose(finished.text)]
+        if "<" in finished.text:
+            parts = parts_of(finished.text)
+            await self._publish(parts, again=False)
+        text = prose_of(parts)
+        if not text and self._sent:
+            text = only_files(self._sent)
+        elif not text and self._envelopes:
+            text = SAID_ABOVE
+        return replace(finished, text=text)
+
+    async def close(self) -> None:
+        """The turn is over."""
+        closing, self._closing = self._closing, None
+        if closing is not None:
+            closing.cancel()
+            await asyncio.gather(closing, return_exceptions=True)
+
+    async def _close_in_time(self, parser: EnvelopeParser) -> None:
+        while parser.open:
+            await self._runtime.clock.sleep(1.0)
+            await self._publish(parser.overdue(self._runtime.clock.monotonic()), again=True)
+        self._closing = None
+
+    async def _publish(self, parts: Iterable[Part], *, again: bool) -> None:
+        for part in parts:
+            if not isinstance(part, Envelope) or (part in self._seen and not again):
+                continue
+            self._seen.add(part)
+            if part.type == FILE:
+                await self._send(part)
+            else:
+                await self._post(part)
+
+    async def _post(self, envelope: Envelope) -> None:
+        self._envelopes += 1
+        if self._envelopes == MAX_ENVELOPES:
+            await self._commit(TOO_MANY)
+        if self._envelopes >= MAX_ENVELOPES:
+            return
+        if envelope.type == QUESTION and envelope.complete and await self._ask(envelope.body):
+            return
+        limit = self._runtime.settings.config.output.max_chars_per_message
+        for post in posts(envelope, self._place.thread_ts, limit, self._runtime.redactor.redact):
+            await self._commit(post)
+
+    async def _ask(self, body: str) -> bool:
+        """Whether it was asked with buttons."""
+        config, turn_id = self._runtime.settings.config, self._place.turn_id or ""
+        text = self._runtime.redactor.redact(body)
+        try:
+            return await self._runtime.commit(lambda uow: open_poll(uow, turn_id, text, config))
+        except StoreError as error:
+            self._runtime.log("ERR", f"a question was not kept: {error}")
+            return False
+
+    async def _send(self, envelope: Envelope) -> None:
+        path = envelope.body
+        self._files += 1
+        if self._files > MAX_FILES:
+            return
+        try:
+            if not envelope.complete:
+                raise OSError(0, "its envelope was not closed")
+            if self._files == MAX_FILES:
+                raise OSError(0, f"a run may send {MAX_FILES - 1} files")
+            name, content = await asyncio.to_thread(shelf.load, self.workdir, path, self._runtime.private)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "no such file"
+            await self._commit(unsent(path, why))
+            return
+        self._sent.append(name)
+        await self._commit(
+            Upload(filename=name, title=name, content=content, thread_ts=self._place.thread_ts)
+        )
+
+    async def _commit(self, said: Post | Upload | str) -> None:
+        try:
+            if isinstance(said, str):
+                await self._runtime.commit(lambda uow: uow.post(self._place, said))
+            else:
+                await self._runtime.commit(lambda uow: uow.add(self._place, said))
+        except StoreError as error:
+            # The answer matters more: it is tried until it is kept.
+            self._runtime.log("ERR", f"what the agent sent was not kept: {error}")

@@ -1,0 +1,270 @@
+"""What is told without being asked: the parent hears of the newest turns and of what is used today, for App Home;
+whoever asked is reminded of what waits for a person, after ten minutes and after an hour.
+
+What is due follows from the rows alone: a reminder is an operation with an id of its own, so no restart forgets one or
+says it twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from codebutler.config.schema import BudgetSection
+from codebutler.domain.actions import RETRY_ACTION
+from codebutler.domain.errors import StoreError
+from codebutler.domain.model import Asked, TurnNote
+from codebutler.platform.waiting import wait_for
+from codebutler.protocol.messages import Budget, LimitUse, Overview
+from codebutler.text.links import message_link
+from codebutler_worker.budget import NOBODY, is_limited, lines, spent_today
+from codebutler_worker.conversation.approvals import waited_for
+from codebutler_worker.conversation.parked import CONTINUED_REASON
+from codebutler_worker.conversation.queue import ASIDE
+from codebutler_worker.present.calls import POLL_TOOL, QUESTIONS
+from codebutler_worker.present.cards import asked_at_home
+from codebutler_worker.present.lines import one_line
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import UNFINISHED
+from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
+
+LOOKED_AT = 100
+NEEDY = 10
+WORKING = 20
+OTHERS = 5
+NEEDING = ("waiting", "interrupted", "parked")
+ENDED = ("done", "failed", "stopped")
+MOST_ASKED = 5
+TEXT_CHARS = 100
+WHY_CHARS = 300
+PATIENCE = 24
+"""How often a card is looked for that is not in the chat yet; about every five seconds."""
+SETTLE_S = 0.5
+"""What changes together is told once."""
+
+
+class ActivityReports:
+    """``run`` is its life: it reports the use of the day at the start, and an idle worker reads nothing more."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        budget = runtime.settings.config.budget
+        self._runtime = runtime
+        self._is_limited = is_limited(budget)
+        self._own = BudgetSection(timezone=budget.timezone, repo=budget.repo)
+        self._load = (0, 0, 0)
+        self._overview = Overview(turns=())
+        self._budget: Budget | None = None
+        self._changed = asyncio.Event()
+        self._patience = PATIENCE
+
+    def look(self, load: tuple[int, int, int]) -> None:
+        """There are so many turns running, queued and waiting: look again if these are others than before, or if what
+        waits for people or is used may have changed."""
+        if load != self._load or load[2] or (load[0] and self._is_limited):
+            self._load = load
+            self._changed.set()
+        elif self._patience and self._unposted:
+            self._patience -= 1
+            self._changed.set()
+
+    def refresh(self) -> None:
+        """Something may have changed that the load does not tell."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._runtime.clock.sleep(SETTLE_S)
+        # Nobody else knows what an earlier life used today.
+        self._tell_budget(await self._runtime.store.run(self._used))
+        while True:
+            await self._changed.wait()
+            await self._runtime.clock.sleep(SETTLE_S)
+            self._changed.clear()
+            overview, budget = await self._runtime.store.run(lambda uow: (newest(uow), self._used(uow)))
+            if overview != self._overview:
+                self._overview = overview
+                self._patience = PATIENCE
+                self._runtime.send(overview)
+            self._tell_budget(budget)
+
+    @property
+    def _unposted(self) -> bool:
+        """Whether a card has been told of that was not in the chat yet."""
+        asking = [turn for turn in self._overview.turns if turn.state in NEEDING]
+        return any(not (turn.card_ts or turn.asked) for turn in asking)
+
+    def _tell_budget(self, budget: Budget) -> None:
+        if budget != self._budget:
+            self._budget = budget
+            self._runtime.send(budget)
+
+    def _used(self, uow: UnitOfWork) -> Budget:
+        today = spent_today(uow, self._runtime.settings.config)
+        found = lines(self._own, today.spent, NOBODY)
+        return Budget(
+            limits=tuple(LimitUse(unit=line.unit, used=line.used, limit=line.limit) for line in found),
+            until=iso(today.until),
+            used=today.used,
+        )
+
+
+def newest(uow: UnitOfWork) -> Overview:
+    """All that is not over, and the newest turn of each conversation: those that need somebody, then those that run or
+    are queued, then some of the others."""
+    shown: list[TurnRow] = []
+    seen: set[str] = set()
+    for turn in uow.turns.newest(LOOKED_AT):
+        if turn.state in UNFINISHED or turn.conversation not in seen:
+            shown.append(turn)
+        seen.add(turn.conversation)
+    polled = {row.turn_id for row in uow.approvals.pending() if row.tool == POLL_TOOL}
+    # A run that has ended with a question in passing which nobody has answered, here or in words, needs somebody too.
+    polling = {turn.id for turn in shown if turn.id in polled and turn.state in ENDED}
+    needy = [turn for turn in shown if turn.state in NEEDING or turn.id in polling]
+    working = [turn for turn in shown if turn.state in ("running", "queued")]
+    others = [turn for turn in shown if turn not in needy and turn not in working]
+    chosen = [*needy[:NEEDY], *working[:WORKING], *others[:OTHERS]]
+    notes = (_note(uow, turn, waits=turn.state == "waiting" or turn.id in polling) for turn in chosen)
+    return Overview(turns=tuple(notes))
+
+
+def _note(uow: UnitOfWork, turn: TurnRow, *, waits: bool) -> TurnNote:
+    messages = uow.messages.of_turn(turn.id)
+    return TurnNote(
+        state="waiting" if waits else turn.state,
+        thread_ts=turn.thread_ts,
+        text=one_line(messages[0].content, TEXT_CHARS) if messages else "",
+        agent=turn.agent,
+        at=turn.finished_at or turn.started_at or turn.created_at,
+        cost_usd=turn.cost_usd,
+        id=turn.id,
+        card_ts=_card_ts(uow, turn) if turn.state in ("parked", "interrupted") else "",
+        asked=_asked(uow, turn) if waits else (),
+        why=one_line(turn.result or "", WHY_CHARS) if turn.state == "parked" else "",
+    )
+
+
+def _card_ts(uow: UnitOfWork, turn: TurnRow) -> str:
+    """Where it is asked whether the turn is to go on."""
+    if turn.state == "parked":
+        card = uow.outbox.get(turn.progress_op_id)
+        return (card.ts if card else None) or turn.thread_ts
+    card = uow.outbox.last_offer(turn.id, RETRY_ACTION)
+    return (card.ts if card else None) or ""
+
+
+def _asked(uow: UnitOfWork, turn: TurnRow) -> tuple[Asked, ...]:
+    """What the turn waits for or has asked in passing, as far as its cards are there to be edited."""
+    found: list[Asked] = []
+    for row in uow.approvals.pending(turn.id)[:MOST_ASKED]:
+        card = uow.outbox.get(row.message_op_id)
+        if card is not None and card.ts:
+            found.append(asked_at_home(row, card.ts))
+    return tuple(found)
+
+
+AFTER_S = (600.0, 3600.0)
+LATE_S = 3600.0
+"""A reminder that could not be said for so long is left out."""
+LOOK_AGAIN_S = 60.0
+"""The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
+STORE_RETRY_S = 5.0
+_ANY_INTERRUPTED = "SELECT EXISTS (SELECT 1 FROM turns WHERE state = 'interrupted' AND finished_at >= ?)"
+_NOT_REMINDED = (CONTINUED_REASON, *ASIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTurn:
+    """A turn that waits for a person since ``since``; ``key`` names what for, ``card`` is the operation that asks."""
+
+    turn: TurnRow
+    key: str
+    what: str
+    since: datetime
+    card: str | None
+
+
+class Reminders:
+    """``run`` is its life; a worker for whose turns nobody is to be reminded reads nothing. ``interrupted`` is how many
+    turns that do not run are still to be reminded of: asleep, nobody would."""
+
+    def __init__(self, runtime: Runtime, load_changed: Callable[[], None]) -> None:
+        self.interrupted = 0
+        self._runtime = runtime
+        self._load_changed = load_changed
+        self._load = (0, 0, 0)
+        self._changed = asyncio.Event()
+
+    def look(self, load: tuple[int, int, int]) -> None:
+        """There are so many turns running, queued and waiting: look again if others wait than before, or if one of
+        those that are to be reminded of may have gone on."""
+        if load != self._load and (load[2] or self._load[2] or self.interrupted):
+            self._changed.set()
+        self._load = load
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        now = self._runtime.clock.now()
+        if await self._runtime.store.exists(_ANY_INTERRUPTED, _oldest(now)):
+            self._changed.set()
+        next_s: float | None = None
+        while True:
+            await wait_for(self._runtime.clock, self._changed, next_s)
+            self._changed.clear()
+            try:
+                interrupted, next_s = await self._runtime.commit(remind_due)
+            except StoreError as error:
+                self._runtime.log("WRN", f"reminders wait for the store: {error}")
+                next_s = STORE_RETRY_S
+                continue
+            if interrupted != self.interrupted:
+                self.interrupted = interrupted
+                self._load_changed()
+
+
+def remind_due(uow: UnitOfWork) -> tuple[int, float | None]:
+    """Say each reminder whose time has come; returns of how many interrupted turns others are still to come, and the
+    seconds until the next look, None if there is nothing to look for."""
+    found = [(waiting.turn.state, _remind(uow, waiting)) for waiting in _waiting(uow)]
+    ahead = [(state, due_s) for state, due_s in found if due_s is not None]
+    interrupted = sum(state == "interrupted" for state, _ in ahead)
+    return interrupted, min([LOOK_AGAIN_S, *(due_s for _, due_s in ahead)]) if ahead else None
+
+
+def _oldest(now: datetime) -> str:
+    """Nothing older than this is reminded of."""
+    return iso(now - timedelta(seconds=AFTER_S[-1] + LATE_S))
+
+
+def _waiting(uow: UnitOfWork) -> Iterator[WaitingTurn]:
+    for turn in uow.turns.in_states("waiting"):
+        for row in waited_for(uow, turn.id)[:1]:
+            what = "answer" if row.tool in QUESTIONS else "approval"
+            asked_at = datetime.fromisoformat(row.requested_at)
+            yield WaitingTurn(turn, row.id, f"your {what}", asked_at, row.message_op_id)
+    for turn in uow.turns.interrupted_since(_oldest(uow.now)):
+        if turn.reason not in _NOT_REMINDED and turn.finished_at:
+            card = uow.outbox.last_offer(turn.id, RETRY_ACTION)
+            at = datetime.fromisoformat(turn.finished_at)
+            yield WaitingTurn(turn, turn.id, "you: continue or drop it", at, card.op_id if card else None)
+
+
+def _remind(uow: UnitOfWork, waiting: WaitingTurn) -> float | None:
+    """Returns the seconds until the next reminder, None if that was the last one."""
+    waited_s = (uow.now - waiting.since).total_seconds()
+    due = [after_s for after_s in AFTER_S if after_s <= waited_s <= after_s + LATE_S]
+    if due and uow.outbox.get(op_id := f"{waiting.key}:reminder-{due[-1]:g}") is None:
+        uow.post(place_of(waiting.turn), _text(uow, waiting), mention=waiting.turn.user_id, op_id=op_id)
+    return min((after_s - waited_s for after_s in AFTER_S if after_s > waited_s), default=None)
+
+
+def _text(uow: UnitOfWork, waiting: WaitingTurn) -> str:
+    card = uow.outbox.get(waiting.card)
+    if card is None or not card.ts:
+        return f"✋ Still waiting for {waiting.what}."
+    return (
+        f"✋ Still waiting for {waiting.what}: {message_link(waiting.turn.channel_id, card.ts, 'see above')}."
+    )

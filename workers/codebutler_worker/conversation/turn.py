@@ -1,0 +1,318 @@
+"""Running a turn: its agent is started, heard and stopped, and what came of it is committed.
+
+Beginning and end are each one transaction, and the beginning is committed before anything is started: a crash
+in between is found as an interrupted turn and never as a silent one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.killpoints import reached
+from codebutler.platform.tasks import settled_within
+from codebutler.protocol.messages import TurnStarted
+from codebutler_worker.agents.answer import clean
+from codebutler_worker.agents.backend import (
+    AgentBackend,
+    AgentEvent,
+    Approval,
+    Finished,
+    Keyboard,
+    Question,
+    Started,
+    Text,
+    TurnRequest,
+    Usage,
+    Withdrawn,
+)
+from codebutler_worker.budget import BudgetWatch, used_up_text
+from codebutler_worker.conversation.asking import Asking
+from codebutler_worker.conversation.attachments import AttachmentFetcher, is_usable
+from codebutler_worker.conversation.display import Display
+from codebutler_worker.conversation.end import Ending, conclude, outcome_of, record_end
+from codebutler_worker.conversation.history import Missed, record_of
+from codebutler_worker.conversation.messages import GONE
+from codebutler_worker.conversation.parked import others_than, resume_at
+from codebutler_worker.conversation.prepare import (
+    BegunTurn,
+    find_workdir,
+    keep_session,
+    prompt_of,
+    request_of,
+    tidy_workdir,
+)
+from codebutler_worker.conversation.publisher import Publisher
+from codebutler_worker.conversation.undo import Snapshots
+from codebutler_worker.present.answer import NOTHING_LEFT
+from codebutler_worker.present.lines import count
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import ApprovalAnswer, tag_of
+from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
+
+STOP_GRACE_S = 6.0
+STREAM_END_S = 5.0
+# Ending the agent's processes takes about as long as telling its answer, which goes first.
+ANSWER_FIRST_S = 3.0
+# What a stopped turn has done is known when its processes have ended; its mark does not wait longer for that.
+STOPPED_FIRST_S = 3.0
+SESSION_LOST = (
+    "⚠️ The earlier session could not be resumed, so this is a fresh one: it knows this message only."
+)
+
+
+class RunningTurn:
+    """A running turn. ``run`` ends when its outcome is committed; ``stop`` may be called at any time.
+
+    ``row`` is the turn as it was stored when it began; what became of it since is in the store. ``waits``: whether it
+    waits for a person.
+    """
+
+    def __init__(self, runtime: Runtime, begun: BegunTurn, load_changed: Callable[[], None]) -> None:
+        self.row = begun.turn
+        self.waits = False
+        self._runtime = runtime
+        self._begun = begun
+        self._load_changed = load_changed
+        self._place = place_of(begun.turn)
+        self._session_id = begun.turn.session_id
+        self._prompt = ""
+        self._stopping = False
+        self._stopped_by = ""
+        self._backend: AgentBackend | None = None
+        self._drive: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._outcome: asyncio.Future[Finished] = loop.create_future()
+        self._told: asyncio.Future[None] = loop.create_future()
+        self._changed: tuple[str, ...] = ()
+        self._publisher = Publisher(runtime, self._place)
+        self._asking: Asking | None = None  # before its agent asks people anything
+        self._display = Display(runtime, self._place, begun)
+        self._snapshots = Snapshots(runtime, begun.turn)
+        self._watch = BudgetWatch(runtime, begun.turn)
+
+    async def run(self) -> None:
+        """Run the agent and commit what came of it, as soon as it says so (its program may end later)."""
+        runtime, row = self._runtime, self.row
+        runtime.send(TurnStarted(thread_ts=row.thread_ts, messages=self._begun.messages))
+        fresh = "resumed session" if self._session_id else "new session"
+        tag = tag_of(runtime.settings.config, row.agent)
+        runtime.log(tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
+        drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {row.id}")
+        tasks = [drive]
+        if self._watch.is_limited:
+            tasks.append(asyncio.create_task(self._end_at_limit(), name=f"budget of {row.id}"))
+        self._display.start()
+        try:
+            await asyncio.wait((drive, self._outcome), return_when=asyncio.FIRST_COMPLETED)
+            # What it last wrote down must not come after the final figures.
+            for watching in tasks[1:]:
+                watching.cancel()
+            await self._display.settle()
+            finished = self._finished(drive)
+            stopped = self._begun.program is None and not finished.ok
+            stopped = stopped and (self._stopping or finished.reason == "stopped")
+            ends = asyncio.create_task(self._end(drive, stopped=stopped), name=f"end of {row.id}")
+            tasks.append(ends)
+            if stopped:
+                # What it had done is told instead of an answer.
+                self._told.set_result(None)
+                await asyncio.wait({ends}, timeout=STOPPED_FIRST_S)
+            await self._conclude(finished)
+            if not self._told.done():
+                self._told.set_result(None)
+            await ends
+        finally:
+            for task in tasks:
+                task.cancel()
+            parts = (self._display, self._asking, self._publisher, self._snapshots)
+            closing = [part.close() for part in parts if part is not None]
+            await asyncio.gather(*tasks, *closing, return_exceptions=True)
+
+    async def _end(self, drive: asyncio.Task[None], *, stopped: bool) -> None:
+        """Once its outcome is told, or what it had done when it was stopped is to be: wait for the agent's program, and
+        keep the tree as that has left it."""
+        await self._told
+        await asyncio.wait({drive}, timeout=STREAM_END_S)
+        self._display.clear()
+        await self._snapshots.end()
+        if stopped:
+            self._changed = await self._snapshots.changed()
+        if drive.done():
+            await tidy_workdir(self._runtime, self._begun)
+
+    async def stop(self, by: str = "", *, forced: bool = False) -> None:
+        """Ask the agent to end; force it if it does not, or at once. ``by`` is told in the thread."""
+        self._stopping = True
+        self._stopped_by = by
+        ask = self._backend if not forced else None
+        if ask is not None and await ask.stop(self.row.id) is False and not by:
+            # Ctrl-C for a session, which goes on. Who stops everything wants it to end.
+            self._stopping = False
+            return
+        if ask is not None and by:
+            await ask.stop(self.row.id)
+        await self._cancel_after(STOP_GRACE_S if ask else 0)
+
+    async def _end_at_limit(self) -> None:
+        """Once a budget's limit is met: end the agent, whose session can be gone on with."""
+        await self._watch.run()
+        if self._backend is not None:
+            await self._backend.stop(self.row.id)
+        await self._cancel_after(STOP_GRACE_S)
+
+    async def _cancel_after(self, grace_s: float) -> None:
+        if self._drive is not None:
+            if grace_s:
+                await settled_within(self._runtime.clock, self._drive, grace_s)
+            self._drive.cancel()
+
+    async def type(self, text: str) -> str:
+        """Type into the session that runs; "" if that worked, else one line that says why not."""
+        return await self._backend.type(self.row.id, text) if isinstance(self._backend, Keyboard) else GONE
+
+    async def steer(self, text: str) -> bool:
+        """Put text into the running agent; False if it cannot take it."""
+        return self._backend is not None and await self._backend.steer(self.row.id, text)
+
+    async def decided(self, answer: ApprovalAnswer) -> None:
+        """Tell the agent what a person decided."""
+        if self._asking is not None:
+            await self._asking.decided(answer)
+
+    def _asking_changed(self, waits_for: str, card_op_id: str | None) -> None:
+        self.waits = bool(waits_for)
+        self._watch.waits(waiting=self.waits)
+        self._display.waits(waits_for, card_op_id)
+        self._load_changed()
+
+    async def _driven(self) -> None:
+        try:
+            backend = await self._runtime.agents.get(self.row.agent)
+            self._snapshots.workdir = await find_workdir(self._runtime, self._begun)
+        except CodeButlerError as error:
+            self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
+            return
+        if (request := await self._request()) is None:
+            return
+        if not getattr(backend, "waits_until_ready", False):
+            await self._snapshots.ready()
+        self._backend = backend
+        reached("spawn.before")
+        stream = backend.start(request)
+        try:
+            async for heard in stream:
+                event = clean(heard, self._runtime.redactor.redact)
+                if isinstance(event, Started):
+                    reached("spawn.after")
+                if not isinstance(event, Finished):
+                    await self._heard(backend, event)
+                elif not self._outcome.done():
+                    self._outcome.set_result(await self._publisher.finish(event))
+                    await asyncio.wait({self._told}, timeout=ANSWER_FIRST_S)
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _request(self) -> TurnRequest | None:
+        """All that the agent is told, once the files are there; None where there is nothing to tell it (any more).
+        Raises StoreError."""
+        begun, workdir, files = self._begun, self._snapshots.workdir, self._begun.attachments
+        self._publisher.workdir = workdir
+        if files:
+            files = await AttachmentFetcher(self._runtime, self._place, workdir).fetch(files)
+        self._prompt = prompt_of(begun, files, workdir)
+        record = ""
+        if begun.missed != Missed():
+            before_ts = min((said.id.partition(":")[2] for said in begun.said), default="")
+            record = await record_of(self._runtime, begun.missed, before_ts, workdir)
+        if self._stopping:
+            self._outcome.set_result(Finished(ok=False, text="", reason="stopped"))
+            return None
+        if files and not begun.has_words and not any(map(is_usable, files)):
+            self._outcome.set_result(Finished(ok=False, text=NOTHING_LEFT, reason="failed"))
+            return None
+        prompt = "\n\n".join(part for part in (record, self._prompt) if part)
+        return request_of(self._runtime, begun, prompt, self._snapshots, self._session_id)
+
+    async def _heard(self, backend: AgentBackend, event: AgentEvent) -> None:
+        match event:
+            case Started(session_id=session_id, fresh=fresh):
+                self._session_id = session_id
+                await self._runtime.commit(partial(self._remember, fresh=fresh))
+            case Text(text=text):
+                event = Text(await self._publisher.take(text))
+            case Approval() | Question():
+                if self._asking is None:
+                    self._asking = Asking(self._runtime, self.row, self._asking_changed)
+                await self._asking.heard(backend, event, self._session_id or "")
+            case Withdrawn() if self._asking is not None:
+                await self._asking.withdrawn(event)
+        self._display.heard(event)
+        self._watch.heard(self._display.view.usage)
+
+    def _remember(self, uow: UnitOfWork, *, fresh: bool) -> None:
+        """The agent has taken the turn."""
+        if fresh:
+            uow.post(self._place, SESSION_LOST)
+        uow.messages.acknowledge((said.id, said.text) for said in self._begun.said)
+        session_id = self._session_id or ""
+        uow.turns.update(self.row.id, session_id=session_id, tree_before=self._snapshots.before)
+        if self._begun.program is None:
+            keep_session(uow, self.row, session_id)
+
+    def _finished(self, drive: asyncio.Task[None]) -> Finished:
+        """How it ended; one that broke, or met a limit, says what to do."""
+        if self._outcome.done():
+            finished = self._outcome.result()
+        elif drive.cancelled():
+            finished = Finished(ok=False, text="", reason="stopped")
+        else:
+            line = "The agent ended without a result: ask again."
+            if error := drive.exception():
+                self._runtime.log("ERR", f"turn {self.row.id} broke: {error!r}")
+                line = "Something broke inside CodeButler: see its log, then ask again."
+            finished = Finished(ok=False, text=line, reason="failed")
+        if finished.usage == Usage():
+            # Its end has brought none: the last that was heard of.
+            finished = replace(finished, usage=self._display.view.usage)
+        if self._watch.met is not None and not self._stopping and not finished.ok:
+            return replace(finished, text=used_up_text(self._watch.met), reason="budget")
+        return finished
+
+    async def _conclude(self, finished: Finished) -> None:
+        """Commit the outcome."""
+        runtime, resumes = self._runtime, None
+        others: tuple[str, ...] = ()
+        if not self._stopping and not finished.ok:
+            if self._watch.met is not None:
+                resumes = self._watch.until
+            elif resumes := resume_at(finished, self.row.attempts, runtime.clock.now()):
+                others = await others_than(runtime, self.row.agent)
+        ending = Ending(
+            self.row,
+            finished,
+            outcome_of(finished, stopping=self._stopping, resumes=resumes is not None),
+            replace(self._display.view, usage=finished.usage),
+            runtime.clock.monotonic() - self._display.started_s,
+            self._session_id,
+            self._stopped_by,
+            resumes,
+            others,
+            terminal=self._display.terminal,
+            asked=self._asking is not None,
+            worked_s=self._watch.worked_s,
+            changed=self._changed,
+        )
+        reached("result.before")
+        output = runtime.settings.config.output
+        await runtime.commit_surely(partial(conclude, output=output, ending=ending), "an answer")
+        reached("result.after")
+        begun = self._begun
+        record_end(
+            runtime, ending, self._prompt or prompt_of(begun, begun.attachments, self._snapshots.workdir)
+        )

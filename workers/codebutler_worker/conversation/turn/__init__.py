@@ -1,1 +1,0 @@
-"""A turn while it runs: its beginning and end, what its agent is told, what people see, what it changed."""

@@ -1,0 +1,40 @@
+"""The skills that agents of one repository may use now, and a skill as part of a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codebutler.config.paths import Home
+from codebutler.config.schema import RepoSettings
+
+if TYPE_CHECKING:
+    from codebutler.config.skills import FoundSkills, Skill
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Looks anew each time, so that an edited skill counts at once. Blocking, but for a few small files."""
+
+    settings: RepoSettings
+    home: Home
+
+    def found(self) -> FoundSkills:
+        """Everything there is, also what is switched off or not vouched for."""
+        from codebutler.config.skills import find_skills  # YAML is not for every worker's memory
+
+        return find_skills(self.home, Path(self.settings.path), self.settings.skills_digest)
+
+    def enabled(self) -> Mapping[str, Skill]:
+        """Those that may be used, by name."""
+        return self.found().enabled(self.settings.config.skills.disabled)
+
+
+def prompt_of(skill: Skill, words: str) -> str:
+    """What an agent is asked when a person names the skill: their words first, then the instructions."""
+    asked = words.strip() or f"Use the skill {skill.name}."
+    if skill.kind == "code":
+        return f"{asked}\n\nUse the skill {skill.name} for this: call the tool use_skill with what it needs."
+    return f"{asked}\n\n[skill {skill.name}: do it this way]\n{skill.instructions}\n[end of the skill]"

@@ -1,0 +1,204 @@
+"""Opening the store, which brings an older or WhatsApp-era file up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from codebutler.domain.clock import Clock, SystemClock
+from codebutler.domain.errors import StoreError, StoreTooNewError
+from codebutler.platform import sqlitefile
+from codebutler.platform.files import FileLock
+from codebutler.platform.backups import Backups, open_or_restore
+from codebutler.platform.filelock import FileLock
+from codebutler.platform.opening import Shape, open_at_head
+from codebutler_worker.store import tables
+from codebutler_worker.store.state_dir import STATE_DIR, check_state_dir, prepare_state_dir
+from codebutler_worker.store.store import Store, store_thread
+
+
+async def open_on_own_thread(path: Path, clock: Clock, backups: Backups | None, wait_s: float) -> Store:
+    """``open_store`` on the thread that the store keeps.
+
+    What SQLite allocates then lies together, not in the gaps of the memory that workers share.
+    """
+    thread = store_thread()
+    try:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(thread, open_store, path, clock, backups, wait_s, thread)
+    except BaseException:
+        thread.shutdown(wait=False)
+        raise
+
+
+def open_store(
+    path: Path,
+    clock: Clock,
+    backups: Backups | None = None,
+    wait_s: float = 0.0,
+    thread: ThreadPoolExecutor | None = None,
+) -> Store:
+    """Open ``<repo>/.codebutler/store.db``, creating or (after a backup) migrating it first.
+
+    Prepares the state directory too. A file that is lost or damaged is restored from ``backups``, if that has a
+    good backup of it. For ``wait_s`` seconds it waits for an earlier worker to let go. Blocks; call it before
+    serving. Raises StoreTooNewError for a newer CodeButler's file, StoreDamagedError for one
+    that is damaged or lost, and StoreError for one that is foreign, in use or not writable.
+    """
+    if path.parent.name == STATE_DIR:
+        prepare_state_dir(path.parent.parent)
+    check_state_dir(path.parent)
+    lock = writer_lock(path).acquire(wait_s)
+    try:
+        if backups is None:
+            return Store(path, _open_file(path, clock), clock, lock, thread=thread)
+        raw, restored = open_or_restore(partial(_open_file, path, clock), backups, path, clock)
+        return Store(path, raw, clock, lock, restored, thread)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _open_file(path: Path, clock: Clock) -> sqlite3.Connection:
+    def bring_to_head(_found: sqlitefile.Contents) -> None:
+        upgrade_store(path, clock)
+
+    return open_at_head(path, Shape(tables.HEAD, _columns(), schema), bring_to_head)
+
+
+@cache
+def schema() -> list[str]:
+    """The statements that make a store at HEAD."""
+    dialect = sqlite.dialect()
+    statements: list[str] = []
+    for table in [*tables.metadata.sorted_tables, tables.version]:
+        statements.append(str(CreateTable(table).compile(dialect=dialect)))
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        statements.extend(str(CreateIndex(index).compile(dialect=dialect)) for index in indexes)
+    # HEAD is a constant of ours
+    return [*statements, f"INSERT INTO alembic_version VALUES ('{tables.HEAD}')"]  # noqa: S608
+
+
+@cache
+def _columns() -> dict[str, frozenset[str]]:
+    return {table.name: frozenset(table.columns.keys()) for table in tables.metadata.sorted_tables}
+
+
+LEGACY = "legacy"
+BASE = "base"
+
+_WHATSAPP = {"messages": {"from_jid", "chat", "content"}, "sessions": {"chat_jid", "session_id"}}
+_RENAMED = {
+    "messages": {"from_id", "channel_id", "content", "platform_msg_id", "is_voice", "acked"},
+    "sessions": {"channel_id", "session_id"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """What was (or, for a check, would be) done. ``rows`` counts messages and sessions before and after.
+
+    ``from_revision`` is a revision, "legacy" for a file of the WhatsApp era or "base" for one without tables;
+    equal to ``to_revision`` means that there was nothing to do.
+    """
+
+    path: Path
+    from_revision: str
+    to_revision: str
+    backup: Path | None
+    rows: dict[str, int]
+
+    @property
+    def needed(self) -> bool:
+        """Whether the file was not at its newest revision."""
+        return self.from_revision != self.to_revision
+
+
+def writer_lock(path: Path) -> FileLock:
+    """Whoever writes the store holds this, also while migrating: SQLite alone would let two take turns."""
+    return FileLock(path.with_suffix(".lock"), "this repository's worker or another migration")
+
+
+def migrate_store(path: Path, *, check: bool = False, clock: Clock | None = None) -> MigrationReport:
+    """Bring the file to the newest revision, after a backup beside it; with ``check`` only say what is to do.
+
+    ``clock`` stamps the backup (default: the real one). Raises StoreTooNewError for a newer CodeButler's file
+    and StoreError for one that is missing, damaged, foreign, in use or cannot be written; the file is then as
+    it was.
+    """
+    if not sqlitefile.exists(path):
+        raise StoreError(f"{path} does not exist: there is nothing to migrate")
+    try:
+        found, rows = _survey(path)
+        report = MigrationReport(path, recognise(path, found), tables.HEAD, None, rows)
+        if check or not report.needed:
+            return report
+        with writer_lock(path):
+            return upgrade_store(path, clock or SystemClock())
+    except sqlite3.Error as error:
+        raise sqlitefile.store_error(path, error) from error
+
+
+def upgrade_store(path: Path, clock: Clock) -> MigrationReport:
+    """Migrate a file whose lock the caller holds, after a backup. Raises as ``migrate_store``."""
+    try:
+        found, _ = _survey(path)
+        start = recognise(path, found)
+        copy = sqlitefile.backup(path, clock.now())
+        _upgrade(path, found, start)
+        return MigrationReport(path, start, tables.HEAD, copy, _survey(path)[1])
+    except sqlite3.Error as error:
+        raise sqlitefile.store_error(path, error) from error
+
+
+def downgrade(path: Path, revision: str) -> None:
+    """Take the file back to an older revision; newer tables and columns are dropped."""
+    from codebutler_migrations import runner
+
+    with writer_lock(path):
+        runner.downgrade("store", path, revision)
+
+
+def recognise(path: Path, found: sqlitefile.StoredContents) -> str:
+    """The revision the file is at, LEGACY or BASE. Raises StoreTooNewError, or StoreError if foreign."""
+    if found.revision is not None:
+        if found.revision and found.revision not in tables.REVISIONS:
+            raise StoreTooNewError(
+                f"{path} was written by a newer CodeButler (revision {found.revision}): update this one"
+            )
+        return found.revision or BASE
+    if not found.tables:
+        return BASE
+    if any(columns <= found.tables.get(table, frozenset()) for table, columns in _WHATSAPP.items()):
+        return LEGACY
+    if all(columns <= found.tables.get(table, frozenset()) for table, columns in _RENAMED.items()):
+        return "0002"
+    raise StoreError(f"{path} is not a store of CodeButler: move it away")
+
+
+def _survey(path: Path) -> tuple[sqlitefile.StoredContents, dict[str, int]]:
+    with closing(sqlitefile.attach(path, writable=not sqlitefile.is_open(path))) as connection:
+        found = sqlitefile.examine(connection, path)
+        return found, {
+            table: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
+            for table in ("messages", "sessions")
+            if table in found.tables
+        }
+
+
+def _upgrade(path: Path, found: sqlitefile.StoredContents, start: str) -> None:
+    # Imported here, as Alembic is heavy and nearly never needed.
+    from codebutler_migrations import runner
+
+    if found.revision is None and start in tables.REVISIONS:
+        runner.stamp_and_upgrade("store", path, start)
+    else:
+        runner.upgrade("store", path)
