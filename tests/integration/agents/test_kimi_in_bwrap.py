@@ -32,7 +32,7 @@ from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.committing import CommittingSandbox
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require

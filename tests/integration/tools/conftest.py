@@ -11,9 +11,10 @@ import pytest
 
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.sandbox.port import Sandbox
-from codebutler_worker.tools.port import Context, Result, Tool, ToolError
+from codebutler_worker.tools.outcome import Result, ToolError
+from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
-from codebutler_worker.tools.schema import parse
+from codebutler_worker.tools.repair import parse
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.walls import as_it_is, walled
 

@@ -9,8 +9,7 @@ import pytest
 from codebutler.domain.model import Command, Prompt
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.memory.facts import MAX_FACTS
-from codebutler_worker.tools.notes import Notes
-from codebutler_worker.tools.port import ToolError
+from codebutler_worker.tools.outcome import Notes, ToolError
 from tests.events import posted, slashed
 from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker

@@ -14,7 +14,7 @@ from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.permissions import ruling
 from codebutler_worker.agents.native.presets import PRESETS, cost_usd, price_of, target
 from codebutler_worker.tools.display import HEAD_CHARS, TAIL_CHARS, shown, told
-from codebutler_worker.tools.listener import Listener, Mark, spelled
+from codebutler_worker.tools.shell import Listener, Mark, spelled
 
 
 def test_cached_tokens_have_a_price_of_their_own_if_somebody_says_so() -> None:

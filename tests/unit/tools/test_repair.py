@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from codebutler.config.schema import Config
 from codebutler_worker.agents.native.factory import tools
-from codebutler_worker.tools.bash import Bash
 from codebutler_worker.tools.lenient import UnreadableError, lenient
-from codebutler_worker.tools.port import Tool, ToolError
-from codebutler_worker.tools.propose_plan import ProposePlan
-from codebutler_worker.tools.repair import as_json, object_in, tool_named
-from codebutler_worker.tools.schema import parse, schema_of, understood
+from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.port import Tool
+from codebutler_worker.tools.repair import as_json, object_in, parse, schema_of, tool_named, understood
+from codebutler_worker.tools.running import bash
+from codebutler_worker.tools.talking import PROPOSE_PLAN
 
-TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*tools(Config()), Bash(("cat", "ls")), ProposePlan())}
+TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*tools(Config()), bash(("cat", "ls")), PROPOSE_PLAN)}
 
 
 def taken(name: str, arguments: dict[str, Any] | str) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from codebutler_worker.tools.notes import Notes
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import Notes, PlanStep
 
 N = TypeVar("N", int, float)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from codebutler_worker.egress.hosts import PORTS, Dialer, Hosts, Place
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Egress, Way
-from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.sandbox import committing, trial
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 
@@ -146,14 +145,12 @@ async def try_way_out(sandbox: Sandbox, outlet: Outlet) -> None:
             env = {"PATH": "/usr/bin:/bin", **way.env}
             policy = SandboxPolicy(workdir=workdir, home=ground.home, env=env, network=way.network)
             try:
-                async with (
-                    asyncio.timeout(TRIAL_S),
-                    await AgentProcess.spawn(sandbox.wrap(PROGRAM, policy)) as process,
-                ):
-                    process.close_stdin()
-                    code, said = await process.wait(), process.stderr_tail.strip()
-            except (AgentUnavailableError, TimeoutError) as error:
-                code, said = -1, str(error) or f"nothing happened for {TRIAL_S:g} s"
+                ended = await run_to_end(sandbox.wrap(PROGRAM, policy), limit_bytes=1, limit_s=TRIAL_S)
+                code, said = ended.code, ended.stderr.strip()
+            except AgentUnavailableError as error:
+                code, said = -1, str(error)
+    if code is None:
+        said = f"nothing happened for {TRIAL_S:g} s"
     if code != 42:
         reason = said.splitlines()[-1] if said else f"exit code {code}"
         raise SandboxUnavailableError(

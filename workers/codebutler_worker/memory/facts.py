@@ -12,7 +12,7 @@ from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import REPO_SCOPE, FactRow, TurnRow
-from codebutler_worker.tools.port import ToolError
+from codebutler_worker.tools.outcome import ToolError
 
 MAX_FACTS = 100
 """In each scope."""

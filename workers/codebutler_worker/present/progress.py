@@ -37,7 +37,7 @@ from codebutler_worker.present.lines import (
     ordinal,
     span,
 )
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 MOST_LINES = 6
 MOST_CHARS = 500

@@ -7,6 +7,7 @@ import contextlib
 import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
@@ -199,3 +200,40 @@ class AgentProcess(Program):
             await self._keep(chunk)
             self._stderr += chunk
             del self._stderr[:-STDERR_TAIL_BYTES]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A program that has ended. ``code`` is None if it took too long; ``cut``: it wrote more than was kept, and was
+    ended for that; ``limit_hit`` and ``container`` as in Program."""
+
+    output: bytes
+    code: int | None
+    cut: bool
+    stderr: str
+    limit_hit: str
+    container: str
+
+
+async def run_to_end(launch: Launch, *, stdin: bytes = b"", limit_bytes: int, limit_s: float) -> Ended:
+    """Run a program, and keep ``limit_bytes`` of what it writes to stdout; a newline is added to ``stdin``.
+
+    Raises AgentUnavailableError if it cannot be executed, and SandboxUnavailableError.
+    """
+    lines: list[bytes] = []
+    size, code, cut = 0, None, False
+    async with await AgentProcess.spawn(launch) as process:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                if stdin:
+                    await process.write_line(stdin)
+                process.close_stdin()
+                async for line in process.lines():
+                    lines.append(line)
+                    size += len(line) + 1
+                    if cut := size > limit_bytes:
+                        break
+                # What closed its output may still be at work.
+                code = 0 if cut else await process.wait()
+        output = b"\n".join(lines)[:limit_bytes]
+        return Ended(output, code, cut, process.stderr_tail, process.limit_hit, process.container)

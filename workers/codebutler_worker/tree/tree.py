@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
-from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.programs.process import Ended, run_to_end
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tree.scripts import CONFIG, DIFF, ENV, NO_REPOSITORY, OURS, PUT_BACK, SNAPSHOT
@@ -40,14 +40,6 @@ class GitSlowError(GitError):
     """Git did not answer in time."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitOutput:
-    """The standard output of a script; ``cut``: there was more."""
-
-    output: bytes
-    cut: bool = False
-
-
 class Git:
     """Runs shell scripts of git commands in ``workdir``; ``home`` is where the sandbox's HOME is; ``filling``: see
     SandboxPolicy."""
@@ -70,8 +62,8 @@ class Git:
 
     async def run(
         self, script: str, *arguments: str, limit_bytes: int = LIMIT_BYTES, limit_s: float = LIMIT_S
-    ) -> GitOutput:
-        """Run ``script``; returns what it printed, ``limit_bytes`` at most.
+    ) -> Ended:
+        """Run ``script``, and keep ``limit_bytes`` of what it prints.
 
         Raises GitError for any failure, and SandboxUnavailableError.
         """
@@ -79,27 +71,14 @@ class Git:
             raise GitError(NOT_GIT)
         launch = self._sandbox.wrap(("/bin/sh", "-c", script, "git", *arguments), self._policy)
         try:
-            async with asyncio.timeout(limit_s), await AgentProcess.spawn(launch) as process:
-                return await _listen(process, limit_bytes)
-        except TimeoutError:
-            raise GitSlowError(f"git took longer than {limit_s:g} s") from None
+            ended = await run_to_end(launch, limit_bytes=limit_bytes, limit_s=limit_s)
         except AgentUnavailableError as error:
             raise GitError(str(error)) from error
-
-
-async def _listen(process: AgentProcess, limit_bytes: int) -> GitOutput:
-    process.close_stdin()
-    lines: list[bytes] = []
-    size = 0
-    async for line in process.lines():
-        size += len(line) + 1
-        lines.append(line)
-        if size > limit_bytes:
-            return GitOutput(b"\n".join(lines)[:limit_bytes], cut=True)
-    code = await process.wait()
-    if code != 0:
-        raise GitError(_why(code, process.limit_hit or process.stderr_tail))
-    return GitOutput(b"\n".join(lines))
+        if ended.code is None:
+            raise GitSlowError(f"git took longer than {limit_s:g} s")
+        if ended.code != 0:
+            raise GitError(_why(ended.code, ended.limit_hit or ended.stderr))
+        return ended
 
 
 def _why(code: int, stderr: str) -> str:

@@ -18,23 +18,19 @@ from codebutler_worker.agents.native.journalist import AgentLog
 from codebutler_worker.agents.native.model import Call
 from codebutler_worker.agents.native.permissions import PLANNING, after_plan, ruling
 from codebutler_worker.agents.native.waits import Waits
-from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
-from codebutler_worker.tools.port import (
-    Arguments,
+from codebutler_worker.tools.outcome import (
+    PLAN_TOOL,
     Ask,
-    Context,
-    Described,
     End,
     Planned,
+    PlanStep,
     Propose,
     Result,
     Send,
-    Tool,
     ToolError,
 )
-from codebutler_worker.tools.programs import NotingPrograms
-from codebutler_worker.tools.repair import tool_named
-from codebutler_worker.tools.schema import definition, understood
+from codebutler_worker.tools.port import Arguments, Context, Described, Tool
+from codebutler_worker.tools.repair import definition, tool_named, understood
 
 SUMMARY_CHARS = 150
 AGREED = "The person agrees to the plan. Carry it out."
@@ -139,9 +135,10 @@ class Acting:
         return self._tools[name], *understood(self._tools[name], call.arguments)
 
     async def _run(self, tool: Tool, args: Arguments, plan: tuple[PlanStep, ...]) -> Result:
-        programs = NotingPrograms(self._context.programs)
+        programs = self._context.programs
+        programs.container = ""
         try:
-            result = await tool.run(replace(self._context, plan=plan, programs=programs), args)
+            result = await tool.run(replace(self._context, plan=plan), args)
         except SandboxUnavailableError:
             raise
         except ToolError as error:

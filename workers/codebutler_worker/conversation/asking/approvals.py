@@ -31,7 +31,7 @@ from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.states import move
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.tools.plan import PLAN_TOOL
+from codebutler_worker.tools.outcome import PLAN_TOOL
 
 TOGETHER_S = 2.0
 MOST_TOGETHER = 5

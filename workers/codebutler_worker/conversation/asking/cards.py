@@ -28,7 +28,7 @@ from codebutler_worker.present.approvals import (
 from codebutler_worker.present.lines import one_line, person, visible
 from codebutler_worker.present.questions import LABEL_CHARS, MAX_OPTIONS, answered_by, option
 from codebutler_worker.store.rows import ApprovalRow
-from codebutler_worker.tools.plan import PLAN_TOOL
+from codebutler_worker.tools.outcome import PLAN_TOOL
 
 HOME_CHARS = 900
 HOME_OPTIONS = 4

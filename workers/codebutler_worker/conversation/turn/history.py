@@ -21,7 +21,7 @@ from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.naming import talks
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 OPENING = "[record:"
 CLOSING = "[end of the record]"
