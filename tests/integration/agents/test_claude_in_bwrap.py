@@ -16,7 +16,7 @@ from codebutler_worker.agents.backend import Finished, Started, ToolResult, Tool
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
-from codebutler_worker.programs.leftovers import descendants
+from codebutler_worker.programs.program import descendants
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees

@@ -30,7 +30,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
-from codebutler_worker.programs.leftovers import descendants
+from codebutler_worker.programs.program import descendants
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.tools.outcome import PlanStep
 from tests.integration.egress.test_local_ports import listening

@@ -13,7 +13,8 @@ import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.table import pid_namespace
-from codebutler_worker.programs.leftovers import (
+from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.programs.program import (
     MARK,
     descendants,
     kill_orphans,
@@ -21,7 +22,6 @@ from codebutler_worker.programs.leftovers import (
     ownerless,
     process_table_ps,
 )
-from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
 

@@ -12,7 +12,7 @@ from codebutler.config.paths import Home
 from codebutler.config.schema import Config, NativeSection, RepoSettings, TavilySection
 from codebutler_worker.agents.native.factory import tools
 from codebutler_worker.internet.fetch import Internet
-from codebutler_worker.internet.search import WebSearch as Service
+from codebutler_worker.internet.remote import WebSearch as Service
 from codebutler_worker.skills.library import Library
 from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.port import Context

@@ -35,7 +35,7 @@ from codebutler.protocol.messages import (
 )
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
 from codebutler_worker.desk.desk import Agents
-from codebutler_worker.programs.leftovers import MARK
+from codebutler_worker.programs.program import MARK
 from codebutler_worker.worker.bootstrap import serve
 from tests.containers import open_directory
 from tests.events import posted

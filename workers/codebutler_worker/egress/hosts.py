@@ -20,7 +20,7 @@ from codebutler.domain.clock import Clock
 from codebutler.platform.aborting import abort
 from codebutler_worker.egress.heads import MAX_HEAD_BYTES
 from codebutler_worker.internet.addresses import is_public
-from codebutler_worker.internet.proxy import proxy_of
+from codebutler_worker.internet.remote import proxy_of
 
 # Which hosts a program may reach: a list of names.
 

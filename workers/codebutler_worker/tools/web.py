@@ -13,7 +13,7 @@ from msgspec import Meta
 from codebutler.domain.errors import CodeButlerError
 from codebutler.text.redact import Redactor
 from codebutler_worker.internet.fetch import Internet
-from codebutler_worker.internet.search import WebSearch
+from codebutler_worker.internet.remote import WebSearch
 from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.port import Arguments, Context, Described, Tool
 

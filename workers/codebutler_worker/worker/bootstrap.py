@@ -38,8 +38,8 @@ from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler_worker.conversation.recovery import after_restore
 from codebutler_worker.desk.desk import Agents, Desk
 from codebutler_worker.desk.draft import Draft
-from codebutler_worker.media.shelf import forget_files
-from codebutler_worker.programs.leftovers import kill_orphans
+from codebutler_worker.media.files import forget_files
+from codebutler_worker.programs.program import kill_orphans
 from codebutler_worker.sandbox.person import home_of_agents
 from codebutler_worker.store.open import open_on_own_thread
 from codebutler_worker.store.state_dir import STATE_DIR

@@ -23,7 +23,7 @@ from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.turn.undo import UndoBackend
 from codebutler_worker.desk.naming import prefixes_of
 from codebutler_worker.egress.outlet import for_agents
-from codebutler_worker.media.service import MediaService
+from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.present.lines import count
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits

@@ -22,7 +22,7 @@ from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_tools
 from codebutler_worker.internet.fetch import Internet
-from codebutler_worker.internet.search import WebSearch as SearchService
+from codebutler_worker.internet.remote import WebSearch as SearchService
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.skills.library import Library
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE

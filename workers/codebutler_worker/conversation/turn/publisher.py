@@ -15,7 +15,7 @@ from codebutler_worker.agents.backend import Finished
 from codebutler_worker.conversation.asking.polls import open_poll
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Place
-from codebutler_worker.media import shelf
+from codebutler_worker.media.files import load_file
 from codebutler_worker.present.answer import posts
 from codebutler_worker.present.files import only_files, unsent
 
@@ -125,7 +125,7 @@ class Publisher:
                 raise OSError(0, "its envelope was not closed")
             if self._files == MAX_FILES:
                 raise OSError(0, f"a run may send {MAX_FILES - 1} files")
-            name, content = await asyncio.to_thread(shelf.load, self.workdir, path, self._desk.private)
+            name, content = await asyncio.to_thread(load_file, self.workdir, path, self._desk.private)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no such file"
             await self._commit(unsent(path, why))
