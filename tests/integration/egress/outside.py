@@ -12,7 +12,8 @@ from typing import Literal
 import pytest
 from aiohttp import web
 
-from codebutler_worker.egress.hosts import Dialer, Streams
+from codebutler_worker.egress.hosts import Dialer
+from codebutler_worker.egress.http import Streams
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Egress, Way

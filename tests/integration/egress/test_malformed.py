@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from codebutler_worker.egress.hosts import Dialer, Hosts, Streams
+from codebutler_worker.egress.hosts import Dialer, Hosts
+from codebutler_worker.egress.http import Streams
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Egress, Way

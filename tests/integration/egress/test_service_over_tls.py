@@ -13,9 +13,9 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.platform.aborting import abort
-from codebutler_worker.egress.hosts import FRESH_S, Dialer, Streams
+from codebutler_worker.egress.hosts import FRESH_S, Dialer
+from codebutler_worker.egress.http import Streams, both_ways
 from codebutler_worker.egress.proxy import Proxy, Rules
-from codebutler_worker.egress.relay import both_ways
 from codebutler_worker.egress.service import Service
 from tests.programs import require
 

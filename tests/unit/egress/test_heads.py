@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
+from codebutler_worker.egress.http import Head, MalformedError, closing, parse, refusal
 
 
 def request(*headers: str, first: str = "POST /v1/x HTTP/1.1") -> bytes:

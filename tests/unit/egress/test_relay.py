@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from codebutler_worker.egress import relay
-from codebutler_worker.egress.heads import MalformedError
+from codebutler_worker.egress.http import MalformedError, pass_body
 
 
 class Sink:
@@ -27,7 +26,7 @@ async def passed(sent: bytes, length: int | None = None) -> bytes:
     source, sink = asyncio.StreamReader(limit=2**16), Sink()
     source.feed_data(sent)
     source.feed_eof()
-    await relay.body(source, sink, length)  # type: ignore[arg-type]  # what a body needs of one
+    await pass_body(source, sink, length)  # type: ignore[arg-type]  # what a body needs of one
     return sink.written
 
 

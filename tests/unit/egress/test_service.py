@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.egress.heads import Head
 from codebutler_worker.egress.hosts import Place
+from codebutler_worker.egress.http import Head
 from codebutler_worker.egress.service import Service, WrongKeyError, parse_headers
 
 API = Service(

@@ -9,8 +9,7 @@ import base64
 import contextlib
 import ipaddress
 import re
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,14 @@ from urllib.parse import unquote, urlsplit
 
 from codebutler.domain.clock import Clock
 from codebutler.platform.aborting import abort
-from codebutler_worker.egress.heads import MAX_HEAD_BYTES
-from codebutler_worker.internet.addresses import is_public
+from codebutler_worker.egress.http import MAX_HEAD_BYTES, Streams
+from codebutler_worker.internet.addresses import (
+    NotPublicError,
+    PageRefusedError,
+    Resolve,
+    public_address,
+    system_resolve,
+)
 from codebutler_worker.internet.remote import proxy_of
 
 # Which hosts a program may reach: a list of names.
@@ -85,10 +90,6 @@ class Hosts:
         found = [with_port or by_scheme for with_port, by_scheme in named]
         return {at.port: at for at in reversed(found) if at is not None and at.host in LOCAL}
 
-    def told(self) -> str:
-        """For people."""
-        return ", ".join(self.entries) or "none"
-
 
 def _fits(entry: str, wanted: Place) -> bool:
     bare = entry.removeprefix("*.")
@@ -105,23 +106,12 @@ if TYPE_CHECKING:
 
 CONNECT_S = 15.0
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
-"""The addresses of a host. Raises OSError if it has none."""
 Connect = Callable[..., Awaitable[Streams]]
 """asyncio.open_connection; tests, which have no internet, bring their own."""
 
 
 class UnreachableError(Exception):
     """There is no connection to be had; one line that says why."""
-
-
-async def system_resolve(host: str, port: int) -> tuple[str, ...]:
-    """What this machine's resolver says. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    # With its scope an IPv6 address is a neighbour's.
-    told = (f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found)
-    return tuple(dict.fromkeys(told))
 
 
 @dataclass(slots=True)
@@ -174,17 +164,13 @@ class Dialer:
             pass
         try:
             async with asyncio.timeout(CONNECT_S):
-                addresses = await self.resolve(wanted.host, wanted.port)
-        except (OSError, UnicodeError, TimeoutError):
-            addresses = ()
-        if not addresses:
-            raise UnreachableError(f"no server is known by the name {wanted.host}")
-        if not all(is_public(address) for address in addresses):
-            raise UnreachableError(
-                f"{wanted.host} is not on the public internet: to open it, put its address into sandbox.hosts"
-            )
-        # IPv4 first: a machine without IPv6 would wait for an answer that cannot come.
-        return min(addresses, key=lambda address: ":" in address)
+                return await public_address(wanted.host, wanted.port, self.resolve)
+        except TimeoutError:
+            raise UnreachableError(f"the name {wanted.host} could not be looked up in time") from None
+        except NotPublicError as error:
+            raise UnreachableError(f"{error}: to open it, put its address into sandbox.hosts") from None
+        except PageRefusedError as error:
+            raise UnreachableError(str(error)) from None
 
     async def _open(self, host: str, port: int, **tls: Any) -> Streams:
         try:
@@ -256,7 +242,7 @@ FRESH_S = 20.0
 class Ahead:
     """Holds one connection at most; nothing is made before ``prepare``."""
 
-    def __init__(self, dial: Callable[[], Awaitable[Streams]], clock: Clock) -> None:
+    def __init__(self, dial: Callable[[], Coroutine[Any, Any, Streams]], clock: Clock) -> None:
         self._dial = dial
         self._clock = clock
         self._begun_s = 0.0
@@ -266,7 +252,7 @@ class Ahead:
         """Begin to make one, if there is none."""
         if self._next is None:
             self._begun_s = self._clock.monotonic()
-            self._next = asyncio.create_task(self._connect(), name="connection ahead")
+            self._next = asyncio.create_task(self._dial(), name="connection ahead")
 
     async def take(self) -> Streams:
         """A fresh connection. Raises UnreachableError."""
@@ -285,9 +271,6 @@ class Ahead:
         made, self._next = self._next, None
         if made is not None:
             await _discard(made)
-
-    async def _connect(self) -> Streams:
-        return await self._dial()
 
 
 async def _discard(made: asyncio.Task[Streams]) -> None:

@@ -11,9 +11,19 @@ from urllib.parse import urlsplit
 
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.platform.aborting import abort
-from codebutler_worker.egress import relay
-from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
-from codebutler_worker.egress.hosts import Ahead, Dialer, Hosts, Place, Streams, UnreachableError, place
+from codebutler_worker.egress.hosts import Ahead, Dialer, Hosts, Place, UnreachableError, place
+from codebutler_worker.egress.http import (
+    Head,
+    MalformedError,
+    Mask,
+    Streams,
+    both_ways,
+    closing,
+    parse,
+    pass_body,
+    pass_rest,
+    refusal,
+)
 from codebutler_worker.egress.service import ECHOES, Gauge, Reading, Service, WrongKeyError
 
 HEAD_S = 60.0
@@ -120,7 +130,7 @@ class Proxy:
 
     async def _join(self, client: Streams, server: Streams) -> None:
         try:
-            await relay.both_ways(client, server)
+            await both_ways(client, server)
         finally:
             abort(server[1].transport)
 
@@ -164,7 +174,7 @@ class Proxy:
             reading.end()
 
     async def _exchange(
-        self, request: Request, client: Streams, server: Streams, mask: relay.Mask | None = None
+        self, request: Request, client: Streams, server: Streams, mask: Mask | None = None
     ) -> None:
         """One request and its answer, which passes ``mask``, and nothing after them."""
         head, length = request
@@ -180,17 +190,17 @@ class Proxy:
             abort(server[1].transport)
 
     async def _ask(self, length: int | None, client: Streams, server: Streams) -> None:
-        await relay.body(client[0], server[1], length)
+        await pass_body(client[0], server[1], length)
         # Nothing more is asked here; but if the program goes, nobody waits for the answer.
         if not await client[0].read(1):
             abort(server[1].transport)
 
-    async def _reply(self, client: Streams, server: Streams, mask: relay.Mask | None) -> None:
+    async def _reply(self, client: Streams, server: Streams, mask: Mask | None) -> None:
         status = 100
         while status < 200:
             status, head = closing(await server[0].readuntil(b"\r\n\r\n"))
             client[1].write(head if mask is None else mask(head) + mask(b""))
-        await relay.rest(server[0], client[1], mask)
+        await pass_rest(server[0], client[1], mask)
 
     def _allowed(self, wanted: Place, writer: asyncio.StreamWriter) -> bool:
         if self.rules.hosts.allow(wanted):
@@ -205,6 +215,6 @@ class Proxy:
         return False
 
 
-def _gauged(reading: Reading, mask: relay.Mask, piece: bytes) -> bytes:
+def _gauged(reading: Reading, mask: Mask, piece: bytes) -> bytes:
     reading.add(piece)
     return mask(piece)

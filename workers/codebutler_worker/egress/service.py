@@ -14,9 +14,8 @@ from types import MappingProxyType
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from codebutler_worker.egress.heads import Head
 from codebutler_worker.egress.hosts import Place, place
-from codebutler_worker.egress.relay import Mask
+from codebutler_worker.egress.http import Head, Mask
 
 # What a model's service says its answers cost, read as they pass: an agent's program tells only of its own questions,
 # and whatever runs beside it may ask, too.

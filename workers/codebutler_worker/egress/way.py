@@ -21,8 +21,8 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.heads import MAX_HEAD_BYTES
 from codebutler_worker.egress.hosts import Dialer, Place
+from codebutler_worker.egress.http import MAX_HEAD_BYTES
 from codebutler_worker.egress.proxy import OPENING, Proxy, Rules
 from codebutler_worker.sandbox.port import Door, Network, SandboxPolicy
 
