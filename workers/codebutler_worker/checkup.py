@@ -32,7 +32,7 @@ from codebutler_worker.egress.outlet import for_agents, summary, try_way_out
 from codebutler_worker.memory.endpoint import memory_finding
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.limits import Limiter, Limits
+from codebutler_worker.sandbox.limits import Limiter, configured
 from codebutler_worker.sandbox.person import home_of_agents
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.seatbelt import UNTESTED
@@ -183,7 +183,7 @@ def walls_finding(name: str) -> Finding:
 
 
 def _limits(section: SandboxSection, *, walls: bool) -> Finding:
-    limiter = Limiter.detect(Limits.configured(section))
+    limiter = Limiter.detect(configured(section))
     told = limiter.told(walls=walls)
     held = not limiter.limits.any or "not enforceable" not in told
     return (ok if held else warn)("sandbox", "limits", told)

@@ -12,7 +12,7 @@ from codebutler.config.committer import committer_env
 from codebutler.config.schema import Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Output, TurnRequest
-from codebutler_worker.sandbox.committing import CommittingSandbox
+from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.sandbox.served import served_findings
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
@@ -111,7 +111,7 @@ async def test_the_tools_of_our_own_agent_commit_for_the_owner_and_get_the_advic
     git_repo: Path, home: Path
 ) -> None:
     configure(home / ".gitconfig", "Ann")
-    sandbox = CommittingSandbox(walled())
+    sandbox = AgentSandbox(walled())
     sandbox.committer = committer_env(git_repo, home)
     tools = SandboxPrograms(sandbox, tool_policy(git_repo, home, "/usr/bin:/bin", {}, "c"))
     ran = await tools.run(("sh", "-c", COMMIT))

@@ -11,8 +11,9 @@ from codebutler.config.ownership import Owner
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.docker import container_limits
+from codebutler_worker.sandbox.docker import DEFAULT
 from codebutler_worker.sandbox.docker_argv import AGENT, Identity, run_options, words
+from codebutler_worker.sandbox.limits import configured
 from codebutler_worker.sandbox.view import Inside
 
 PROMISED = (
@@ -34,7 +35,7 @@ INSIDE = Inside(home=Path("/home/u"), network="none")
 def options(
     section: SandboxSection | None = None, owner: tuple[int, int] = (1000, 1000), inside: Inside = INSIDE
 ) -> tuple[str, ...]:
-    limits = container_limits(section or SandboxSection())
+    limits = configured(section or SandboxSection(), DEFAULT)
     return words(run_options(inside, CHECKOUT, Identity.of(*owner), limits))
 
 
@@ -66,7 +67,7 @@ def test_by_default_the_promised_flags_stand_there_as_they_are_promised() -> Non
 
 def test_what_git_may_track_has_a_place_of_its_own_to_lie_in() -> None:
     tracking = replace(CHECKOUT, index=Path("/home/u/repo/.git/index"))
-    given = words(run_options(INSIDE, tracking, AGENT, container_limits(SandboxSection())))
+    given = words(run_options(INSIDE, tracking, AGENT, configured(SandboxSection(), DEFAULT)))
     private = "rw,nosuid,nodev,mode=0755,uid=1000,gid=1000,size=64m"
     assert [word for word in given if ".codebutler:" in word] == [
         f"--tmpfs=/home/u/repo/.codebutler:{private}",

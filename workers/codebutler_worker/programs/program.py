@@ -175,15 +175,15 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
     Raises AgentUnavailableError if that cannot be executed, and SandboxUnavailableError if its limits cannot be set.
     """
     # First: what is replaced while the walls are put up has lost its protection as well.
-    held = None if launch.guard is None else launch.guard.begin()
+    held = None if launch.guard is None else launch.guard()
     enclosure: Enclosure | None = None
     argv, mark = launch.argv, new_mark()
     try:
-        if launch.limiter is not None:
+        if launch.enclose is not None:
             # What goes in is started by a shell, which would say so only on stderr.
             if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
                 raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
-            enclosure = await launch.limiter.begin()
+            enclosure = await launch.enclose()
             argv = enclosure.enter(launch.argv)
         yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure, held)
     except (OSError, AgentUnavailableError, SandboxUnavailableError) as error:

@@ -6,6 +6,7 @@ SIGTERM to the wrapper ends everything inside at once, without asking the progra
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
@@ -14,7 +15,7 @@ from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
 from codebutler_worker.sandbox.committing import with_tracked
 from codebutler_worker.sandbox.handover import INSIDE, QUIET, SENDMSG, swiftly, through
 from codebutler_worker.sandbox.person import become, require_way
-from codebutler_worker.sandbox.pins import Pins, Watcher
+from codebutler_worker.sandbox.pins import Watcher
 from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
 from codebutler_worker.sandbox.seccomp import FD, FilterFile
 from codebutler_worker.sandbox.system import System, find_program, inspect_system
@@ -221,7 +222,7 @@ class BwrapSandbox:
             ),
             env={name: value for name, value in env.items() if name not in loader},
             cwd=Path("/"),
-            guard=Pins(self._watcher, checkout.lasting, checkout.fleeting),
+            guard=partial(self._watcher.hold, checkout.lasting, checkout.fleeting),
         )
 
     def _through(

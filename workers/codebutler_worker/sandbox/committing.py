@@ -1,15 +1,11 @@
-"""Commits behind walls: who makes them, what git tracks of what is hidden, and what to do where git may not write."""
+"""Git behind walls: what to do where it may not write, and what it tracks of what is hidden."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from codebutler_worker.sandbox.checkout import PRIVATE, SHARED, Checkout
 from codebutler_worker.sandbox.destinations import read_regular
-from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
-
-# Commits behind walls: who makes them, and what to do where the walls keep git from changing something.
 
 NAMING = '`git config --global user.name "NAME"` and `git config --global user.email ADDRESS`'
 TOLD = (
@@ -43,24 +39,6 @@ _HINTS = (
 def hint(output: str) -> str:
     """What to do about a failure of git that the walls cause, or a missing name; "" for all other output. Pure."""
     return next((advice for failure, advice in _HINTS if failure.search(output)), "")
-
-
-class CommittingSandbox:
-    """Another sandbox, in which git knows whose commits are made. ``committer`` is the environment that says so; a
-    policy's own goes before it."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self.name = sandbox.name
-        self.committer: dict[str, str] = {}
-        self._sandbox = sandbox
-
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port."""
-        return self._sandbox.wrap(argv, replace(policy, env={**self.committer, **policy.env}))
-
-    async def self_test(self) -> None:
-        """See the port."""
-        await self._sandbox.self_test()
 
 
 # What git tracks below `.codebutler`, as git has it, in place of what is hidden there.

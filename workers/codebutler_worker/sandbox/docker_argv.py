@@ -13,9 +13,9 @@ from pathlib import Path
 from codebutler.config.ownership import ROOTS_OWN
 from codebutler.config.runner import IDLER
 from codebutler.domain.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.handover import INSIDE
-from codebutler_worker.sandbox.limits import Limits
 from codebutler_worker.sandbox.port import Door
 from codebutler_worker.sandbox.system import SYSTEM_ROOTS
 from codebutler_worker.sandbox.view import Inside
@@ -87,7 +87,7 @@ def words(options: Sequence[str | Bind]) -> tuple[str, ...]:
 
 
 def run_options(
-    inside: Inside, checkout: Checkout, identity: Identity, limits: Limits
+    inside: Inside, checkout: Checkout, identity: Identity, limits: ResourceLimits
 ) -> tuple[str | Bind, ...]:
     """The options of `docker run` for a container in which programs see ``inside`` and ``checkout``.
 

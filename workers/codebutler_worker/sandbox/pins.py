@@ -101,7 +101,7 @@ class Watcher:
     _holds: list[Hold] = field(default_factory=list)
 
     def hold(self, pins: frozenset[Path], fleeting: frozenset[Path] = frozenset()) -> Hold:
-        """Look after ``pins`` from now on."""
+        """Look after ``pins`` from now on. What is ``fleeting`` of them may go, but not become something else."""
         held = Hold(self, pins, fleeting)
         # Elsewhere rules go by path, and nothing is mounted.
         if pins and sys.platform == "linux":
@@ -172,19 +172,6 @@ def events(data: bytes) -> list[tuple[int, int, str]]:
         found.append((watch, mask, os.fsdecode(name)))
         at += HEAD.size + length
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Pins:
-    """What has to stay in its place while a program of a launch runs."""
-
-    watcher: Watcher
-    paths: frozenset[Path]
-    fleeting: frozenset[Path] = frozenset()
-
-    def begin(self) -> Hold:
-        """From now on."""
-        return self.watcher.hold(self.paths, self.fleeting)
 
 
 def _told_apart(path: Path) -> tuple[int, ...] | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
-from codebutler_worker.sandbox.pins import Pins
+from codebutler_worker.sandbox.pins import Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +81,19 @@ class Enclosure(Protocol):
         """Kill whatever is left inside and remove the enclosure."""
 
 
-class EnclosureMaker(Protocol):
-    """Makes a new enclosure for each program."""
-
-    async def begin(self) -> Enclosure:
-        """Raises SandboxUnavailableError if the limits cannot be set (then nothing may be started)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What to execute: the wrapped argv, and the environment for the wrapper itself (scrubbed).
 
-    ``limiter`` bounds what the program and its descendants may use, ``guard`` looks after what protects others from
-    them; None = nothing does.
+    ``enclose`` makes the limits around the program; it raises SandboxUnavailableError if they cannot be set (then
+    nothing may be started). ``guard`` begins to look after what protects others from it. None: there is nothing to do.
     """
 
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: Path
-    limiter: EnclosureMaker | None = None
-    guard: Pins | None = None
+    enclose: Callable[[], Awaitable[Enclosure]] | None = None
+    guard: Callable[[], Hold] | None = None
 
 
 class Sandbox(Protocol):

@@ -9,6 +9,7 @@ from pathlib import Path
 from codebutler.config.schema import SandboxMode, SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.limits import configured
 from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy, environment
 from codebutler_worker.sandbox.view import toolchains
@@ -87,6 +88,6 @@ def _made(
         from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox
 
         return SeatbeltSandbox(hidden, readable=readable)
-    from codebutler_worker.sandbox.docker import DockerSandbox, container_limits
+    from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox
 
-    return DockerSandbox(hidden, limits=container_limits(section), idle_s=idle_s, readable=readable)
+    return DockerSandbox(hidden, limits=configured(section, DEFAULT), idle_s=idle_s, readable=readable)

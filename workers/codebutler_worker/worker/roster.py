@@ -25,8 +25,7 @@ from codebutler_worker.desk.naming import prefixes_of
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.present.lines import count
-from codebutler_worker.sandbox.committing import CommittingSandbox
-from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
+from codebutler_worker.sandbox.limits import AgentSandbox, Limiter, configured
 from codebutler_worker.sandbox.person import ensure_home, identity
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
@@ -49,7 +48,7 @@ class Roster:
         self._home = home
         self._state = state
         self._clock = clock
-        self._sandbox: CommittingSandbox | None = None
+        self._sandbox: AgentSandbox | None = None
         self._trees: dict[Path, Tree] = {}
         self._worktrees: Worktrees | None = None
         self._lasting: Lasting | None = None
@@ -81,7 +80,7 @@ class Roster:
                 if name not in self._made:
                     self._made[name] = await self._program(rule)
                 return self._made[name]
-        make = _configured(self._settings.config, name) or _MAKERS.get(name)
+        make = _named(self._settings.config, name) or _MAKERS.get(name)
         if make is None:
             works = ", ".join(f"`{prefixes_of(known)[-1]}:`" for known in _MAKERS)
             raise AgentUnavailableError(f"`{name}` is not available here yet; these are: {works}.")
@@ -171,13 +170,13 @@ class Roster:
                     log.warning("removed what workers that are no more left: %s", count(swept, "container"))
                 log.info("each conversation has a container of its own")
                 self._lasting = sandbox
-                self._sandbox = CommittingSandbox(sandbox)
+                self._sandbox = AgentSandbox(sandbox)
                 return self._sandbox
-            limiter = Limiter.detect(Limits.configured(section))
+            limiter = Limiter.detect(configured(section))
             if swept := await limiter.sweep():
                 log.warning("killed what workers that are no more left: %s", count(swept, "agent"))
             log.info("%s", limiter.told(walls=sandbox.name != "none"))
-            self._sandbox = CommittingSandbox(LimitedSandbox(sandbox, limiter))
+            self._sandbox = AgentSandbox(sandbox, limiter)
         return self._sandbox
 
 
@@ -217,7 +216,7 @@ def _headless(rule: CommandRule) -> Maker:
     return make
 
 
-def _configured(config: Config, name: str) -> Maker | None:
+def _named(config: Config, name: str) -> Maker | None:
     """An agent that `commands` names; None where the name is one of ours."""
     rule = next((rule for rule in config.commands if rule.prefix == name), None)
     if rule is not None and rule.mode == "acp":
