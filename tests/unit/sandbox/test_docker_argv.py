@@ -12,9 +12,9 @@ from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.docker import DEFAULT
-from codebutler_worker.sandbox.docker_argv import AGENT, Identity, run_options, words
+from codebutler_worker.sandbox.docker_argv import AGENT, agent_of, run_options, words
 from codebutler_worker.sandbox.limits import configured
-from codebutler_worker.sandbox.view import Inside
+from codebutler_worker.sandbox.walls import Inside
 
 PROMISED = (
     "--read-only --cap-drop=ALL --security-opt=no-new-privileges --pids-limit=128 --cpus=1 --memory=512m "
@@ -36,7 +36,7 @@ def options(
     section: SandboxSection | None = None, owner: tuple[int, int] = (1000, 1000), inside: Inside = INSIDE
 ) -> tuple[str, ...]:
     limits = configured(section or SandboxSection(), DEFAULT)
-    return words(run_options(inside, CHECKOUT, Identity.of(*owner), limits))
+    return words(run_options(inside, CHECKOUT, agent_of(Owner(*owner)), limits))
 
 
 def test_by_default_the_promised_flags_stand_there_as_they_are_promised() -> None:
@@ -112,4 +112,4 @@ def test_root_is_refused_and_told_what_to_do() -> None:
 
 def test_only_what_is_configured_so_has_this_machines_network() -> None:
     assert "--network=host" in options(inside=replace(INSIDE, network="open"))
-    assert Identity(1000, 1000) == AGENT
+    assert Owner(1000, 1000) == AGENT

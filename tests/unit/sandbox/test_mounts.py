@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.mounts import OUTDATED, Wanted, mismatch, question
+from codebutler_worker.sandbox.docker_argv import OUTDATED, Wanted, mismatch, question
 
 WANTED = (
     Wanted(Path("/r"), read_only=False, identity=(8, 1)),

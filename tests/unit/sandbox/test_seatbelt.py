@@ -17,7 +17,7 @@ from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.port import Door, SandboxPolicy
 from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox, quoted, seatbelt_profile
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.sandbox.view import Inside
+from codebutler_worker.sandbox.walls import Inside
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sandbox" / "seatbelt.sb"
 HOME = Path("/Users/ana")

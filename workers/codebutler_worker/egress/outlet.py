@@ -15,8 +15,9 @@ from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Egress, Way
 from codebutler_worker.programs.process import run_to_end
-from codebutler_worker.sandbox import committing, trial
+from codebutler_worker.sandbox import committing
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.walls import trial_ground
 
 Kind = Literal["none", "hosts", "open"]
 
@@ -139,7 +140,7 @@ PROGRAM = ("/bin/sh", "-c", "exit 42")
 
 async def try_way_out(sandbox: Sandbox, outlet: Outlet) -> None:
     """Raises SandboxUnavailableError with what to do."""
-    with trial.ground() as ground:
+    with trial_ground() as ground:
         workdir = ground.workdir
         async with await outlet.open(workdir) as way:
             env = {"PATH": "/usr/bin:/bin", **way.env}

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
 from codebutler_worker.sandbox.committing import with_tracked
 from codebutler_worker.sandbox.handover import INSIDE, QUIET, SENDMSG, swiftly, through
@@ -19,7 +18,14 @@ from codebutler_worker.sandbox.pins import Watcher
 from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
 from codebutler_worker.sandbox.seccomp import FD, FilterFile
 from codebutler_worker.sandbox.system import System, find_program, inspect_system
-from codebutler_worker.sandbox.view import Inside, View
+from codebutler_worker.sandbox.walls import (
+    Inside,
+    MachineView,
+    below,
+    refuse_too_wide,
+    trial_failure,
+    trial_ground,
+)
 
 # The walls as bubblewrap arguments. Pure: everything looked up comes in, an argv comes out.
 #
@@ -47,7 +53,10 @@ def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system
 
     Raises SandboxUnavailableError for a policy that walls cannot keep.
     """
-    _refuse_too_wide(inside, checkout, system)
+    refuse_too_wide(inside, checkout, system.roots)
+    for path in system.roots:
+        if path.is_relative_to(inside.home):
+            raise SandboxUnavailableError(f"{inside.home} cannot be a home directory: it contains {path}")
     return (
         *_identity(checkout, system),
         *NAMESPACES,
@@ -62,22 +71,6 @@ def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system
         "--chdir", str(checkout.root),
         "--", *argv,
     )  # fmt: skip
-
-
-def _refuse_too_wide(inside: Inside, checkout: Checkout, system: System) -> None:
-    for path in (inside.home, *system.roots):
-        if path.is_relative_to(checkout.root):
-            raise SandboxUnavailableError(
-                f"{checkout.root} contains {path}: register a directory below it instead"
-            )
-    for path in system.roots:
-        if path.is_relative_to(inside.home):
-            raise SandboxUnavailableError(f"{inside.home} cannot be a home directory: it contains {path}")
-    for path in inside.home_paths:
-        if checkout.root.is_relative_to(path):
-            raise SandboxUnavailableError(
-                f"{checkout.root} lies in the agent's own {path}: move it elsewhere"
-            )
 
 
 def _identity(checkout: Checkout, system: System) -> tuple[str, ...]:
@@ -95,7 +88,7 @@ def _system(inside: Inside, system: System) -> list[str]:
         options += ["--symlink", target, str(path)]
     for file in system.masked_files:
         options += ["--ro-bind", "/dev/null", str(file)]
-    hidden = (path for path in inside.hidden if _below(path, system.roots))
+    hidden = (path for path in inside.hidden if below(path, system.roots))
     for directory in (*system.masked_directories, *hidden):
         options += _empty(directory)
     options += ["--dev", "/dev", *_scratch(inside, SHARED_MEMORY), "--remount-ro", "/dev", "--proc", "/proc"]
@@ -117,9 +110,9 @@ def _home(inside: Inside, system: System) -> list[str]:
     options = _scratch(inside, str(inside.home))
     shown = (*system.roots, *(link for link, _ in system.links), *(real for _, real in inside.readable))
     for path, real in inside.readable:
-        if not _below(real, system.roots):
+        if not below(real, system.roots):
             options += ["--ro-bind", str(real), str(real)]
-        if path != real and not _below(path, shown):
+        if path != real and not below(path, shown):
             options += ["--symlink", str(real), str(path)]
     for path in inside.home_paths:
         options += ["--bind", str(path), str(path)]
@@ -158,10 +151,6 @@ def _empty(directory: Path) -> list[str]:
     return ["--tmpfs", str(directory), "--remount-ro", str(directory)]
 
 
-def _below(path: Path, roots: tuple[Path, ...]) -> bool:
-    return any(path.is_relative_to(root) for root in roots)
-
-
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
 NO_INTERPRETER = (
     'the way out of the sandbox needs perl or python3: install it, or set sandbox.network to "open"'
@@ -196,7 +185,7 @@ class BwrapSandbox:
             raise SandboxUnavailableError(f"bubblewrap is missing: {INSTALL}")
         self._system = inspect_system(bwrap)
         self._watcher = Watcher()
-        self._view = View.of(hidden, readable)
+        self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """See the port. Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
@@ -239,10 +228,10 @@ class BwrapSandbox:
         """Start a shell inside and let it try the walls."""
         # 2: by a program, proc(5).
         filtered = "0" if self.filter.missing else "2"
-        with trial.ground() as ground:
+        with trial_ground() as ground:
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside), "FILTER": filtered}
             policy = SandboxPolicy(workdir=ground.workdir, home=ground.home, env=env, network="none")
-            why = await trial.failure(self.wrap(("/bin/sh", "-c", SELF_TEST), policy))
+            why = await trial_failure(self.wrap(("/bin/sh", "-c", SELF_TEST), policy))
         if why:
             raise SandboxUnavailableError(
                 f"bubblewrap does not work here ({why}): allow unprivileged user namespaces "

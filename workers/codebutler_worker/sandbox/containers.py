@@ -28,9 +28,8 @@ from codebutler_worker.sandbox.cgroups import (
     own_slots,
     ownerless,
 )
-from codebutler_worker.sandbox.docker_argv import IDLE, PLACE
+from codebutler_worker.sandbox.docker_argv import IDLE, OUTDATED, PLACE, Wanted, mismatch, question
 from codebutler_worker.sandbox.limits import explain
-from codebutler_worker.sandbox.mounts import OUTDATED, Wanted, mismatch, question
 
 CLIENT_S = 60.0
 MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"

@@ -11,20 +11,18 @@ from functools import partial
 from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.committing import with_tracked
 from codebutler_worker.sandbox.containers import Containers, Docker, Recipe
-from codebutler_worker.sandbox.docker_argv import WORKSPACE, Identity, exec_argv, run_options, words
+from codebutler_worker.sandbox.docker_argv import WORKSPACE, agent_of, exec_argv, look, run_options, words
 from codebutler_worker.sandbox.handover import through
 from codebutler_worker.sandbox.limits import listed
-from codebutler_worker.sandbox.mounts import look
 from codebutler_worker.sandbox.pins import Watcher
 from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
 from codebutler_worker.sandbox.seccomp import ProfileFile
 from codebutler_worker.sandbox.system import find_program
-from codebutler_worker.sandbox.view import View
+from codebutler_worker.sandbox.walls import PASSED, MachineView, trial_ground
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"
 PYTHON = Path("/usr/bin/python3")
@@ -67,7 +65,7 @@ class DockerSandbox:
         self._containers = Containers(self._docker, idle_s, limits)
         self._watcher = Watcher()
         self._profile = ProfileFile(self._containers)
-        self._view = View.of(hidden, readable)
+        self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """See the port. Starts nothing yet: the container is made when the launch is."""
@@ -76,7 +74,7 @@ class DockerSandbox:
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)
         inside = self._view.inside(argv, policy, checkout)
         # Who else could write there? Root is refused.
-        who = Identity.of(checkout.owner.uid, checkout.owner.gid)
+        who = agent_of(checkout.owner)
         argv = with_tracked(argv, checkout, f". {WORKSPACE}")
         behind_door = isinstance(policy.network, Door)
         if isinstance(policy.network, Door):
@@ -97,7 +95,7 @@ class DockerSandbox:
 
     async def self_test(self) -> None:
         """Start a shell inside and let it try the walls."""
-        with trial.ground() as ground:
+        with trial_ground() as ground:
             ground.workdir.parent.chmod(0o755)
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside)}
             policy = SandboxPolicy(
@@ -112,7 +110,7 @@ class DockerSandbox:
             finally:
                 await container.close()
                 await self.release("self-test")
-        if output != trial.PASSED:
+        if output != PASSED:
             raise SandboxUnavailableError(f"docker does not work here ({output[-300:] or 'it says nothing'})")
 
     @property

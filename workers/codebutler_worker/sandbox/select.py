@@ -12,7 +12,7 @@ from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.limits import configured
 from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy, environment
-from codebutler_worker.sandbox.view import toolchains
+from codebutler_worker.sandbox.walls import toolchains
 
 # NoSandbox: no walls. Only a trusted configuration asks for it.
 

@@ -10,26 +10,27 @@ from pathlib import Path
 
 # Everything else (homes, /srv, /var, /mnt, …) does not exist inside.
 SYSTEM_ROOTS = tuple(
-    Path(path)
-    for path in (
-        "/usr",
-        "/bin",
-        "/sbin",
-        "/lib",
-        "/lib32",
-        "/lib64",
-        "/libx32",
-        "/etc",
-        "/opt",
-        "/nix",
-        "/gnu",
-        "/snap",
+    map(
+        Path,
+        [
+            "/usr",
+            "/bin",
+            "/sbin",
+            "/lib",
+            "/lib32",
+            "/lib64",
+            "/libx32",
+            "/etc",
+            "/opt",
+            "/nix",
+            "/gnu",
+            "/snap",
+        ],
     )
 )
 # Never from PATH: an agent can write a `bwrap` into a repository, and a shell can have that in its PATH.
 PROGRAM_DIRECTORIES = tuple(
-    Path(path)
-    for path in ("/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin", "/run/current-system/sw/bin")
+    map(Path, ["/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin", "/run/current-system/sw/bin"])
 )
 
 
