@@ -33,11 +33,10 @@ from codebutler_worker.memory.endpoint import memory_finding
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.limits import Limiter, configured
-from codebutler_worker.sandbox.person import home_of_agents
+from codebutler_worker.sandbox.person import home_of_agents, served_findings
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.sandbox.served import served_findings
 from codebutler_worker.store.migrate import migrate_store
 from codebutler_worker.store.state_dir import STATE_DIR, prepare_state_dir
 from codebutler_worker.worker.roster import Roster

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from codebutler.config.committer import NAMING
 from codebutler_worker.sandbox.checkout import PRIVATE, SHARED, Checkout
 from codebutler_worker.sandbox.destinations import read_regular
 
-NAMING = '`git config --global user.name "NAME"` and `git config --global user.email ADDRESS`'
 TOLD = (
     "Git in this sandbox: you can commit, branch and merge. The repository's configuration and its list of worktrees "
     "are read-only, so `git config`, `git remote add`, `git branch -u` and `git worktree add` fail: for one command "

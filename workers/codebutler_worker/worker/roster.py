@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from codebutler.config.committer import committer_env
+from codebutler.config.committer import Committer
 from codebutler.config.programs import is_headless, program_of
 from codebutler.config.schema import CommandRule, Config, RepoSettings
 from codebutler.domain.clock import Clock
@@ -49,6 +49,7 @@ class Roster:
         self._state = state
         self._clock = clock
         self._sandbox: AgentSandbox | None = None
+        self._committer = Committer(Path(settings.path), home)
         self._trees: dict[Path, Tree] = {}
         self._worktrees: Worktrees | None = None
         self._lasting: Lasting | None = None
@@ -68,8 +69,7 @@ class Roster:
         backend = await self._backend(name)
         if self._sandbox is not None:
             # For each turn anew: who follows our hint to name himself shall not have to restart anything.
-            repo = Path(self._settings.path)
-            self._sandbox.committer = await asyncio.to_thread(committer_env, repo, self._home)
+            self._sandbox.committer = await asyncio.to_thread(self._committer.env)
         return backend
 
     async def _backend(self, name: str) -> AgentBackend:
