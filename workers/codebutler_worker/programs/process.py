@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -157,29 +157,15 @@ class AgentProcess(Program):
         await self._ended_within(within_s)
         return self.returncode
 
-    async def stop(
-        self,
-        ask: Callable[[], Awaitable[object]] | None = None,
-        *,
-        ask_s: float = 2.0,
-        eof_s: float = 1.0,
-        term_s: float = 1.0,
-    ) -> None:
-        """End the program: ask, close its stdin, SIGTERM its group, SIGKILL what is left. Within 5 s."""
-        await asyncio.shield(asyncio.ensure_future(self._stop(ask, ask_s, eof_s, term_s)))
+    async def stop(self, *, eof_s: float = 1.0, term_s: float = 1.0) -> None:
+        """End the program: close its stdin, SIGTERM its group, SIGKILL what is left. Within 5 s."""
+        await asyncio.shield(asyncio.ensure_future(self._stop(eof_s, term_s)))
 
-    async def _stop(
-        self, ask: Callable[[], Awaitable[object]] | None, ask_s: float, eof_s: float, term_s: float
-    ) -> None:
+    async def _stop(self, eof_s: float, term_s: float) -> None:
         async with self._stopping:
             if self._stopped:
                 return
             family = await self._begin_end()
-            if self.returncode is None and ask is not None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(ask_s):
-                        await ask()
-                        await self.wait()
             self.close_stdin()
             if not await self._ended_within(eof_s):
                 family |= await self._family()
