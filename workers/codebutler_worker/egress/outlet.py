@@ -15,8 +15,8 @@ from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Egress, Way
 from codebutler_worker.programs.process import run_to_end
-from codebutler_worker.sandbox import committing
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.prelude import GIT_TOLD
 from codebutler_worker.sandbox.walls import trial_ground
 
 Kind = Literal["none", "hosts", "open"]
@@ -69,7 +69,7 @@ class Outlet:
         network = TOLD_NONE if self.kind == "none" else ""
         if self.kind == "hosts":
             network = TOLD.format(hosts=", ".join(self.hosts) or "nothing")
-        return "\n\n".join(filter(None, (network, committing.TOLD if self.walls else "")))
+        return "\n\n".join(filter(None, (network, GIT_TOLD if self.walls else "")))
 
 
 def noted(text: str, refused: Sequence[Place]) -> str:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
-from codebutler_worker.sandbox.committing import with_tracked
-from codebutler_worker.sandbox.handover import INSIDE, QUIET, SENDMSG, swiftly, through
 from codebutler_worker.sandbox.person import become, require_way
 from codebutler_worker.sandbox.pins import Watcher
 from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
+from codebutler_worker.sandbox.prelude import INSIDE, QUIET, SENDMSG, swiftly, through, with_tracked
 from codebutler_worker.sandbox.seccomp import FD, FilterFile
 from codebutler_worker.sandbox.system import System, find_program, inspect_system
 from codebutler_worker.sandbox.walls import (

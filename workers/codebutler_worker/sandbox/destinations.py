@@ -94,10 +94,10 @@ def make_file(root: Path, name: str, text: str = "") -> None:
 def remove(root: Path, name: str) -> None:
     """A file, or a directory with all it has; nothing happens where there is none. Raises OSError."""
     with _directory(root) as at, contextlib.suppress(FileNotFoundError):
-        if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
-            shutil.rmtree(name, dir_fd=at)
-        else:
+        if stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=at)
+        else:
+            shutil.rmtree(name, dir_fd=at)
 
 
 @contextlib.contextmanager

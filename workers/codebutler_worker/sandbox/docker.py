@@ -13,14 +13,13 @@ from pathlib import Path
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.committing import with_tracked
 from codebutler_worker.sandbox.containers import Containers, Docker, Recipe
 from codebutler_worker.sandbox.docker_argv import WORKSPACE, agent_of, exec_argv, look, run_options, words
 from codebutler_worker.sandbox.docker_filter import ProfileFile
-from codebutler_worker.sandbox.handover import through
 from codebutler_worker.sandbox.limits import listed
 from codebutler_worker.sandbox.pins import Watcher
 from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
+from codebutler_worker.sandbox.prelude import through, with_tracked
 from codebutler_worker.sandbox.system import find_program
 from codebutler_worker.sandbox.walls import PASSED, MachineView, trial_ground
 

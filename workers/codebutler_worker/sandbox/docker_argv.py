@@ -17,8 +17,8 @@ from codebutler.config.runner import IDLER, RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.handover import INSIDE
 from codebutler_worker.sandbox.port import Door
+from codebutler_worker.sandbox.prelude import INSIDE
 from codebutler_worker.sandbox.system import SYSTEM_ROOTS
 from codebutler_worker.sandbox.walls import Inside, below, refuse_too_wide, status_without_links
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 
-from codebutler_worker.sandbox.committing import hint
+from codebutler_worker.sandbox.prelude import hint
 
 HEAD_CHARS = 6_000
 TAIL_CHARS = 18_000

@@ -24,6 +24,8 @@ MAX_FILE_BYTES = 20 * 2**20
 """Larger files are not kept in snapshots."""
 BLOCK_BYTES = 512  # POSIX: the unit of find's -size
 KEPT_REFS = 200
+PRUNE_EVERY = 20
+"""Turns: looking for what is too old takes two more processes of git."""
 SNAPSHOT_S = 10.0
 NOW = "now"
 BEFORE, AFTER = "before", "after"
@@ -145,10 +147,11 @@ class Tree:
         self._git = git
         self._lock = asyncio.Lock()
         self._too_large = False
+        self._afters = 0
 
     async def snapshot(self, name: str) -> Snapshot | None:
         """Keep the tree as it is, under ``refs/codebutler/name``; returns it, None without git. One whose name
-        ends with AFTER, for which nobody waits, lets the oldest go.
+        ends with AFTER, for which nobody waits, lets the oldest go now and then.
 
         Untracked files are in it; ignored ones and files above MAX_FILE_BYTES are not. Once git has needed more
         than SNAPSHOT_S seconds it is asked no more: no turn shall wait for that again.
@@ -156,7 +159,10 @@ class Tree:
         if self._too_large or not self._git.has_repository():
             return None
         async with self._lock:
-            first = KEPT_REFS + 1 if name.endswith(AFTER) else 0
+            first = 0
+            if name.endswith(AFTER):
+                first = 0 if self._afters % PRUNE_EVERY else KEPT_REFS + 1
+                self._afters += 1
             try:
                 said = await self._git.run(SNAPSHOT, _BLOCKS, name, str(first), limit_s=SNAPSHOT_S)
             except GitSlowError as error:
