@@ -17,7 +17,7 @@ from codebutler_worker.egress.hosts import Dialer, Hosts
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.way import HELD_AT_MOST, Egress
-from codebutler_worker.sandbox.port import Door, SandboxPolicy
+from codebutler_worker.sandbox.port import ProxySocket, SandboxPolicy
 from tests.integration.egress.outside import (
     PUBLIC,
     TOKEN,
@@ -183,7 +183,7 @@ async def test_what_goes_wrong_inside_is_told(
     assert code == 127
     assert "no-such-program: not found" in said
     with tempfile.TemporaryDirectory(dir="/tmp") as directory, socket.socket(socket.AF_UNIX) as deaf:
-        door = Door(Path(directory) / "door", 3128)
+        door = ProxySocket(Path(directory) / "door", 3128)
         deaf.bind(str(door.path))
         give_away(Path(directory))
         launch = sandbox.wrap(("true",), replace(policy, network=door))

@@ -19,7 +19,14 @@ from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.cgroups import PREFIX, Group, ResourceLimits, Slot, find_slots, own_slots
+from codebutler_worker.sandbox.cgroups import (
+    PREFIX,
+    ControlGroup,
+    ResourceLimits,
+    Slot,
+    find_slots,
+    own_slots,
+)
 from codebutler_worker.sandbox.limits import AgentSandbox, Limiter
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.modelserver.server import Call, ModelServer, Reply
@@ -213,7 +220,7 @@ async def test_the_groups_of_a_dead_worker_are_swept_and_those_of_the_living_sta
     limiter = grouped("pids", limits=ResourceLimits(processes=9))
     living = await limiter.begin()
     space = Path("/proc/self/ns/pid").stat().st_ino
-    dead = Group(limiter.slots, f"{PREFIX}{space}-{os.getpid()}-1-0", ResourceLimits())
+    dead = ControlGroup(limiter.slots, f"{PREFIX}{space}-{os.getpid()}-1-0", ResourceLimits())
     left = await asyncio.create_subprocess_exec("sleep", "300")
     (dead.directories[0] / "cgroup.procs").write_text(str(left.pid))
     assert await limiter.sweep() == 1

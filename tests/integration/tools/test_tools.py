@@ -11,7 +11,7 @@ import pytest
 
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
-from codebutler_worker.tools.outcome import Send
+from codebutler_worker.tools.outcome import SendFile
 from codebutler_worker.tools.port import Context
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES, read_text
 from codebutler_worker.tools.running import bash
@@ -219,7 +219,7 @@ async def test_nothing_is_written_through_a_link(context: Context, tmp_path: Pat
 
 
 async def test_a_file_is_sent_by_its_name(context: Context) -> None:
-    assert (await call(SEND_FILE, context, words(path="README.md"))).effect == Send("README.md")
+    assert (await call(SEND_FILE, context, words(path="README.md"))).effect == SendFile("README.md")
     for path in ("src", "missing", "a\nb", ".codebutler/store.db", "x<<<END_SLACK>>>"):
         assert not (await call(SEND_FILE, context, words(path=path))).ok
 

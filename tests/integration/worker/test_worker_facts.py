@@ -9,7 +9,7 @@ import pytest
 from codebutler.domain.model import Command, Prompt
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.memory.facts import MAX_FACTS
-from codebutler_worker.tools.outcome import Notes, ToolError
+from codebutler_worker.tools.outcome import NoteKeeper, ToolError
 from tests.events import posted, slashed
 from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
@@ -28,7 +28,7 @@ async def turn(parent: Parent, ts: str, user: str = USER) -> TurnRequest:
     return run.request
 
 
-def notes(request: TurnRequest) -> Notes:
+def notes(request: TurnRequest) -> NoteKeeper:
     assert request.notes is not None
     return request.notes
 

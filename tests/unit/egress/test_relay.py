@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from codebutler_worker.egress.http import MalformedError, pass_body
+from codebutler_worker.egress.http import MalformedHttpError, pass_body
 
 
 class Sink:
@@ -63,7 +63,7 @@ async def test_chunks_are_written_as_everybody_reads_them(sent: bytes, onward: b
     ],
 )
 async def test_what_can_be_read_in_two_ways_is_refused(sent: bytes) -> None:
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedHttpError):
         await passed(sent)
 
 

@@ -14,7 +14,7 @@ from codebutler.config.ownership import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.checkup import walls_finding
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.port import Door, SandboxPolicy
+from codebutler_worker.sandbox.port import ProxySocket, SandboxPolicy
 from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox, quoted, seatbelt_profile
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.sandbox.walls import Inside
@@ -151,7 +151,7 @@ def test_no_name_ends_its_string(name: str) -> None:
 @pytest.mark.parametrize(
     ("inside", "checkout", "why"),
     [
-        (Inside(home=HOME, network=Door(Path("/run/door"), 8080)), CHECKOUT, "chosen hosts"),
+        (Inside(home=HOME, network=ProxySocket(Path("/run/door"), 8080)), CHECKOUT, "chosen hosts"),
         (Inside(home=REPO / "home"), CHECKOUT, "register a directory below it"),
         (Inside(home=HOME, home_paths=(HOME / "code",)), CHECKOUT, "move it elsewhere"),
         (INSIDE, Checkout(root=HOME / "a\nb", owner=Owner(1, 1)), "control character"),

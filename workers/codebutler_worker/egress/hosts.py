@@ -37,7 +37,7 @@ _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_.-]{1,254}))(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HostPort:
     """``host``: a name in lower case without a final dot, or an address without brackets."""
 
     host: str
@@ -49,14 +49,14 @@ class Place:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def place(authority: str, default_port: int = 0) -> Place | None:
+def place(authority: str, default_port: int = 0) -> HostPort | None:
     """``host:port`` as bytes on a wire name it; None for anything that two readers could read differently."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None
     port = int(found[3]) if found[3] else default_port
     host = _canonical(found[1] or found[2].lower().removesuffix("."))
-    return Place(host, port) if host and 0 < port < 65536 else None
+    return HostPort(host, port) if host and 0 < port < 65536 else None
 
 
 def _canonical(host: str) -> str:
@@ -78,12 +78,12 @@ class Hosts:
 
     entries: tuple[str, ...] = ()
 
-    def allow(self, wanted: Place) -> bool:
+    def allow(self, wanted: HostPort) -> bool:
         """Whether ``wanted`` is on the list."""
         return any(_fits(entry, wanted) for entry in self.entries)
 
     @property
-    def local(self) -> dict[int, Place]:
+    def local(self) -> dict[int, HostPort]:
         """Port to place of what is listed of this machine's own loopback. A program's own loopback is another one, to
         which it goes without asking a proxy."""
         named = [(place(entry), place(entry, port)) for entry in self.entries for port in PORTS]
@@ -91,7 +91,7 @@ class Hosts:
         return {at.port: at for at in reversed(found) if at is not None and at.host in LOCAL}
 
 
-def _fits(entry: str, wanted: Place) -> bool:
+def _fits(entry: str, wanted: HostPort) -> bool:
     bare = entry.removeprefix("*.")
     named = place(bare, PORTS[0])
     if named is None or wanted.port not in ((named.port,) if place(bare) else PORTS):
@@ -124,7 +124,7 @@ class Dialer:
     connect: Connect = asyncio.open_connection
     _tls: ssl.SSLContext | None = None
 
-    async def public(self, wanted: Place) -> Streams:
+    async def public(self, wanted: HostPort) -> Streams:
         """A connection to a host on the public internet, or to an address that the configuration names as such.
 
         Raises UnreachableError.
@@ -134,11 +134,11 @@ class Dialer:
             return await self._through(proxy, wanted)
         return await self._open(await self._checked(wanted), wanted.port)
 
-    async def local(self, wanted: Place) -> Streams:
+    async def local(self, wanted: HostPort) -> Streams:
         """A connection to this machine's own loopback, past every proxy. Raises UnreachableError."""
         return await self._open(wanted.host, wanted.port)
 
-    async def service(self, wanted: Place, *, secure: bool) -> Streams:
+    async def service(self, wanted: HostPort, *, secure: bool) -> Streams:
         """A connection to a service that trusted configuration names, wherever it is. Raises UnreachableError."""
         proxy = self._proxy(wanted)
         tls: dict[str, Any] = {}
@@ -157,7 +157,7 @@ class Dialer:
                 raise UnreachableError(f"{wanted.host} cannot be reached ({_why(error)})") from None
         return reader, writer
 
-    async def _checked(self, wanted: Place) -> str:
+    async def _checked(self, wanted: HostPort) -> str:
         try:
             return str(ipaddress.ip_address(wanted.host))
         except ValueError:
@@ -179,7 +179,7 @@ class Dialer:
         except (OSError, TimeoutError) as error:
             raise UnreachableError(f"{host} cannot be reached ({_why(error)})") from None
 
-    async def _through(self, proxy: str, wanted: Place) -> Streams:
+    async def _through(self, proxy: str, wanted: HostPort) -> Streams:
         parts = urlsplit(proxy)
         before = place(parts.netloc.rpartition("@")[2], 80)
         if parts.scheme != "http" or before is None:
@@ -200,7 +200,7 @@ class Dialer:
                 raise UnreachableError(f"the proxy {before.authority} does not connect to {wanted.host}")
         return reader, writer
 
-    def _proxy(self, wanted: Place) -> str | None:
+    def _proxy(self, wanted: HostPort) -> str | None:
         return proxy_of(f"https://{wanted.authority}", self.env)
 
     def _context(self) -> ssl.SSLContext:

@@ -33,12 +33,12 @@ _HOP = frozenset(
 Headers = tuple[tuple[str, str], ...]
 
 
-class MalformedError(Exception):
+class MalformedHttpError(Exception):
     """This is no HTTP message; one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """The head of a request."""
 
     method: str
@@ -49,14 +49,14 @@ class Head:
         """All headers of that name (lower case)."""
         return [value for key, value in self.headers if key.lower() == name]
 
-    def without(self, *names: str) -> Head:
+    def without(self, *names: str) -> RequestHead:
         """The same without the headers of these names (lower case)."""
         return replace(self, headers=tuple(pair for pair in self.headers if pair[0].lower() not in names))
 
-    def onward(self, target: str, host: str) -> Head:
+    def onward(self, target: str, host: str) -> RequestHead:
         """As it goes to the server itself, for one request on a connection of its own."""
         kept = tuple(pair for pair in self.headers if pair[0].lower() not in {*_HOP, "host"})
-        return Head(self.method, target, (("Host", host), *kept, ("Connection", "close")))
+        return RequestHead(self.method, target, (("Host", host), *kept, ("Connection", "close")))
 
     def encode(self) -> bytes:
         """The bytes to send, up to the empty line that ends a head."""
@@ -69,23 +69,23 @@ class Head:
         lengths, codings = self.values("content-length"), self.values("transfer-encoding")
         if not codings:
             if len(lengths) > 1 or not all(re.fullmatch(r"[0-9]{1,18}", length) for length in lengths):
-                raise MalformedError("its length is not clear")
+                raise MalformedHttpError("its length is not clear")
             return int(lengths[0]) if lengths else 0
         if lengths or [coding.lower() for coding in codings] != ["chunked"]:
-            raise MalformedError("its length is not clear")
+            raise MalformedHttpError("its length is not clear")
         return None
 
 
-def parse(data: bytes) -> Head:
+def parse(data: bytes) -> RequestHead:
     """A request's head, with the empty line that ends it. Raises MalformedError."""
     first, headers = _lines(data)
     parts = first.split(" ")
     if len(parts) != 3 or parts[2] not in ("HTTP/1.1", "HTTP/1.0"):
-        raise MalformedError("it is no HTTP/1.1 request")
+        raise MalformedHttpError("it is no HTTP/1.1 request")
     method, target, _ = parts
     if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target):
-        raise MalformedError("its first line is not well formed")
-    return Head(method, target, headers)
+        raise MalformedHttpError("its first line is not well formed")
+    return RequestHead(method, target, headers)
 
 
 def closing(data: bytes) -> tuple[int, bytes]:
@@ -93,7 +93,7 @@ def closing(data: bytes) -> tuple[int, bytes]:
     first, headers = _lines(data)
     found = _STATUS.fullmatch(first)
     if found is None:
-        raise MalformedError("the service did not answer in HTTP")
+        raise MalformedHttpError("the service did not answer in HTTP")
     status = int(found[1])
     kept = [f"{key}: {value}" for key, value in headers if key.lower() not in _HOP]
     # An interim answer (1xx) is followed by the real one.
@@ -109,10 +109,10 @@ def _lines(data: bytes) -> tuple[str, Headers]:
         name, colon, value = line.partition(":")
         value = value.strip(" \t")
         if not colon or not _TOKEN.fullmatch(name) or any(ord(sign) < 32 and sign != "\t" for sign in value):
-            raise MalformedError("a header is not well formed")
+            raise MalformedHttpError("a header is not well formed")
         headers.append((name, value))
     if any(ord(sign) < 32 for sign in first):
-        raise MalformedError("its first line is not well formed")
+        raise MalformedHttpError("its first line is not well formed")
     return first, tuple(headers)
 
 
@@ -174,13 +174,13 @@ async def pass_body(source: asyncio.StreamReader, sink: asyncio.StreamWriter, le
         sink.write(b"%x\r\n" % size)
         await _exactly(source, sink, size)
         if await source.readexactly(2) != b"\r\n":
-            raise MalformedError("a chunk is longer than it says")
+            raise MalformedHttpError("a chunk is longer than it says")
         sink.write(b"\r\n")
     read = 0
     while (line := await source.readuntil(b"\r\n")) != b"\r\n":
         read += len(line)
         if not _TRAILER.fullmatch(line) or read > MAX_TRAILER_BYTES:
-            raise MalformedError("a trailer is not well formed")
+            raise MalformedHttpError("a trailer is not well formed")
     sink.write(b"0\r\n\r\n")
     await sink.drain()
 
@@ -188,7 +188,7 @@ async def pass_body(source: asyncio.StreamReader, sink: asyncio.StreamWriter, le
 async def _chunk_size(source: asyncio.StreamReader) -> int:
     found = _CHUNK.fullmatch(await source.readuntil(b"\r\n"))
     if found is None:
-        raise MalformedError("a chunk's size is not well formed")
+        raise MalformedHttpError("a chunk's size is not well formed")
     return int(found[1], 16)
 
 

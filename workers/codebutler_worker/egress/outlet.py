@@ -10,9 +10,9 @@ from typing import Literal
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.egress.hosts import PORTS, Dialer, Hosts, Place
+from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts
 from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.service import ModelService
 from codebutler_worker.egress.way import Egress, Way
 from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
@@ -51,7 +51,9 @@ class Outlet:
     walls: bool = False
     egress: Egress = field(default_factory=Egress)
 
-    async def open(self, workdir: Path, service: Service | None = None, needed: tuple[str, ...] = ()) -> Way:
+    async def open(
+        self, workdir: Path, service: ModelService | None = None, needed: tuple[str, ...] = ()
+    ) -> Way:
         """A way out for one program in ``workdir``: to ``service`` and the hosts that are ``needed`` without one.
 
         Raises SandboxUnavailableError.
@@ -72,7 +74,7 @@ class Outlet:
         return "\n\n".join(filter(None, (network, GIT_TOLD if self.walls else "")))
 
 
-def noted(text: str, refused: Sequence[Place]) -> str:
+def noted(text: str, refused: Sequence[HostPort]) -> str:
     """An agent's answer, with a line on what it was not let through to. Pure."""
     if not refused:
         return text

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.platform.aborting import abort
-from codebutler_worker.egress.hosts import Ahead, Dialer, Hosts, Place, UnreachableError, place
+from codebutler_worker.egress.hosts import Ahead, Dialer, HostPort, Hosts, UnreachableError, place
 from codebutler_worker.egress.http import (
-    Head,
-    MalformedError,
+    MalformedHttpError,
     Mask,
+    RequestHead,
     Streams,
     both_ways,
     closing,
@@ -24,7 +24,7 @@ from codebutler_worker.egress.http import (
     pass_rest,
     refusal,
 )
-from codebutler_worker.egress.service import ECHOES, Gauge, Reading, Service, WrongKeyError
+from codebutler_worker.egress.service import ECHOES, AnswerMeter, ModelService, TokenMeter, WrongKeyError
 
 HEAD_S = 60.0
 AT_ONCE = 128
@@ -32,9 +32,9 @@ ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 OPENING = 'add it to "sandbox": {"hosts": [...]} in the configuration, or set sandbox.network to "open"'
 WRONG_KEY = "CodeButler adds the key of the model's service itself: another key may not be used from inside the sandbox"
 
-Request = tuple[Head, int | None]
+Request = tuple[RequestHead, int | None]
 """A head, and the length of its body in bytes (None = chunks)."""
-Refused = Callable[[Place], None]
+Refused = Callable[[HostPort], None]
 """Told of each host that was asked for and is not on the list."""
 
 
@@ -43,10 +43,10 @@ class Rules:
     """What one program may reach: ``hosts`` on the internet, and ``service``, its model's."""
 
     hosts: Hosts = field(default_factory=Hosts)
-    service: Service | None = None
+    service: ModelService | None = None
 
 
-def _nobody(_place: Place) -> None:
+def _nobody(_place: HostPort) -> None:
     return
 
 
@@ -58,7 +58,7 @@ class Proxy:
     dialer: Dialer = field(default_factory=Dialer)
     refused: Refused = _nobody
     clock: Clock = field(default_factory=SystemClock)
-    gauge: Gauge = field(default_factory=Gauge)
+    gauge: TokenMeter = field(default_factory=TokenMeter)
     _room: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
 
     _ahead: Ahead | None = None
@@ -79,7 +79,7 @@ class Proxy:
             await self._ahead.close()
 
     async def handle(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: Place | None = None
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: HostPort | None = None
     ) -> None:
         """One request, or one tunnel. ``local``: a port of this machine's loopback to which it is a connection."""
         try:
@@ -100,7 +100,7 @@ class Proxy:
             data = await reader.readuntil(b"\r\n\r\n")
         try:
             await self._serve(parse(data), (reader, writer))
-        except MalformedError as error:
+        except MalformedHttpError as error:
             writer.write(
                 refusal(400, "Bad Request", f"CodeButler's proxy does not take this request: {error}")
             )
@@ -110,7 +110,7 @@ class Proxy:
             writer.write(refusal(502, "Unreachable (CodeButler)", f"CodeButler's proxy: {error}"))
         await writer.drain()
 
-    async def _serve(self, head: Head, client: Streams) -> None:
+    async def _serve(self, head: RequestHead, client: Streams) -> None:
         if head.method == "CONNECT":
             await self._tunnel(head, client)
         elif head.target.startswith("/"):
@@ -118,10 +118,10 @@ class Proxy:
         else:
             await self._forward(head, client)
 
-    async def _tunnel(self, head: Head, client: Streams) -> None:
+    async def _tunnel(self, head: RequestHead, client: Streams) -> None:
         wanted = place(head.target)
         if wanted is None:
-            raise MalformedError("it names no host and port")
+            raise MalformedHttpError("it names no host and port")
         if not self._allowed(wanted, client[1]):
             return
         server = await self.dialer.public(wanted)
@@ -134,22 +134,22 @@ class Proxy:
         finally:
             abort(server[1].transport)
 
-    async def _forward(self, head: Head, client: Streams) -> None:
+    async def _forward(self, head: RequestHead, client: Streams) -> None:
         """Plain HTTP to another host."""
         try:
             parts = urlsplit(head.target)
         except ValueError:  # a bracket of no address
-            raise MalformedError("it names no host") from None
+            raise MalformedHttpError("it names no host") from None
         wanted = place(parts.netloc, 80)
         if parts.scheme != "http" or wanted is None:
-            raise MalformedError("it names no host")
+            raise MalformedHttpError("it names no host")
         if not self._allowed(wanted, client[1]):
             return
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         server = await self.dialer.public(wanted)
         await self._exchange((head.onward(path, parts.netloc), head.body), client, server)
 
-    async def _ask_service(self, head: Head, client: Streams) -> None:
+    async def _ask_service(self, head: RequestHead, client: Streams) -> None:
         service = self.rules.service
         if service is None or service.place is None or not service.has(head.target):
             client[1].write(refusal(404, "Not Found", "CodeButler's proxy: there is nothing at this address"))
@@ -184,7 +184,7 @@ class Proxy:
                 asking = tasks.create_task(self._ask(length, client, server))
                 await self._reply(client, server, mask)
                 asking.cancel()
-        except* (OSError, EOFError, asyncio.LimitOverrunError, MalformedError):
+        except* (OSError, EOFError, asyncio.LimitOverrunError, MalformedHttpError):
             pass  # whichever side it was, the other one sees the connection end
         finally:
             abort(server[1].transport)
@@ -202,7 +202,7 @@ class Proxy:
             client[1].write(head if mask is None else mask(head) + mask(b""))
         await pass_rest(server[0], client[1], mask)
 
-    def _allowed(self, wanted: Place, writer: asyncio.StreamWriter) -> bool:
+    def _allowed(self, wanted: HostPort, writer: asyncio.StreamWriter) -> bool:
         if self.rules.hosts.allow(wanted):
             return True
         self.refused(wanted)
@@ -215,6 +215,6 @@ class Proxy:
         return False
 
 
-def _gauged(reading: Reading, mask: Mask, piece: bytes) -> bytes:
+def _gauged(reading: AnswerMeter, mask: Mask, piece: bytes) -> bytes:
     reading.add(piece)
     return mask(piece)

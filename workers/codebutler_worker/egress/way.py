@@ -21,10 +21,10 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.hosts import Dialer, Place
+from codebutler_worker.egress.hosts import Dialer, HostPort
 from codebutler_worker.egress.http import MAX_HEAD_BYTES
 from codebutler_worker.egress.proxy import OPENING, Proxy, Rules
-from codebutler_worker.sandbox.port import Door, Network, SandboxPolicy
+from codebutler_worker.sandbox.port import Network, ProxySocket, SandboxPolicy
 
 PORT = 3128
 """Of the proxy inside. It is alone in its namespace, so any would do; this one looks like a proxy's."""
@@ -76,7 +76,7 @@ class Way:
     def __init__(self, proxy: Proxy) -> None:
         self.network: Network = "open"
         self.port = 0
-        self.refused: list[Place] = []
+        self.refused: list[HostPort] = []
         """What the program asked for and may not reach, each once."""
         self.gauge = proxy.gauge
         """What its model's service has answered so far; nothing, where its key does not pass the proxy."""
@@ -106,7 +106,7 @@ class Way:
     @property
     def env(self) -> Mapping[str, str]:
         """What the program needs to know to get out."""
-        if isinstance(self.network, Door):
+        if isinstance(self.network, ProxySocket):
             return {**proxy_env(self.port), **IMPATIENT}
         return IMPATIENT if self.network == "none" else {}
 
@@ -126,7 +126,7 @@ class Way:
         port = next(port for port in range(PORT, PORT + len(local) + 1) if port not in local)
         self._directory = Path(tempfile.mkdtemp(prefix="cb-way-", dir=SHORT))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        door = Door(self._directory / "door", port, local)
+        door = ProxySocket(self._directory / "door", port, local)
         try:
             self._listener.bind(str(door.path))
             self._listener.listen(1)
@@ -182,7 +182,7 @@ class Way:
             self._shut()
 
     async def _handle(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: Place | None
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: HostPort | None
     ) -> None:
         try:
             await self._proxy.handle(reader, writer, local)
@@ -210,7 +210,7 @@ class Egress:
     """Opens ways out for the programs of one repository."""
 
     dialer: Dialer = field(default_factory=Dialer)
-    _told: set[Place] = field(default_factory=set)
+    _told: set[HostPort] = field(default_factory=set)
 
     async def open(self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None) -> Way:
         """``hosts``: through the proxy only; ``open``: the network as it is, and the proxy only where a key is to be
@@ -232,7 +232,7 @@ class Egress:
             proxy.prepare()  # while the program starts
         return way
 
-    def _refused(self, way: Way, place: Place) -> None:
+    def _refused(self, way: Way, place: HostPort) -> None:
         if place not in way.refused and len(way.refused) < TOLD_AT_MOST:
             way.refused.append(place)
         if place not in self._told and len(self._told) < TOLD_AT_MOST:

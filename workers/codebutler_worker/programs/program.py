@@ -26,7 +26,7 @@ from typing import Any, Self, TypeVar
 
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.table import pid_namespace, pids, seen, variable_of
-from codebutler_worker.sandbox.pins import Hold
+from codebutler_worker.sandbox.pins import PinHold
 from codebutler_worker.sandbox.port import Enclosure, Launch
 
 # Nobody can turn a pager's pages, write in git's editor or answer its question for a password.
@@ -50,7 +50,7 @@ class Birth:
     env: dict[str, str]
     mark: str
     enclosure: Enclosure | None
-    held: Hold | None = None
+    held: PinHold | None = None
 
 
 def program_root(binary: Path, home: Path) -> Path:

@@ -47,7 +47,7 @@ def unrecorded(piece: memoryview) -> None:
     """The record of a program that has none."""
 
 
-class Reading:
+class TerminalReader:
     """Reads ``master``, which does not block. For one thread."""
 
     def __init__(self, master: int, record: Record) -> None:
@@ -209,7 +209,7 @@ class PtyProcess(Program):
             os.close(self._master)
 
     def _read(self) -> None:
-        reading = Reading(self._master, self._record)
+        reading = TerminalReader(self._master, self._record)
         gives_up_s: float | None = None
         while True:
             data, over = reading.next(POLL_MS)

@@ -13,10 +13,10 @@ from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
 from codebutler_worker.sandbox.person import become, require_way
 from codebutler_worker.sandbox.pins import Watcher
-from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
+from codebutler_worker.sandbox.port import Launch, ProxySocket, SandboxPolicy, environment
 from codebutler_worker.sandbox.prelude import INSIDE, QUIET, SENDMSG, swiftly, through, with_tracked
 from codebutler_worker.sandbox.seccomp import FD, FilterFile
-from codebutler_worker.sandbox.system import System, find_program, inspect_system
+from codebutler_worker.sandbox.system import SystemLayout, find_program, inspect_system
 from codebutler_worker.sandbox.walls import (
     Inside,
     MachineView,
@@ -47,7 +47,9 @@ NAMESPACES = (
 NO_TERMINAL = ("--new-session",)
 
 
-def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system: System) -> tuple[str, ...]:
+def bwrap_argv(
+    argv: tuple[str, ...], inside: Inside, checkout: Checkout, system: SystemLayout
+) -> tuple[str, ...]:
     """The command that runs ``argv`` in ``checkout``.
 
     Raises SandboxUnavailableError for a policy that walls cannot keep.
@@ -72,14 +74,14 @@ def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system
     )  # fmt: skip
 
 
-def _identity(checkout: Checkout, system: System) -> tuple[str, ...]:
+def _identity(checkout: Checkout, system: SystemLayout) -> tuple[str, ...]:
     """Who the agent is: never root, and on somebody's repository that somebody."""
     if system.uid != 0:
         return (str(system.bwrap),)
     return (*become(checkout.owner, checkout.root, system.setpriv), str(system.bwrap))
 
 
-def _system(inside: Inside, system: System) -> list[str]:
+def _system(inside: Inside, system: SystemLayout) -> list[str]:
     options: list[str] = []
     for root in system.roots:
         options += ["--ro-bind", str(root), str(root)]
@@ -100,12 +102,12 @@ def _system(inside: Inside, system: System) -> list[str]:
     options += ["--symlink", "../run", "/var/run"]
     if inside.network == "open" and system.resolver:
         options += ["--ro-bind", str(system.resolver), str(system.resolver)]
-    if isinstance(inside.network, Door):
+    if isinstance(inside.network, ProxySocket):
         options += ["--ro-bind", str(inside.network.path), INSIDE]
     return options
 
 
-def _home(inside: Inside, system: System) -> list[str]:
+def _home(inside: Inside, system: SystemLayout) -> list[str]:
     options = _scratch(inside, str(inside.home))
     shown = (*system.roots, *(link for link, _ in system.links), *(real for _, real in inside.readable))
     for path, real in inside.readable:
@@ -201,7 +203,7 @@ class BwrapSandbox:
         if self._system.uid == 0 and not checkout.owner.is_root:
             require_way(checkout.owner, checkout.root, *inside.named)
         argv = with_tracked(argv, checkout)
-        if isinstance(policy.network, Door):
+        if isinstance(policy.network, ProxySocket):
             argv, quiet = self._through(policy.network, argv)
             inside = replace(inside, env=(*inside.env, *quiet))
         return Launch(
@@ -214,7 +216,7 @@ class BwrapSandbox:
         )
 
     def _through(
-        self, door: Door, argv: tuple[str, ...]
+        self, door: ProxySocket, argv: tuple[str, ...]
     ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
         """The command, and what its interpreter needs to be told."""
         if self._system.perl is not None and self.filter.machine in SENDMSG:

@@ -227,7 +227,7 @@ OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max")
 
 
 @dataclass(slots=True)
-class Group:
+class ControlGroup:
     """One group in each of ``slots``. Raises OSError if it cannot be made."""
 
     slots: tuple[Slot, ...]

@@ -28,7 +28,7 @@ from codebutler_worker.sandbox.cgroups import (
     own_slots,
     ownerless,
 )
-from codebutler_worker.sandbox.docker_argv import IDLE, OUTDATED, PLACE, Wanted, mismatch, question
+from codebutler_worker.sandbox.docker_argv import IDLE, OUTDATED, PLACE, ExpectedMount, mismatch, question
 from codebutler_worker.sandbox.limits import explain
 
 CLIENT_S = 60.0
@@ -117,7 +117,7 @@ class Recipe:
 
     conversation: str
     options: tuple[str, ...]
-    mounts: tuple[Wanted, ...] = ()
+    mounts: tuple[ExpectedMount, ...] = ()
     reusable: bool = True
 
 

@@ -18,7 +18,7 @@ from codebutler_worker.sandbox.docker_argv import WORKSPACE, agent_of, exec_argv
 from codebutler_worker.sandbox.docker_filter import ProfileFile
 from codebutler_worker.sandbox.limits import listed
 from codebutler_worker.sandbox.pins import Watcher
-from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
+from codebutler_worker.sandbox.port import Launch, ProxySocket, SandboxPolicy, environment
 from codebutler_worker.sandbox.prelude import through, with_tracked
 from codebutler_worker.sandbox.system import find_program
 from codebutler_worker.sandbox.walls import PASSED, MachineView, trial_ground
@@ -75,8 +75,8 @@ class DockerSandbox:
         # Who else could write there? Root is refused.
         who = agent_of(checkout.owner)
         argv = with_tracked(argv, checkout, f". {WORKSPACE}")
-        behind_door = isinstance(policy.network, Door)
-        if isinstance(policy.network, Door):
+        behind_door = isinstance(policy.network, ProxySocket)
+        if isinstance(policy.network, ProxySocket):
             argv = through(policy.network, PYTHON, argv)
         profile = self._profile.option(shared=checkout.shared_git)
         options = (*run_options(inside, checkout, who, self.limits), profile)

@@ -17,7 +17,7 @@ from codebutler.config.runner import IDLER, RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.port import Door
+from codebutler_worker.sandbox.port import ProxySocket
 from codebutler_worker.sandbox.prelude import INSIDE
 from codebutler_worker.sandbox.system import SYSTEM_ROOTS
 from codebutler_worker.sandbox.walls import Inside, below, refuse_too_wide, status_without_links
@@ -96,7 +96,7 @@ def run_options(
         *(() if inside.network == "open" else ("--dns=127.0.0.1", "--dns-search=.")),
         *(
             [Bind(inside.network.path, Path(INSIDE), read_only=True)]
-            if isinstance(inside.network, Door)
+            if isinstance(inside.network, ProxySocket)
             else []
         ),
         "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size=256m",
@@ -204,7 +204,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExpectedMount:
     """One mount: ``identity`` is (device, inode) of what shows there; None = an empty file system of its own."""
 
     place: Path
@@ -212,13 +212,13 @@ class Wanted:
     identity: tuple[int, int] | None
 
 
-def look(options: Sequence[str | Bind]) -> tuple[Wanted, ...]:
+def look(options: Sequence[str | Bind]) -> tuple[ExpectedMount, ...]:
     """What the mounts among the options of `docker run` are now.
 
     Raises SandboxUnavailableError if one goes through a link or is gone.
     """
     return tuple(
-        Wanted(option.place, option.read_only, _identity(option.source))
+        ExpectedMount(option.place, option.read_only, _identity(option.source))
         if isinstance(option, Bind)
         else _tmpfs(option)
         for option in options
@@ -226,12 +226,14 @@ def look(options: Sequence[str | Bind]) -> tuple[Wanted, ...]:
     )
 
 
-def question(wanted: Sequence[Wanted]) -> tuple[str, ...]:
+def question(wanted: Sequence[ExpectedMount]) -> tuple[str, ...]:
     """The command to run in the container, whose output ``mismatch`` reads. Pure."""
     return ("/bin/sh", "-c", ASK, "sh", *(str(one.place) for one in wanted if one.identity))
 
 
-def mismatch(wanted: Sequence[Wanted], answer: str, *, identities: bool = sys.platform == "linux") -> str:
+def mismatch(
+    wanted: Sequence[ExpectedMount], answer: str, *, identities: bool = sys.platform == "linux"
+) -> str:
     """One line about the first mount that is not as wanted; "" if all are. Pure.
 
     ``identities``: whether the container's kernel is ours, so that its devices and inodes are, too.
@@ -271,6 +273,6 @@ def _identity(source: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _tmpfs(option: str) -> Wanted:
+def _tmpfs(option: str) -> ExpectedMount:
     place, _, settings = option.removeprefix(TMPFS).rpartition(":")
-    return Wanted(Path(place), "ro" in settings.split(","), None)
+    return ExpectedMount(Path(place), "ro" in settings.split(","), None)

@@ -16,7 +16,7 @@ from pathlib import Path
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import (
-    Group,
+    ControlGroup,
     ResourceLimits,
     Slot,
     find_slots,
@@ -102,7 +102,7 @@ def explain(struck: tuple[str, ...], limits: ResourceLimits) -> str:
 class GroupEnclosure:
     """The groups of one program. Lives from before its start to after its end."""
 
-    group: Group
+    group: ControlGroup
     limits: ResourceLimits
 
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ class Limiter:
     async def begin(self) -> GroupEnclosure:
         """Raises SandboxUnavailableError if a group cannot be made any more: nothing starts unlimited."""
         try:
-            group = Group(self.slots, group_name() if self.slots else "", self.limits)
+            group = ControlGroup(self.slots, group_name() if self.slots else "", self.limits)
         except OSError as error:
             raise SandboxUnavailableError(
                 f"the agent's limits cannot be set ({error.filename}: {error.strerror}): "

@@ -33,7 +33,7 @@ TOLD = (
 
 
 @dataclass(slots=True)
-class Hold:
+class PinHold:
     """What one program must find in its place; what is ``fleeting`` may go, but not become something else.
     ``gone`` is told of the first that is not."""
 
@@ -98,11 +98,11 @@ class Watcher:
     _fd: int = -1
     _looking: asyncio.TimerHandle | None = None
     _watches: dict[int, Path] = field(default_factory=dict)
-    _holds: list[Hold] = field(default_factory=list)
+    _holds: list[PinHold] = field(default_factory=list)
 
-    def hold(self, pins: frozenset[Path], fleeting: frozenset[Path] = frozenset()) -> Hold:
+    def hold(self, pins: frozenset[Path], fleeting: frozenset[Path] = frozenset()) -> PinHold:
         """Look after ``pins`` from now on. What is ``fleeting`` of them may go, but not become something else."""
-        held = Hold(self, pins, fleeting)
+        held = PinHold(self, pins, fleeting)
         # Elsewhere rules go by path, and nothing is mounted.
         if pins and sys.platform == "linux":
             self._holds.append(held)
@@ -117,7 +117,7 @@ class Watcher:
                 held.look()
         return held
 
-    def release(self, held: Hold) -> None:
+    def release(self, held: PinHold) -> None:
         """``held`` needs no more looking after."""
         if held in self._holds:
             self._holds.remove(held)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
-from codebutler_worker.sandbox.pins import Hold
+from codebutler_worker.sandbox.pins import PinHold
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ProxySocket:
     """The only way out of a namespace without network: ``path`` is a Unix socket over which what starts the program
     hands out the listening sockets it made inside: on 127.0.0.1:``port``, where who answers decides about each host,
     and on ``others``, which are ports of this machine's own loopback. One of these that cannot be had inside is left
@@ -28,7 +28,7 @@ class Door:
         return ",".join(map(str, (self.port, *self.others)))
 
 
-Network = Literal["none", "open"] | Door
+Network = Literal["none", "open"] | ProxySocket
 """What a program reaches: nothing, what a door lets through, or whatever this machine reaches."""
 
 
@@ -93,7 +93,7 @@ class Launch:
     env: dict[str, str]
     cwd: Path
     enclose: Callable[[], Awaitable[Enclosure]] | None = None
-    guard: Callable[[], Hold] | None = None
+    guard: Callable[[], PinHold] | None = None
 
 
 class Sandbox(Protocol):

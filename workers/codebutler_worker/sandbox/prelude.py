@@ -14,7 +14,7 @@ from types import MappingProxyType
 from codebutler.config.committer import NAMING
 from codebutler_worker.sandbox.checkout import PRIVATE, SHARED, Checkout
 from codebutler_worker.sandbox.destinations import read_regular
-from codebutler_worker.sandbox.port import Door
+from codebutler_worker.sandbox.port import ProxySocket
 
 INSIDE = "/run/codebutler-door"
 """Where the door appears."""
@@ -78,12 +78,12 @@ except OSError as error:
 """
 
 
-def swiftly(door: Door, perl: Path, machine: str, argv: tuple[str, ...]) -> tuple[str, ...]:
+def swiftly(door: ProxySocket, perl: Path, machine: str, argv: tuple[str, ...]) -> tuple[str, ...]:
     """The same with Perl, on a ``machine`` that is in ``SENDMSG``. Pure."""
     return (str(perl), "-e", PERL.strip(), INSIDE, door.ports, str(SENDMSG[machine]), *argv)
 
 
-def through(door: Door, python: Path, argv: tuple[str, ...]) -> tuple[str, ...]:
+def through(door: ProxySocket, python: Path, argv: tuple[str, ...]) -> tuple[str, ...]:
     """``argv`` as it is started behind ``door``. Pure."""
     return (str(python), "-I", "-S", "-c", SCRIPT.strip(), INSIDE, door.ports, *argv)
 

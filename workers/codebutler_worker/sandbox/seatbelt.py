@@ -13,7 +13,7 @@ from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
-from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
+from codebutler_worker.sandbox.port import Launch, ProxySocket, SandboxPolicy, environment
 from codebutler_worker.sandbox.walls import Inside, MachineView, refuse_too_wide, trial_failure, trial_ground
 
 # The walls as a profile for macOS's seatbelt (sandbox-exec(1)). Pure: everything looked up comes in, a text comes out.
@@ -87,7 +87,7 @@ def seatbelt_profile(inside: Inside, checkout: Checkout, scratch: Path) -> str:
 
     Raises SandboxUnavailableError for a policy that these walls cannot keep.
     """
-    if isinstance(inside.network, Door):
+    if isinstance(inside.network, ProxySocket):
         raise SandboxUnavailableError(
             'seatbelt cannot let chosen hosts through: set sandbox.network to "open" or "none"'
         )

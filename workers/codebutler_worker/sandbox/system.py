@@ -43,7 +43,7 @@ TELLING = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class System:
+class SystemLayout:
     """``roots``: directories to show read-only; ``links``: (path, target) of those that are symbolic links;
     ``masked``: files and directories in them that not everybody may read; ``telling``: what the kernel tells about
     itself and others; ``resolver``: where /etc/resolv.conf really is, if that is elsewhere.
@@ -74,13 +74,13 @@ def find_setpriv() -> Path | None:
     return found if found is not None and found.resolve().name == "setpriv" else None
 
 
-def inspect_system(bwrap: Path) -> System:
+def inspect_system(bwrap: Path) -> SystemLayout:
     """Look at the machine. Walks /etc once."""
     links = tuple((root, str(root.readlink())) for root in SYSTEM_ROOTS if root.is_symlink())
     roots = tuple(root for root in SYSTEM_ROOTS if root.is_dir() and not root.is_symlink())
     masked = list(_unreadable(Path("/etc")))
     resolver = Path("/etc/resolv.conf").resolve()
-    return System(
+    return SystemLayout(
         uid=os.getuid(),
         gid=os.getgid(),
         bwrap=bwrap,

@@ -24,7 +24,7 @@ class PlanStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AskPerson:
     """Ask the person; the answer becomes the call's result."""
 
     text: str
@@ -32,28 +32,28 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendFile:
     """Send the file ``path`` of the repository to the thread."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanChanged:
     """The whole plan as it stands now."""
 
     steps: tuple[PlanStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Propose:
+class ProposePlan:
     """Ask the person whether this plan may be carried out."""
 
     plan: str
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndTurn:
     """The turn is over. ``text`` is the answer; ``needs_user``: it cannot go on without the person."""
 
     text: str
@@ -67,14 +67,14 @@ class Result:
 
     text: str
     ok: bool = True
-    effect: Ask | Send | Planned | Propose | End | None = None
+    effect: AskPerson | SendFile | PlanChanged | ProposePlan | EndTurn | None = None
     argv: tuple[str, ...] = ()
     exit_code: int | None = None
     truncated: bool = False
     container: str = ""
 
 
-class Notes(Protocol):
+class NoteKeeper(Protocol):
     """Facts by name that outlive the turn: of the repository, or of the person the turn is for."""
 
     async def remember(self, key: str, value: str, *, for_person: bool) -> str:

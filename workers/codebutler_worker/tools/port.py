@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from codebutler_worker.tools.outcome import Notes, PlanStep, Result
+from codebutler_worker.tools.outcome import NoteKeeper, PlanStep, Result
 from codebutler_worker.tools.programs import SandboxPrograms
 from codebutler_worker.tools.shell import ShellTerminal
 
@@ -51,7 +51,7 @@ class Context:
     programs: SandboxPrograms
     terminal: ShellTerminal
     plan: tuple[PlanStep, ...] = ()
-    notes: Notes | None = None
+    notes: NoteKeeper | None = None
 
 
 @dataclass(frozen=True, slots=True)

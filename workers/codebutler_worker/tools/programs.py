@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.egress.hosts import Place
+from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.programs.program import UNATTENDED
@@ -32,7 +32,7 @@ def tool_policy(
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProgramOutput:
     """A program that ended: what it wrote (stderr among stdout), and its exit code. ``note`` is one line about a limit
     it ran into, "" if none."""
 
@@ -52,7 +52,7 @@ class SandboxPrograms:
     ``refused``: what they asked for and may not reach; ``container``: the last one's, "" if it was in none."""
 
     def __init__(self, sandbox: Sandbox, policy: SandboxPolicy, outlet: Outlet | None = None) -> None:
-        self.refused: list[Place] = []
+        self.refused: list[HostPort] = []
         self.container = ""
         self._sandbox = sandbox
         self._policy = policy
@@ -67,7 +67,7 @@ class SandboxPrograms:
         limit_bytes: int = 65_536,
         limit_s: float = 60.0,
         network: bool = False,
-    ) -> Ran:
+    ) -> ProgramOutput:
         """What takes longer than ``limit_s`` is ended, with exit code 124; a newline is added to ``stdin``. Raises
         ToolError if it cannot be started."""
         if any("\0" in word for word in argv):
@@ -83,6 +83,6 @@ class SandboxPrograms:
                 self.refused += way.refused
         self.container = ended.container
         if ended.code is None:
-            return Ran(ended.output, TIMED_OUT, note=f"it was ended after {limit_s:g} s")
+            return ProgramOutput(ended.output, TIMED_OUT, note=f"it was ended after {limit_s:g} s")
         full = "it wrote more than is kept, and was ended" if ended.cut else ""
-        return Ran(ended.output, ended.code, ended.cut, ended.limit_hit or full)
+        return ProgramOutput(ended.output, ended.code, ended.cut, ended.limit_hit or full)

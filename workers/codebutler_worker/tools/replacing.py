@@ -19,7 +19,7 @@ COMPARED_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Replacement:
     """``start`` to ``end`` of the file become ``text``."""
 
     start: int
@@ -29,7 +29,7 @@ class Change:
 
 def changes(
     path: str, text: str, old: str, new: str, *, every: bool = False
-) -> tuple[tuple[Change, ...], str]:
+) -> tuple[tuple[Replacement, ...], str]:
     """What has to change so that ``new`` is where ``old`` was, and what was overlooked in finding it ("" = nothing).
 
     Raises ToolError where it is not there, where it is more than once and not ``every`` one is meant, and where nothing
@@ -55,7 +55,7 @@ def changes(
     return made, found[0].rule
 
 
-def applied(text: str, made: tuple[Change, ...]) -> str:
+def applied(text: str, made: tuple[Replacement, ...]) -> str:
     """The file with the changes in it."""
     parts, at = [], 0
     for change in made:
@@ -84,7 +84,7 @@ def _line(text: str, match: Match) -> int:
     return text.count("\n", 0, match.start) + 1
 
 
-def _change(text: str, match: Match, usual: str) -> Change:
+def _change(text: str, match: Match, usual: str) -> Replacement:
     start, end = match.start, match.end
     if match.whole and not match.wanted.new:
         return _without(text, start, end)
@@ -103,18 +103,18 @@ def _change(text: str, match: Match, usual: str) -> Change:
             before = first + number - at
             told = (theirs[before], old[before]) if pairs else ("", "")
             lines.append((_adapted(new[number], *told, match, text[start:end]), usual))
-    return Change(start, end, "".join(line + ended for line, ended in lines[:-1]) + lines[-1][0])
+    return Replacement(start, end, "".join(line + ended for line, ended in lines[:-1]) + lines[-1][0])
 
 
-def _without(text: str, start: int, end: int) -> Change:
+def _without(text: str, start: int, end: int) -> Replacement:
     """Whole lines go, and with them the end of the last one, or of the one before."""
     for ended in ("\r\n", "\n"):
         if text.startswith(ended, end):
-            return Change(start, end + len(ended), "")
+            return Replacement(start, end + len(ended), "")
     for ended in ("\r\n", "\n"):
         if text.endswith(ended, 0, start):
-            return Change(start - len(ended), end, "")
-    return Change(start, end, "")
+            return Replacement(start - len(ended), end, "")
+    return Replacement(start, end, "")
 
 
 def _compared(old: list[str], new: list[str]) -> list[tuple[bool, tuple[int, int], tuple[int, int]]]:

@@ -16,7 +16,7 @@ from codebutler_worker.skills.library import Library
 from codebutler_worker.tools.display import told
 from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.port import Arguments, Context, Described, Tool
-from codebutler_worker.tools.programs import Ran
+from codebutler_worker.tools.programs import ProgramOutput
 from codebutler_worker.tools.shell import ShellOutput
 
 
@@ -197,7 +197,7 @@ async def _use(library: Library, context: Context, args: _UseSkill) -> Result:
     return Result(_answer(skill, ran), argv=shown, exit_code=0)
 
 
-def _answer(skill: Skill, ran: Ran) -> str:
+def _answer(skill: Skill, ran: ProgramOutput) -> str:
     """What the program says: the JSON object in its last line. Raises ToolError if there is none."""
     lines = ran.output.strip().splitlines()
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.waiting import wait_for
-from codebutler_worker.egress.hosts import Place
+from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.pty import INTERRUPT, PROGRAM, PtyProcess
@@ -54,7 +54,7 @@ class ShellTerminal:
         outlet: Outlet | None = None,
     ) -> None:
         self.cwd = cwd or str(policy.workdir)
-        self._refused: list[Place] = []
+        self._refused: list[HostPort] = []
         self._outlet = outlet or Outlet("none")
         self._way: Way | None = None
         self._sandbox = sandbox
@@ -69,7 +69,7 @@ class ShellTerminal:
         self._busy = False
 
     @property
-    def refused(self) -> tuple[Place, ...]:
+    def refused(self) -> tuple[HostPort, ...]:
         """What it asked for so far and may not reach."""
         return (*self._refused, *(self._way.refused if self._way is not None else ()))
 

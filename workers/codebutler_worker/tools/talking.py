@@ -11,14 +11,14 @@ from msgspec import Meta
 from codebutler_worker.sandbox.destinations import open_beneath
 from codebutler_worker.tools.confined import is_directory, reason, relative
 from codebutler_worker.tools.outcome import (
-    Ask,
-    End,
-    Notes,
-    Planned,
+    AskPerson,
+    EndTurn,
+    NoteKeeper,
+    PlanChanged,
     PlanStep,
-    Propose,
+    ProposePlan,
     Result,
-    Send,
+    SendFile,
     ToolError,
 )
 from codebutler_worker.tools.port import Arguments, Context, Described, Tool
@@ -33,7 +33,7 @@ class _AskUser(Arguments, frozen=True):
 
 
 async def _ask(_context: Context, args: _AskUser) -> Result:
-    return Result("", effect=Ask(args.question, args.options))
+    return Result("", effect=AskPerson(args.question, args.options))
 
 
 ASK_USER = Tool(
@@ -52,7 +52,7 @@ class _ProposePlan(Arguments, frozen=True):
 
 
 async def _propose(_context: Context, args: _ProposePlan) -> Result:
-    return Result("", effect=Propose(args.plan))
+    return Result("", effect=ProposePlan(args.plan))
 
 
 PROPOSE_PLAN = Tool(
@@ -83,7 +83,7 @@ async def _add(context: Context, args: _AddSubgoal) -> Result:
 
 def _planned(*steps: PlanStep) -> Result:
     listed = "\n".join(f"{number}. [{step.state}] {step.text}" for number, step in enumerate(steps, 1))
-    return Result(listed, effect=Planned(steps))
+    return Result(listed, effect=PlanChanged(steps))
 
 
 ADD_SUBGOAL = Tool(
@@ -138,7 +138,7 @@ class _Remember(Arguments, frozen=True):
     whose: Annotated[Literal["repository", "person"], _WHOSE] = "repository"
 
 
-def _notes(context: Context) -> Notes:
+def _notes(context: Context) -> NoteKeeper:
     if context.notes is None:
         raise ToolError("nothing can be kept here")
     return context.notes
@@ -188,7 +188,7 @@ async def _send(context: Context, args: _SendFile) -> Result:
         os.close(await asyncio.to_thread(open_beneath, context.workdir, path, os.O_RDONLY | os.O_NONBLOCK))
     except OSError as error:
         raise ToolError(f"{path}: {reason(error)}") from None
-    return Result(f"{path} is on its way.", effect=Send(path))
+    return Result(f"{path} is on its way.", effect=SendFile(path))
 
 
 SEND_FILE = Tool(
@@ -209,7 +209,7 @@ class _EndTurn(Arguments, frozen=True):
 
 
 async def _end(_context: Context, args: _EndTurn) -> Result:
-    return Result("The turn is over.", effect=End(args.answer, args.needs_user))
+    return Result("The turn is over.", effect=EndTurn(args.answer, args.needs_user))
 
 
 END_TURN = Tool(

@@ -71,7 +71,7 @@ def name_of(conversation: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BranchRecord:
     """A conversation's branch and the commit it began at."""
 
     branch: str
@@ -146,13 +146,13 @@ def record_of(conversation: str) -> str:
     return f"{name_of(conversation)}.branch"
 
 
-def begun(repo: Path, conversation: str) -> Begun | None:
+def begun(repo: Path, conversation: str) -> BranchRecord | None:
     """What the record says; None if there is none."""
     try:
         words = (repo / STATE_DIR / WORKTREES / record_of(conversation)).read_text().split()
     except OSError:
         return None
-    return Begun(*words) if len(words) == 2 else None
+    return BranchRecord(*words) if len(words) == 2 else None
 
 
 def existing(repo: Path, conversation: str) -> Path | None:

@@ -20,13 +20,13 @@ from codebutler_worker.agents.native.permissions import PLANNING, after_plan, ru
 from codebutler_worker.agents.native.waits import Waits
 from codebutler_worker.tools.outcome import (
     PLAN_TOOL,
-    Ask,
-    End,
-    Planned,
+    AskPerson,
+    EndTurn,
+    PlanChanged,
     PlanStep,
-    Propose,
+    ProposePlan,
     Result,
-    Send,
+    SendFile,
     ToolError,
 )
 from codebutler_worker.tools.port import Arguments, Context, Described, Tool
@@ -45,7 +45,7 @@ class Done:
     use_id: str
     result: Result
     records: tuple[Record, ...] = ()
-    end: End | None = None
+    end: EndTurn | None = None
     again: bool = False
     duration_s: float = 0.0
     valid: bool = True
@@ -150,14 +150,14 @@ class Acting:
     ) -> AsyncGenerator[AgentEvent | Done]:
         """Do what the tool leaves to us."""
         match result.effect:
-            case Ask(text, options):
+            case AskPerson(text, options):
                 self.waits.expect(use_id)
                 yield Question(use_id, text, options)
                 answer = await self.waits.answered(use_id)
-                end = None if answer.allow else End(text, needs_user=True)
+                end = None if answer.allow else EndTurn(text, needs_user=True)
                 told = answer.text if answer.allow else f"{NO_ANSWER} {answer.text}".strip()
                 yield Done(use_id, replace(result, text=told), end=end)
-            case Propose(plan):
+            case ProposePlan(plan):
                 self.waits.expect(use_id)
                 yield Approval(use_id, PLAN_TOOL, "a plan", {"plan": plan})
                 answer = await self.waits.answered(use_id)
@@ -167,13 +167,13 @@ class Acting:
                     AGREED if answer.allow else f"The person does not agree: {answer.text or 'keep planning'}"
                 )
                 yield Done(use_id, replace(result, text=told))
-            case Planned(steps):
+            case PlanChanged(steps):
                 yield Plan(steps)
                 yield Done(use_id, result, (PlanRecord(steps),))
-            case Send(path):
+            case SendFile(path):
                 yield Text(f"<<<SLACK:file>>>{path}<<<END_SLACK>>>")
                 yield Done(use_id, result)
-            case End() as end:
+            case EndTurn() as end:
                 yield Done(use_id, result, end=end)
             case None:
                 yield Done(use_id, result, again=described.again)
