@@ -71,7 +71,7 @@ def test_for_the_tools_of_our_own_agent_nothing_is_opened_that_nobody_named(
 
 
 def test_what_cannot_be_kept_is_refused() -> None:
-    with pytest.raises(SandboxUnavailableError, match=r'sandbox.network "hosts" needs walls with a door'):
+    with pytest.raises(SandboxUnavailableError, match=r'sandbox.network "hosts" needs bubblewrap or docker'):
         for_agents(SandboxSection(network="hosts"), "seatbelt", {})
     with pytest.raises(SandboxUnavailableError, match=r"sandbox.commandNetwork"):
         for_commands(SandboxSection(command_network="hosts"), "seatbelt", {})

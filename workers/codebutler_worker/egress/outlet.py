@@ -21,13 +21,13 @@ from codebutler_worker.sandbox.walls import trial_ground
 
 Kind = Literal["none", "hosts", "open"]
 
-WITH_DOORS = ("bwrap", "docker")
+WITH_PROXY = ("bwrap", "docker")
 """The walls that a way out can be made through."""
 CONTAINER = "docker"
 WITHOUT_WALLS = "none"
 NAMED = 5
-NO_DOORS = (
-    '{key} "hosts" needs walls with a door: set sandbox.mode to "bwrap" or "docker", or {key} to "open"'
+NO_PROXY_HERE = (
+    '{key} "hosts" needs bubblewrap or docker: set sandbox.mode to "bwrap" or "docker", or {key} to "open"'
 )
 TOLD = (
     "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
@@ -90,7 +90,7 @@ def noted(text: str, refused: Sequence[HostPort]) -> str:
 def for_agents(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
     """For agents that a model steers. ``walls``: the sandbox's name. Raises SandboxUnavailableError."""
     kind: Kind = "open" if section.network == "auto" else section.network
-    if section.network == "auto" and walls in WITH_DOORS:
+    if section.network == "auto" and walls in WITH_PROXY:
         kind = "hosts"
     return _outlet("sandbox.network", kind, section, walls, env)
 
@@ -129,8 +129,8 @@ def summary(section: SandboxSection, walls: str) -> str:
 def _outlet(key: str, kind: Kind, section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
     if walls == WITHOUT_WALLS:
         return Outlet("open")
-    if kind == "hosts" and walls not in WITH_DOORS:
-        raise SandboxUnavailableError(NO_DOORS.format(key=key))
+    if kind == "hosts" and walls not in WITH_PROXY:
+        raise SandboxUnavailableError(NO_PROXY_HERE.format(key=key))
     return Outlet(kind, section.hosts, walls=True, egress=Egress(Dialer(env)))
 
 

@@ -119,25 +119,25 @@ class Way:
         await self._serve(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
         self.port = self._servers[0].sockets[0].getsockname()[1]
 
-    def behind_door(self, uid: int | None) -> None:
-        """Answer in the namespace that the door's first visitor comes from: as a proxy, and in the place of each port
+    def behind_socket(self, uid: int | None) -> None:
+        """Answer in the namespace that the first to connect comes from: as a proxy, and in the place of each port
         of this machine's loopback that is listed. Raises OSError."""
         local = tuple(sorted(self._proxy.rules.hosts.local))[:FORWARDED_AT_MOST]
         port = next(port for port in range(PORT, PORT + len(local) + 1) if port not in local)
         self._directory = Path(tempfile.mkdtemp(prefix="cb-way-", dir=SHORT))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        door = ProxySocket(self._directory / "door", port, local)
+        proxy = ProxySocket(self._directory / "socket", port, local)
         try:
-            self._listener.bind(str(door.path))
+            self._listener.bind(str(proxy.path))
             self._listener.listen(1)
             self._listener.settimeout(0)
             if uid is not None and os.geteuid() == 0:
-                os.chown(door.path, uid, -1)
+                os.chown(proxy.path, uid, -1)
                 os.chown(self._directory, uid, -1)
         except OSError:
             self._shut()
             raise
-        self.network, self.port = door, port
+        self.network, self.port = proxy, port
         self._keep(self._take(self._listener))
 
     async def close(self) -> None:
@@ -160,7 +160,7 @@ class Way:
         task.add_done_callback(self._tasks.discard)
 
     def _shut(self) -> None:
-        """The door, after its one visitor or without."""
+        """The socket, after the one who connected or without."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -221,7 +221,7 @@ class Egress:
         proxy.refused = partial(self._refused, way)
         try:
             if kind == "hosts":
-                way.behind_door(uid)
+                way.behind_socket(uid)
             elif rules.service is not None and rules.service.keys:
                 await way.here()
         except OSError as error:

@@ -216,13 +216,13 @@ class BwrapSandbox:
         )
 
     def _through(
-        self, door: ProxySocket, argv: tuple[str, ...]
+        self, proxy: ProxySocket, argv: tuple[str, ...]
     ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
         """The command, and what its interpreter needs to be told."""
         if self._system.perl is not None and self.filter.machine in SENDMSG:
-            return swiftly(door, self._system.perl, self.filter.machine, argv), (QUIET,)
+            return swiftly(proxy, self._system.perl, self.filter.machine, argv), (QUIET,)
         if self._system.python is not None:
-            return through(door, self._system.python, argv), ()
+            return through(proxy, self._system.python, argv), ()
         raise SandboxUnavailableError(NO_INTERPRETER)
 
     async def self_test(self) -> None:

@@ -250,7 +250,7 @@ class ControlGroup:
             raise
 
     @property
-    def doors(self) -> tuple[Path, ...]:
+    def join_files(self) -> tuple[Path, ...]:
         """The files into which a process of one thread writes "0" to join.
 
         Version 1 has one for single threads, where the kernel need not hold still all forks first: that can cost

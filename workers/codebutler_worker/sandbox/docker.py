@@ -75,12 +75,16 @@ class DockerSandbox:
         # Who else could write there? Root is refused.
         who = agent_of(checkout.owner)
         argv = with_tracked(argv, checkout, f". {WORKSPACE}")
-        behind_door = isinstance(policy.network, ProxySocket)
         if isinstance(policy.network, ProxySocket):
             argv = through(policy.network, PYTHON, argv)
         profile = self._profile.option(shared=checkout.shared_git)
         options = (*run_options(inside, checkout, who, self.limits), profile)
-        recipe = Recipe(policy.conversation, words(options), look(options), reusable=not behind_door)
+        recipe = Recipe(
+            policy.conversation,
+            words(options),
+            look(options),
+            reusable=not isinstance(policy.network, ProxySocket),
+        )
         command, env = exec_argv(
             self._docker.argv, argv, environment(policy), checkout, terminal=policy.own_terminal
         )

@@ -71,14 +71,14 @@ USUAL = ResourceLimits(memory_bytes=4096 * 2**20, processes=512)
 
 
 def outer(
-    argv: tuple[str, ...], limits: ResourceLimits, doors: tuple[Path, ...], data_bytes: int = 0
+    argv: tuple[str, ...], limits: ResourceLimits, join_files: tuple[Path, ...], data_bytes: int = 0
 ) -> tuple[str, ...]:
-    """``argv``, in the groups of ``doors`` and under the rlimits that bind everywhere, before its first instruction.
+    """``argv``, in the groups of ``join_files`` and under the rlimits that bind everywhere, from its first instruction.
     ``data_bytes``: the memory of each process, where no group counts that of all (0 = no limit)."""
     size = (FILE_SIZE.format(blocks=limits.file_bytes // BLOCK_BYTES),) if limits.file_bytes else ()
     data = (DATA.format(kilobytes=data_bytes // 1024),) if data_bytes else ()
     script = "; ".join((NO_CORE, *size, *data, JOIN, RUN))
-    return (SHELL, "-c", script, "limits", *map(str, doors), "--", *argv)
+    return (SHELL, "-c", script, "limits", *map(str, join_files), "--", *argv)
 
 
 def inner(argv: tuple[str, ...], limits: ResourceLimits) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class GroupEnclosure:
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """A shell enters the groups, sets what no group holds as rlimits, and becomes the program."""
         counted = any("memory" in slot.controllers for slot in self.group.slots)
-        return outer(argv, self.limits, self.group.doors, 0 if counted else self.limits.memory_bytes)
+        return outer(argv, self.limits, self.group.join_files, 0 if counted else self.limits.memory_bytes)
 
     @property
     def container(self) -> str:

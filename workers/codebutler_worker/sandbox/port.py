@@ -29,7 +29,7 @@ class ProxySocket:
 
 
 Network = Literal["none", "open"] | ProxySocket
-"""What a program reaches: nothing, what a door lets through, or whatever this machine reaches."""
+"""What a program reaches: nothing, what a proxy lets through, or whatever this machine reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

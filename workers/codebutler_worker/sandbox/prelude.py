@@ -16,8 +16,8 @@ from codebutler_worker.sandbox.checkout import PRIVATE, SHARED, Checkout
 from codebutler_worker.sandbox.destinations import read_regular
 from codebutler_worker.sandbox.port import ProxySocket
 
-INSIDE = "/run/codebutler-door"
-"""Where the door appears."""
+INSIDE = "/run/codebutler-proxy"
+"""Where the proxy's socket appears."""
 
 # Perl starts in a quarter of Python's time, but cannot send a descriptor: the kernel is asked itself. sendmsg(2),
 # cmsg(3), unix(7); 64-bit, little endian.
@@ -26,7 +26,7 @@ QUIET = ("PERL_BADLANG", "0")
 """Else Perl complains of languages that are not installed (perllocale)."""
 PERL = r"""
 delete $ENV{PERL_BADLANG};
-my ($door, $ports, $sendmsg, @argv) = @ARGV;
+my ($socket, $ports, $sendmsg, @argv) = @ARGV;
 sub give_up { print STDERR "codebutler: there is no way out of the sandbox\n"; exit 1 }
 my ($way, @listeners);
 for my $port (split /,/, $ports) {
@@ -34,7 +34,7 @@ for my $port (split /,/, $ports) {
     if (socket($listener, 2, 1, 0) and bind($listener, pack("S n C4 x8", 2, $port, 127, 0, 0, 1))
         and listen($listener, 128)) { push @listeners, $listener } elsif (!@listeners) { give_up }
 }
-socket($way, 1, 1, 0) and connect($way, pack("S Z108", 1, $door)) or give_up;
+socket($way, 1, 1, 0) and connect($way, pack("S Z108", 1, $socket)) or give_up;
 my $dot = ".";
 my $rights = pack("Q l l i*", 16 + 4 * @listeners, 1, 1, map { fileno $_ } @listeners);
 $rights .= "\0" x (-length($rights) % 8);
@@ -50,7 +50,7 @@ exit 127
 # An interpreter ignores two signals, and what it becomes would inherit that.
 SCRIPT = """
 import _signal, _socket, os, sys
-door, ports, *argv = sys.argv[1:]
+path, ports, *argv = sys.argv[1:]
 listeners = []
 for port in ports.split(","):
     try:
@@ -63,7 +63,7 @@ for port in ports.split(","):
             sys.exit("codebutler: there is no way out of the sandbox")
 way = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 try:
-    way.connect(door)
+    way.connect(path)
     fds = b"".join(listener.fileno().to_bytes(4, sys.byteorder) for listener in listeners)
     way.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
 except OSError:
@@ -78,14 +78,14 @@ except OSError as error:
 """
 
 
-def swiftly(door: ProxySocket, perl: Path, machine: str, argv: tuple[str, ...]) -> tuple[str, ...]:
+def swiftly(proxy: ProxySocket, perl: Path, machine: str, argv: tuple[str, ...]) -> tuple[str, ...]:
     """The same with Perl, on a ``machine`` that is in ``SENDMSG``. Pure."""
-    return (str(perl), "-e", PERL.strip(), INSIDE, door.ports, str(SENDMSG[machine]), *argv)
+    return (str(perl), "-e", PERL.strip(), INSIDE, proxy.ports, str(SENDMSG[machine]), *argv)
 
 
-def through(door: ProxySocket, python: Path, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """``argv`` as it is started behind ``door``. Pure."""
-    return (str(python), "-I", "-S", "-c", SCRIPT.strip(), INSIDE, door.ports, *argv)
+def through(proxy: ProxySocket, python: Path, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """``argv`` as it is started where ``proxy`` is the only way out. Pure."""
+    return (str(python), "-I", "-S", "-c", SCRIPT.strip(), INSIDE, proxy.ports, *argv)
 
 
 GIT_TOLD = (
