@@ -189,7 +189,7 @@ class BwrapSandbox:
         self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port. Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
+        """Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)
         # Not --setenv: everybody can read a process's arguments. And not our own environment: /proc/1/environ
         # inside shows what the wrapper was started with. Only what would change the wrapper itself is set.

@@ -67,7 +67,7 @@ class DockerSandbox:
         self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port. Starts nothing yet: the container is made when the launch is."""
+        """Starts nothing yet: the container is made when the launch is."""
         if "=" in argv[0]:
             raise SandboxUnavailableError(f"{argv[0]} cannot be started in docker: it has a = in its name")
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)

@@ -218,7 +218,7 @@ class SeatbeltSandbox:
         self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port. Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
+        """Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)
         scratch = _scratch(checkout.root)
         profile = seatbelt_profile(self._view.inside(argv, policy, checkout), checkout, scratch)

@@ -27,7 +27,7 @@ class NoSandbox:
         self._uid = os.geteuid() if uid is None else uid
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port. Raises SandboxUnavailableError where root would have to start it as root."""
+        """Raises SandboxUnavailableError where root would have to start it as root."""
         before = as_owner(policy.workdir, policy.workdir, Path(argv[0]), uid=self._uid)
         return Launch(argv=(*before, *argv), env=environment(policy), cwd=policy.workdir)
 
