@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
@@ -34,8 +34,8 @@ WRONG_KEY = "CodeButler adds the key of the model's service itself: another key 
 
 Request = tuple[RequestHead, int | None]
 """A head, and the length of its body in bytes (None = chunks)."""
-Refused = Callable[[HostPort], None]
-"""Told of each host that was asked for and is not on the list."""
+REFUSED_AT_MOST = 1000
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,17 @@ class Rules:
     service: ModelService | None = None
 
 
-def _nobody(_place: HostPort) -> None:
-    return
-
-
 @dataclass(slots=True)
 class Proxy:
-    """``handle`` is called with each connection, and closes it."""
+    """``handle`` is called with each connection, and closes it. ``refused``: what was asked for and is not on the list,
+    each once; ``logged``: what the log was told of already."""
 
     rules: Rules
     dialer: Dialer = field(default_factory=Dialer)
-    refused: Refused = _nobody
     clock: Clock = field(default_factory=SystemClock)
     gauge: TokenMeter = field(default_factory=TokenMeter)
+    refused: list[HostPort] = field(default_factory=list)
+    logged: set[HostPort] = field(default_factory=set)
     _room: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
 
     _ahead: Ahead | None = None
@@ -205,7 +203,11 @@ class Proxy:
     def _allowed(self, wanted: HostPort, writer: asyncio.StreamWriter) -> bool:
         if self.rules.hosts.allow(wanted):
             return True
-        self.refused(wanted)
+        if wanted not in self.refused and len(self.refused) < REFUSED_AT_MOST:
+            self.refused.append(wanted)
+        if wanted not in self.logged and len(self.logged) < REFUSED_AT_MOST:
+            self.logged.add(wanted)
+            log.warning("an agent was refused %s: to open it, %s", wanted.authority, OPENING)
         reason = f"{wanted.host} is not in sandbox.hosts (CodeButler)"
         text = (
             f"CodeButler's sandbox does not let this agent reach {wanted.authority}. "

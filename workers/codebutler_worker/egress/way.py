@@ -15,7 +15,6 @@ import socket
 import tempfile
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
@@ -23,7 +22,7 @@ from typing import Any, Literal, Self
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.hosts import Dialer, HostPort
 from codebutler_worker.egress.http import MAX_HEAD_BYTES
-from codebutler_worker.egress.proxy import OPENING, Proxy, Rules
+from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.sandbox.port import Network, ProxySocket, SandboxPolicy
 
 PORT = 3128
@@ -33,7 +32,6 @@ GONE_S = 1.0
 BACKLOG = 128
 LOOPBACK = "127.0.0.1"
 SHORT = "/tmp"  # noqa: S108 - the path of a Unix socket has at most 107 bytes
-TOLD_AT_MOST = 1000
 FORWARDED_AT_MOST = 64
 """Ports of this machine's loopback: as many descriptors, and some more, can be handed out at once (unix(7))."""
 HELD_AT_MOST = 256
@@ -76,7 +74,7 @@ class Way:
     def __init__(self, proxy: Proxy) -> None:
         self.network: Network = "open"
         self.port = 0
-        self.refused: list[HostPort] = []
+        self.refused = proxy.refused
         """What the program asked for and may not reach, each once."""
         self.gauge = proxy.gauge
         """What its model's service has answered so far; nothing, where its key does not pass the proxy."""
@@ -210,15 +208,14 @@ class Egress:
     """Opens ways out for the programs of one repository."""
 
     dialer: Dialer = field(default_factory=Dialer)
-    _told: set[HostPort] = field(default_factory=set)
+    _logged: set[HostPort] = field(default_factory=set)
 
     async def open(self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None) -> Way:
         """``hosts``: through the proxy only; ``open``: the network as it is, and the proxy only where a key is to be
         added. ``uid``: whom the walls' wrapper acts as, where we are root. Raises SandboxUnavailableError.
         """
-        proxy = Proxy(rules, self.dialer)
+        proxy = Proxy(rules, self.dialer, logged=self._logged)
         way = Way(proxy)
-        proxy.refused = partial(self._refused, way)
         try:
             if kind == "hosts":
                 way.behind_socket(uid)
@@ -231,13 +228,6 @@ class Egress:
         if way.port:
             proxy.prepare()  # while the program starts
         return way
-
-    def _refused(self, way: Way, place: HostPort) -> None:
-        if place not in way.refused and len(way.refused) < TOLD_AT_MOST:
-            way.refused.append(place)
-        if place not in self._told and len(self._told) < TOLD_AT_MOST:
-            self._told.add(place)
-            log.warning("an agent was refused %s: to open it, %s", place.authority, OPENING)
 
 
 async def received(connection: socket.socket) -> list[socket.socket]:
