@@ -157,24 +157,19 @@ class AgentProcess(Program):
         await self._ended_within(within_s)
         return self.returncode
 
-    async def stop(self, *, eof_s: float = 1.0, term_s: float = 1.0) -> None:
-        """End the program: close its stdin, SIGTERM its group, SIGKILL what is left. Within 5 s."""
-        await asyncio.shield(asyncio.ensure_future(self._stop(eof_s, term_s)))
+    async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:
+        self.close_stdin()
+        if await self._ended_within(eof_s):
+            return {}
+        family = await self._family()
+        self._signal(signal.SIGTERM)
+        await self._ended_within(term_s)
+        return family
 
-    async def _stop(self, eof_s: float, term_s: float) -> None:
-        async with self._stopping:
-            if self._stopped:
-                return
-            family = await self._begin_end()
-            self.close_stdin()
-            if not await self._ended_within(eof_s):
-                family |= await self._family()
-                self._signal(signal.SIGTERM)
-                await self._ended_within(term_s)
-            await self._bury(family | await self._family())
-            self._transport.close()
-            self._stderr_task.cancel()
-            await asyncio.gather(self._stderr_task, return_exceptions=True)
+    async def _close(self) -> None:
+        self._transport.close()
+        self._stderr_task.cancel()
+        await asyncio.gather(self._stderr_task, return_exceptions=True)
 
     async def _keep(self, chunk: bytes) -> None:
         if self._record is not None:

@@ -108,15 +108,29 @@ class Program(ABC):
         if self._birth.enclosure is not None:
             self._burst = asyncio.create_task(self._birth.enclosure.burst(), name=f"burst:{self.pid}")
 
-    @abstractmethod
-    async def stop(self) -> None:
-        """End the program, and see all it started gone."""
+    async def stop(self, eof_s: float = 1.0, term_s: float = 1.0) -> None:
+        """End the program, within 5 s: give it ``eof_s`` to end at the end of its input, and ``term_s`` when it is
+        told to; SIGKILL what is left of it and of all it started."""
+        await asyncio.shield(asyncio.ensure_future(self._stop(eof_s, term_s)))
 
-    async def _begin_end(self) -> dict[int, str]:
-        """From here on it is ending; returns whom it has started."""
-        self._limit_hit = self.limit_hit
-        self._stopped = True
-        return await self._family()
+    async def _stop(self, eof_s: float, term_s: float) -> None:
+        async with self._stopping:
+            if self._stopped:
+                return
+            self._limit_hit = self.limit_hit
+            self._stopped = True
+            family = await self._family()
+            family |= await self._ask_to_end(eof_s, term_s)
+            await self._bury(family | await self._family())
+            await self._close()
+
+    @abstractmethod
+    async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:
+        """Give it the chance to end by itself; returns whom it has started meanwhile."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """It has ended: let go of how it was talked to."""
 
     async def _family(self) -> dict[int, str]:
         return await descendants(self.pid) if self.returncode is None else {}
