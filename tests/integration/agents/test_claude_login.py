@@ -91,7 +91,7 @@ async def test_it_reaches_anthropic_and_asks_for_nobody_else(
         assert (last.ok, last.text) == (True, "Through.")
         assert set(asked) == {(dialled, 443)}
         assert set(model.keys) == keys
-        assert not outlet.egress._told
+        assert not outlet.egress._logged
         await backend.close()
         for end in open_ends:
             end.transport.abort()

@@ -177,7 +177,7 @@ async def test_what_is_within_its_limits_does_not_notice_them(tmp_path: Path) ->
     limits = ResourceLimits(memory_bytes=512 * MB, processes=64, file_bytes=64 * MB, cpus=2)
     env = {"PATH": os.environ["PATH"], "ONE": "a b"}
     started = Launch(
-        ("/bin/sh", "-c", 'echo "$ONE"; pwd; read x; exit $x'), env, tmp_path, Limiter.detect(limits)
+        ("/bin/sh", "-c", 'echo "$ONE"; pwd; read x; exit $x'), env, tmp_path, Limiter.detect(limits).begin
     )
     async with await AgentProcess.spawn(started) as process:
         await process.write_line(b"7")

@@ -20,7 +20,7 @@ from codebutler_worker.egress.hosts import HostPort, Hosts
 from codebutler_worker.egress.outlet import for_agents, for_commands
 from codebutler_worker.sandbox.docker import DEFAULT
 from codebutler_worker.sandbox.limits import USUAL as ON_THIS_MACHINE
-from codebutler_worker.sandbox.limits import Limits
+from codebutler_worker.sandbox.limits import configured
 
 HOSTS = ["example.org", "*.example.org", "a.example.org", "a.example.org:8443", "*.a.example.org", "10.0.0.5:3000",
          "Example.org", "*.example.org:80", "10.0.0.5", "[::1]:80"]  # fmt: skip
@@ -154,7 +154,7 @@ def bounded(config: Config) -> dict[str, float]:
         **{f"people for {call}": -needed_for(config.approvals.quorum, *call) for call in CALLS},
     }
     for usual in (ON_THIS_MACHINE, DEFAULT):
-        limits = Limits.configured(config.sandbox, usual)
+        limits = configured(config.sandbox, usual)
         for name in ("memory_bytes", "processes", "file_bytes", "cpus"):
             found[f"{name} {usual}"] = getattr(limits, name) or none
     for whose in ("repo", "user"):
