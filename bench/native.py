@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 from bench.figures import Figure, limit, median
@@ -31,28 +32,19 @@ from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import NoSandbox
-from codebutler_worker.tools.port import Context, Described, Kind, Result
+from codebutler_worker.tools.outcome import Result
+from codebutler_worker.tools.port import Context
 from codebutler_worker.tools.programs import tool_policy
-from codebutler_worker.tools.read_files import ReadFiles, ReadFilesArguments
+from codebutler_worker.tools.reading import READ_FILES, ReadFilesArguments
 from tests.ordinary import give_repository_away
 
 STEPS = 100
 CONTENT = "a line of a file, as long as many are\n" * 60
 
 
-class Told(ReadFiles):
+async def told(_context: Context, _args: ReadFilesArguments) -> Result:
     """What read_files would say, without reading anything: what tools do takes time of its own."""
-
-    name = "read_files"
-    kind: Kind = "read"
-
-    def describe(self, args: ReadFilesArguments) -> Described:
-        """See the port."""
-        return Described(args.paths[0], "Read", {"file_path": args.paths[0]})
-
-    async def run(self, context: Context, args: ReadFilesArguments) -> Result:  # noqa: ARG002 - the same everywhere
-        """See the port. Always the same text."""
-        return Result(CONTENT)
+    return Result(CONTENT)
 
 
 class Metronome:
@@ -102,7 +94,9 @@ def _agent(repo: Path, model: Metronome) -> NativeBackend:
 
     thinker = Thinker(model=model, context=10_000_000, cost=lambda _: None)
     habits = Habits(limits=Limits(most_turns=STEPS + 1))
-    return NativeBackend(thinker, (Told(),), context, policy, Sessions(repo, 30), habits)
+    return NativeBackend(
+        thinker, (replace(READ_FILES, run=told),), context, policy, Sessions(repo, 30), habits
+    )
 
 
 async def _turn(agent: NativeBackend, repo: Path, number: int) -> list[float]:

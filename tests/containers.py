@@ -22,7 +22,7 @@ def open_directory() -> Iterator[Path]:
 
 async def execute(launch: Launch, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
     """Run a launch to its end: exit code, stdout, stderr."""
-    enclosure = await launch.limiter.begin() if launch.limiter else None
+    enclosure = await launch.enclose() if launch.enclose else None
     process = await asyncio.create_subprocess_exec(
         *(enclosure.enter(launch.argv) if enclosure else launch.argv),
         stdin=asyncio.subprocess.PIPE,

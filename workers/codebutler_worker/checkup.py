@@ -32,13 +32,14 @@ from codebutler_worker.memory.learning import memory_finding
 from codebutler_worker.runtime.turns import agent_name
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.limits import Limiter, Limits
-from codebutler_worker.sandbox.person import home_of_agents
+from codebutler_worker.sandbox.limits import Limiter, configured
+from codebutler_worker.sandbox.person import home_of_agents, served_findings
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.sandbox.served import served_findings
 from codebutler_worker.store.opening import migrate_store
+from codebutler_worker.store.migrate import migrate_store
 from codebutler_worker.store.state_dir import STATE_DIR, prepare_state_dir
 from codebutler_worker.worker.roster import Roster
 
@@ -183,7 +184,7 @@ def walls_finding(name: str) -> Finding:
 
 
 def _limits(section: SandboxSection, *, walls: bool) -> Finding:
-    limiter = Limiter.detect(Limits.configured(section))
+    limiter = Limiter.detect(configured(section))
     told = limiter.told(walls=walls)
     held = not limiter.limits.any or "not enforceable" not in told
     return (ok if held else warn)("sandbox", "limits", told)

@@ -31,7 +31,7 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.agents.running import BUSY, AgentContext, Limits
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 from tests.turns import end, heard, undecided
 from tests.walls import NoWalls
 

@@ -16,8 +16,8 @@ from codebutler_worker.agents.backend import Finished, Started, ToolResult, Tool
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
-from codebutler_worker.programs.leftovers import descendants
-from codebutler_worker.sandbox.committing import CommittingSandbox
+from codebutler_worker.programs.program import descendants
+from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees
 from tests.integration.egress.test_local_ports import listening
@@ -242,7 +242,7 @@ async def test_what_is_asked_beside_it_counts(cell: Cell) -> None:
 
 
 async def test_its_commits_are_the_owners(cell: Cell) -> None:
-    sandbox = CommittingSandbox(walled())
+    sandbox = AgentSandbox(walled())
     sandbox.committer = variables({"user.name": "Ann", "user.email": "ann@example.org"})
     env = {"ANTHROPIC_BASE_URL": cell.model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
     context = AgentContext(sandbox, SystemClock(), for_agents(cell.section, "bwrap", env))

@@ -16,9 +16,9 @@ from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.hosts import Dialer, Streams
+from codebutler_worker.egress.hosts import Dialer
+from codebutler_worker.egress.http import Streams, both_ways
 from codebutler_worker.egress.outlet import Outlet, for_agents
-from codebutler_worker.egress.relay import both_ways
 from codebutler_worker.egress.way import Egress
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
@@ -91,7 +91,7 @@ async def test_it_reaches_anthropic_and_asks_for_nobody_else(
         assert (last.ok, last.text) == (True, "Through.")
         assert set(asked) == {(dialled, 443)}
         assert set(model.keys) == keys
-        assert not outlet.egress._told
+        assert not outlet.egress._logged
         await backend.close()
         for end in open_ends:
             end.transport.abort()

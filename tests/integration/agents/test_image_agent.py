@@ -12,7 +12,7 @@ from codebutler.config.schema import OpenAISection
 from codebutler.domain.clock import settle
 from codebutler_worker.agents.backend import AgentEvent, Finished, ToolUse, TurnRequest
 from codebutler_worker.agents.image import ImageBackend
-from codebutler_worker.media.service import MediaService
+from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.mediaserver.server import KEY, MediaServer
 

@@ -30,9 +30,9 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
-from codebutler_worker.programs.leftovers import descendants
-from codebutler_worker.sandbox.committing import CommittingSandbox
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.programs.program import descendants
+from codebutler_worker.sandbox.limits import AgentSandbox
+from codebutler_worker.tools.outcome import PlanStep
 from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
@@ -61,7 +61,7 @@ class Cell:
         )
         prices = {"kimi-k2.6": Price(input=1000, output=10_000)}
         kimi = Kimi(settings, self.home, {"PATH": path_with_node()}, prices)
-        sandbox = CommittingSandbox(walled())
+        sandbox = AgentSandbox(walled())
         sandbox.committer = variables({"user.name": "Ann", "user.email": "ann@example.org"})
         return AcpBackend(kimi, AgentContext(sandbox, SystemClock(), for_agents(section, "bwrap", {})))
 

@@ -12,9 +12,10 @@ from typing import Literal
 import pytest
 from aiohttp import web
 
-from codebutler_worker.egress.hosts import Dialer, Streams
+from codebutler_worker.egress.hosts import Dialer
+from codebutler_worker.egress.http import Streams
 from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.service import ModelService
 from codebutler_worker.egress.way import Egress, Way
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
@@ -91,6 +92,6 @@ async def inside(
     return await ended(sandbox.wrap(("sh", "-c", script), asked))
 
 
-def service(internet: Internet) -> Service:
+def service(internet: Internet) -> ModelService:
     url = f"http://127.0.0.1:{internet.port}/gateway"
-    return Service(base_url=url, token=TOKEN, keys=(("x-api-key", KEY),), extra=(("X-Team", "a"),))
+    return ModelService(base_url=url, token=TOKEN, keys=(("x-api-key", KEY),), extra=(("X-Team", "a"),))

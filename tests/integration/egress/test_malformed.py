@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from codebutler_worker.egress.hosts import Dialer, Hosts, Streams
+from codebutler_worker.egress.hosts import Dialer, Hosts
+from codebutler_worker.egress.http import Streams
 from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.service import ModelService
 from codebutler_worker.egress.way import Egress, Way
 from tests.loopback import on_loopback
 
@@ -86,7 +87,7 @@ async def way(seen: list[str]) -> AsyncIterator[Way]:
         async def connect(_host: str, _port: int, **more: Any) -> Streams:
             return await asyncio.open_connection("127.0.0.1", port, limit=more["limit"])
 
-        service = Service(
+        service = ModelService(
             base_url=f"http://127.0.0.1:{port}/api", token=TOKEN, keys=(("x-api-key", "sk-the-real-key"),)
         )
         egress = Egress(Dialer({}, resolve, connect))

@@ -14,9 +14,11 @@ import pytest
 from codebutler.domain.clock import ManualClock
 from codebutler.platform.tasks import abort
 from codebutler_worker.egress.hosts import FRESH_S, Dialer, Streams
+from codebutler.platform.aborting import abort
+from codebutler_worker.egress.hosts import FRESH_S, Dialer
+from codebutler_worker.egress.http import Streams, both_ways
 from codebutler_worker.egress.proxy import Proxy, Rules
-from codebutler_worker.egress.relay import both_ways
-from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.service import ModelService
 from tests.programs import require
 
 NAME = "api.example"
@@ -50,7 +52,7 @@ class Api:
 
     def proxy(self, clock: ManualClock | None = None, trusted: Path | None = None) -> Proxy:
         env = {"SSL_CERT_FILE": str(trusted or self.certificate)}
-        service = Service(base_url=f"https://{NAME}", token="t", keys=(("x-api-key", "real"),))
+        service = ModelService(base_url=f"https://{NAME}", token="t", keys=(("x-api-key", "real"),))
         return Proxy(Rules(service=service), Dialer(env, connect=self.connect), clock=clock or ManualClock())
 
 
@@ -152,7 +154,7 @@ async def test_through_a_proxy_before_the_internet_too(api: Api) -> None:
     before = await asyncio.start_server(tunnel, "127.0.0.1", 0)
     port = before.sockets[0].getsockname()[1]
     env = {"SSL_CERT_FILE": str(api.certificate), "HTTPS_PROXY": f"http://127.0.0.1:{port}"}
-    service = Service(base_url=f"https://{NAME}", token="t", keys=(("x-api-key", "real"),))
+    service = ModelService(base_url=f"https://{NAME}", token="t", keys=(("x-api-key", "real"),))
     proxy = Proxy(Rules(service=service), Dialer(env), clock=ManualClock())
     async with before:
         assert (await ask(proxy)).endswith(b"fine")

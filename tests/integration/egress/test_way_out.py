@@ -17,7 +17,7 @@ from codebutler_worker.egress.hosts import Dialer, Hosts
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.way import HELD_AT_MOST, Egress
-from codebutler_worker.sandbox.port import Door, SandboxPolicy
+from codebutler_worker.sandbox.port import ProxySocket, SandboxPolicy
 from tests.integration.egress.outside import (
     PUBLIC,
     TOKEN,
@@ -96,13 +96,13 @@ async def test_nothing_leads_around_the_proxy(
         code, said = await inside(way, policy, f"curl -sS --noproxy '*' {direct}; ls -A /run /tmp")
     assert "refused" in said or "Failed to connect" in said
     assert internet.seen == []
-    assert "codebutler-door" in said  # a name without anybody behind it
+    assert "codebutler-proxy" in said  # a name without anybody behind it
     assert code == 0
 
 
 async def test_the_door_takes_one_and_is_gone(egress: Egress, policy: SandboxPolicy) -> None:
     require("python3")
-    again = "import socket; socket.socket(socket.AF_UNIX).connect('/run/codebutler-door')"
+    again = "import socket; socket.socket(socket.AF_UNIX).connect('/run/codebutler-proxy')"
     async with await egress.open(Rules(), "hosts") as way:
         code, said = await inside(way, policy, f'python3 -c "{again}"')
     assert code != 0
@@ -154,7 +154,7 @@ import socket
 way = socket.socket(socket.AF_UNIX)
 way.settimeout(30)
 try:
-    way.connect("/run/codebutler-door")
+    way.connect("/run/codebutler-proxy")
     socket.send_fds(way, [b"."], [socket.create_server(("127.0.0.1", 9999)).fileno()])
     print("answered" if way.recv(1) else "hung up")
 except OSError:
@@ -183,7 +183,7 @@ async def test_what_goes_wrong_inside_is_told(
     assert code == 127
     assert "no-such-program: not found" in said
     with tempfile.TemporaryDirectory(dir="/tmp") as directory, socket.socket(socket.AF_UNIX) as deaf:
-        door = Door(Path(directory) / "door", 3128)
+        door = ProxySocket(Path(directory) / "door", 3128)
         deaf.bind(str(door.path))
         give_away(Path(directory))
         launch = sandbox.wrap(("true",), replace(policy, network=door))

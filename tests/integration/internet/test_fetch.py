@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from codebutler_worker.internet.addresses import PageRefusedError
 from codebutler_worker.internet.fetch import MAX_BYTES, Internet
-from codebutler_worker.internet.urls import PageRefusedError
 from tests.programs import require
 
 PUBLIC = "93.184.215.14"

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from codebutler.config.schema import TavilySection
-from codebutler_worker.internet.search import CONTENT_CHARS, SearchError, WebSearch
+from codebutler_worker.internet.remote import CONTENT_CHARS, RemoteError, WebSearch
 from tests.loopback import on_loopback
 
 KEY = "tvly-1234567890"
@@ -74,23 +74,23 @@ async def test_the_service_is_asked_in_its_own_words_and_its_answer_is_cut() -> 
         (500, b"oops", "status 500"),
         (200, b"<html>", "no search results"),
         (200, {"results": [{"title": 5}]}, "no search results"),
-        (200, b"x" * (3 * 2**20), "more than can be taken"),
+        (200, b"x" * (3 * 2**20), "sent too much"),
     ],
 )
 async def test_a_refusal_is_one_line_without_the_key(status: int, body: Any, line: str) -> None:
     async with Tavily(body, status).serving() as service:
-        with pytest.raises(SearchError, match=line) as refused:
+        with pytest.raises(RemoteError, match=line) as refused:
             await service.search("q", "basic", 5)
     assert KEY not in str(refused.value)
 
 
 async def test_without_a_key_nothing_is_asked() -> None:
     assert not WebSearch(TavilySection()).available
-    with pytest.raises(SearchError, match=r"tavily\.apiKey"):
+    with pytest.raises(RemoteError, match=r"tavily\.apiKey"):
         await WebSearch(TavilySection()).search("q", "basic", 5)
 
 
 async def test_a_service_that_is_away_is_one_line() -> None:
     service = WebSearch(TavilySection(api_key=KEY, base_url="http://127.0.0.1:9"))
-    with pytest.raises(SearchError, match="cannot be reached"):
+    with pytest.raises(RemoteError, match="cannot be reached"):
         await service.search("q", "basic", 5)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.schema import OpenAISection
-from codebutler_worker.media.kinds import kind_of
-from codebutler_worker.media.service import (
+from codebutler_worker.internet.remote import (
     MAX_AUDIO_BYTES,
     MAX_PROMPT_CHARS,
-    MediaError,
     MediaService,
+    RemoteError,
 )
+from codebutler_worker.media.kinds import kind_of
 from tests.mediaserver.server import KEY, MediaServer
 from tests.programs import require
 
@@ -60,7 +60,7 @@ async def test_a_server_of_ones_own_needs_no_key(speech: bytes) -> None:
         server.key = ""
         assert MediaService(OpenAISection(base_url=server.url)).available
     assert not MediaService(OpenAISection()).available
-    with pytest.raises(MediaError, match=r"set openai\.apiKey"):
+    with pytest.raises(RemoteError, match=r"set openai\.apiKey"):
         await MediaService(OpenAISection()).transcribe("a.wav", speech)
 
 
@@ -70,28 +70,28 @@ async def test_a_server_of_ones_own_needs_no_key(speech: bytes) -> None:
 )
 async def test_a_refusal_is_one_line(status: int, words: str) -> None:
     async with MediaServer(status=status) as server:
-        with pytest.raises(MediaError, match=words) as told:
+        with pytest.raises(RemoteError, match=words) as told:
             await service(server).draw("x")
         assert KEY not in str(told.value)
 
 
 async def test_a_wrong_key_says_so() -> None:
     async with MediaServer() as server:
-        with pytest.raises(MediaError, match=r"check openai\.apiKey"):
+        with pytest.raises(RemoteError, match=r"check openai\.apiKey"):
             await service(server, key="sk-wrong-key-1234567890").draw("x")
 
 
 async def test_nobody_there_is_one_line() -> None:
     gone = MediaService(OpenAISection(api_key=KEY, base_url="http://127.0.0.1:9/v1"))
-    with pytest.raises(MediaError, match=r"check openai\.baseUrl"):
+    with pytest.raises(RemoteError, match=r"check openai\.baseUrl"):
         await gone.draw("x")
 
 
 async def test_too_much_is_not_sent() -> None:
     async with MediaServer() as server:
-        with pytest.raises(MediaError, match="25 MB"):
+        with pytest.raises(RemoteError, match="25 MB"):
             await service(server).transcribe("a.wav", b"x" * (MAX_AUDIO_BYTES + 1))
-        with pytest.raises(MediaError, match="shorten"):
+        with pytest.raises(RemoteError, match="shorten"):
             await service(server).draw("x" * (MAX_PROMPT_CHARS + 1))
         assert server.heard == []
         assert server.drawn == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.media.shelf import FILES, IMAGES, MAX_SENT_BYTES, forget_files, load, save
+from codebutler_worker.media.files import FILES, IMAGES, MAX_SENT_BYTES, forget_files, load_file, save_file
 from codebutler_worker.sandbox.destinations import UnsafePathError
 from codebutler_worker.store.state_dir import prepare_state_dir
 
@@ -25,8 +25,8 @@ def repo(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_stored_for_the_owner_only_and_replaced(repo: Path) -> None:
-    assert save(repo, FILES, "a.txt", b"one") == ".codebutler/files/a.txt"
-    save(repo, FILES, "a.txt", b"two")
+    assert save_file(repo, FILES, "a.txt", b"one") == ".codebutler/files/a.txt"
+    save_file(repo, FILES, "a.txt", b"two")
     stored = repo / ".codebutler" / "files" / "a.txt"
     assert stored.read_bytes() == b"two"
     assert stored.stat().st_mode & 0o777 == 0o600
@@ -36,7 +36,7 @@ def test_a_file_is_stored_for_the_owner_only_and_replaced(repo: Path) -> None:
 def test_a_link_in_its_place_is_replaced_and_not_followed(repo: Path) -> None:
     victim = repo.parent / "secret"
     (repo / ".codebutler" / "files" / "a.txt").symlink_to(victim)
-    save(repo, FILES, "a.txt", b"new")
+    save_file(repo, FILES, "a.txt", b"new")
     assert victim.read_text() == "outside"
     assert (repo / ".codebutler" / "files" / "a.txt").read_bytes() == b"new"
 
@@ -47,25 +47,25 @@ def test_a_directory_that_is_a_link_is_refused(repo: Path) -> None:
     (repo / ".codebutler" / "files").rmdir()
     (repo / ".codebutler" / "files").symlink_to(elsewhere)
     with pytest.raises(UnsafePathError):
-        save(repo, FILES, "a.txt", b"x")
+        save_file(repo, FILES, "a.txt", b"x")
     assert list(elsewhere.iterdir()) == []
 
 
 def test_a_directory_under_that_name_leaves_nothing_behind(repo: Path) -> None:
     (repo / ".codebutler" / "files" / "a.txt").mkdir()
     with pytest.raises(OSError, match="directory"):
-        save(repo, FILES, "a.txt", b"x")
+        save_file(repo, FILES, "a.txt", b"x")
     assert [each.name for each in (repo / ".codebutler" / "files").iterdir()] == ["a.txt"]
 
 
 def test_files_of_the_repository_and_of_the_shared_directories_may_be_sent(repo: Path) -> None:
     (repo / "out").mkdir()
     (repo / "out" / "a.csv").write_text("a")
-    save(repo, FILES, "b.txt", b"b")
-    assert load(repo, "out/a.csv") == ("a.csv", b"a")
-    assert load(repo, "./out/a.csv") == ("a.csv", b"a")
-    assert load(repo, str(repo / "out" / "a.csv")) == ("a.csv", b"a")
-    assert load(repo, ".codebutler/files/b.txt") == ("b.txt", b"b")
+    save_file(repo, FILES, "b.txt", b"b")
+    assert load_file(repo, "out/a.csv") == ("a.csv", b"a")
+    assert load_file(repo, "./out/a.csv") == ("a.csv", b"a")
+    assert load_file(repo, str(repo / "out" / "a.csv")) == ("a.csv", b"a")
+    assert load_file(repo, ".codebutler/files/b.txt") == ("b.txt", b"b")
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_everything_else_is_refused(repo: Path, path: str) -> None:
     (repo / "home" / "sub" / "x").write_text("tokens")
     (repo / "large").write_bytes(b"x" * (MAX_SENT_BYTES + 1))
     with pytest.raises(UnsafePathError):
-        load(repo, path, (repo / "home",))
+        load_file(repo, path, (repo / "home",))
 
 
 def test_what_is_not_there_is_said_so(repo: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        load(repo, "nothing.txt")
+        load_file(repo, "nothing.txt")
 
 
 def test_private_places_are_told_by_what_they_are_not_by_name(repo: Path) -> None:
@@ -117,15 +117,15 @@ def test_private_places_are_told_by_what_they_are_not_by_name(repo: Path) -> Non
     other_name = repo.parent / "alias"
     other_name.symlink_to(repo / "state")
     with pytest.raises(UnsafePathError, match="private"):
-        load(repo, "state/x", (other_name,))
+        load_file(repo, "state/x", (other_name,))
 
 
 def test_old_files_are_forgotten_and_nothing_else_is_touched(repo: Path) -> None:
     outside = repo / "precious.txt"
     outside.write_text("mine")
     for name in ("old.txt", "new.txt"):
-        save(repo, FILES, name, b"x")
-    save(repo, IMAGES, "old.png", b"x")
+        save_file(repo, FILES, name, b"x")
+    save_file(repo, IMAGES, "old.png", b"x")
     files = repo / FILES
     (files / "link").symlink_to(outside)
     (files / "directory").mkdir()

@@ -10,10 +10,10 @@ import pytest
 from codebutler_worker.agents.native.model import System
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Egress
-from codebutler_worker.tools.bash import Bash
 from codebutler_worker.tools.port import Context
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
-from codebutler_worker.tools.read_files import ReadFiles
+from codebutler_worker.tools.reading import READ_FILES
+from codebutler_worker.tools.running import bash
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.integration.egress.outside import Internet, egress, internet
 from tests.integration.native.conftest import PATH, Studio, says
@@ -89,8 +89,8 @@ async def test_so_does_a_single_program_but_none_that_only_looks_at_files(
     strict: Context, internet: Internet
 ) -> None:
     result = await call(
-        Bash(("curl",)), strict, json.dumps({"command": "curl -sS http://docs.example.org/three"})
+        bash(("curl",)), strict, json.dumps({"command": "curl -sS http://docs.example.org/three"})
     )
     assert "GET /three 0 bytes" in result.text
-    assert (await call(ReadFiles(), strict, json.dumps({"paths": ["README.md"]}))).ok
+    assert (await call(READ_FILES, strict, json.dumps({"paths": ["README.md"]}))).ok
     assert [request.path for request in internet.seen] == ["/three"]

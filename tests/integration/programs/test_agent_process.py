@@ -21,7 +21,6 @@ from codebutler_worker.programs.leftovers import (
     ownerless,
     process_table_ps,
 )
-from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
 
@@ -109,14 +108,8 @@ async def test_a_program_that_ignores_everything_is_killed(tmp_path: Path) -> No
     process = await AgentProcess.spawn(launch(script, tmp_path))
     assert await first_line(process) == "up"
     async with asyncio.timeout(5):
-        await process.stop(ask_s=0.1, eof_s=0.1, term_s=0.1)
+        await process.stop(eof_s=0.1, term_s=0.1)
     assert process.returncode == -signal.SIGKILL
-
-
-async def test_an_asked_program_may_end_by_itself(tmp_path: Path) -> None:
-    process = await AgentProcess.spawn(shell("read line; exit 7", tmp_path))
-    await process.stop(lambda: process.write_line(b"please"), ask_s=5)
-    assert process.returncode == 7
 
 
 async def test_children_in_sessions_of_their_own_die_too(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from codebutler_worker.programs.process import AgentProcess
-from codebutler_worker.sandbox.port import Enclosure, EnclosureMaker
+from codebutler_worker.sandbox.port import Enclosure
 from tests.dockerd import docker, made_by
 from tests.integration.sandbox.attacker import SECRET, Attacker
 from tests.ordinary import give_away
@@ -103,21 +103,21 @@ async def test_a45_what_was_replaced_while_a_container_waits_is_protected_in_the
 class Meanwhile:
     """Somebody does something between the container's making and the program's start."""
 
-    real: EnclosureMaker
+    real: Callable[[], Awaitable[Enclosure]]
     does: Callable[[], None]
 
-    async def begin(self) -> Enclosure:
-        enclosure = await self.real.begin()
+    async def __call__(self) -> Enclosure:
+        enclosure = await self.real()
         self.does()
         return enclosure
 
 
 async def test_a45_what_is_replaced_while_a_program_starts_ends_it(attacker: Attacker) -> None:
     launch = attacker.sandbox.wrap(("sh", "-c", "exec sleep 1000"), attacker.policy)
-    assert launch.limiter is not None
+    assert launch.enclose is not None
     attacker.tried += 1
-    late = Meanwhile(launch.limiter, lambda: git(attacker.repo, "config", "user.name", "somebody"))
-    async with await AgentProcess.spawn(replace(launch, limiter=late)) as process:
+    late = Meanwhile(launch.enclose, lambda: git(attacker.repo, "config", "user.name", "somebody"))
+    async with await AgentProcess.spawn(replace(launch, enclose=late)) as process:
         assert await process.wait() != 0
         assert process.limit_hit.startswith("config was replaced from outside")
 

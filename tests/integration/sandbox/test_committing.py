@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.git_repo import committer_env
+from codebutler.config.committer import Committer
 from codebutler.config.schema import Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Output, TurnRequest
-from codebutler_worker.sandbox.committing import CommittingSandbox
-from codebutler_worker.sandbox.served import served_findings
+from codebutler_worker.sandbox.limits import AgentSandbox
+from codebutler_worker.sandbox.person import served_findings
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.worker.roster import Roster
@@ -111,8 +112,8 @@ async def test_the_tools_of_our_own_agent_commit_for_the_owner_and_get_the_advic
     git_repo: Path, home: Path
 ) -> None:
     configure(home / ".gitconfig", "Ann")
-    sandbox = CommittingSandbox(walled())
-    sandbox.committer = committer_env(git_repo, home)
+    sandbox = AgentSandbox(walled())
+    sandbox.committer = Committer(git_repo, home).env()
     tools = SandboxPrograms(sandbox, tool_policy(git_repo, home, "/usr/bin:/bin", {}, "c"))
     ran = await tools.run(("sh", "-c", COMMIT))
     assert ran.output.strip() == "Ann <ann@example.org> Ann <ann@example.org>"
@@ -126,7 +127,7 @@ def test_the_owners_own_conditions_count_and_files_that_the_repository_includes_
     configure(git_repo / "planted", "Eve")
     with (git_repo / ".git" / "config").open("a") as config:
         config.write("[include]\n\tpath = ../planted\n")
-    assert committer_env(git_repo, home)["GIT_AUTHOR_NAME"] == "Work"
+    assert Committer(git_repo, home).env()["GIT_AUTHOR_NAME"] == "Work"
 
 
 def test_no_program_that_a_repository_names_is_run(git_repo: Path, home: Path) -> None:
@@ -135,7 +136,7 @@ def test_no_program_that_a_repository_names_is_run(git_repo: Path, home: Path) -
         config.write(f"[core]\n\tfsmonitor = touch {trace}\n\tpager = touch {trace}\n")
         config.write(f"[alias]\n\tconfig = !touch {trace}\n[credential]\n\thelper = !touch {trace}\n")
     configure(git_repo / ".git" / "config", "Ann")
-    assert committer_env(git_repo, home)["GIT_COMMITTER_EMAIL"] == "ann@example.org"
+    assert Committer(git_repo, home).env()["GIT_COMMITTER_EMAIL"] == "ann@example.org"
     assert not trace.exists()
 
 
@@ -150,3 +151,20 @@ def test_doctor_says_whose_commits_are_made_or_how_to_say_so(git_repo: Path, hom
     assert [(each.level, each.text) for each in found] == [
         ("ok", "commits are made as Ann <ann@example.org>")
     ]
+
+
+def test_git_is_asked_again_only_when_its_configuration_has_changed(
+    git_repo: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".gitconfig").write_text(f"[include]\n\tpath = {home}/work\n")
+    committer = Committer(git_repo, home)
+    assert committer.env() == {}
+    configure(home / "work", "Ann")
+    assert committer.env()["GIT_AUTHOR_NAME"] == "Ann"
+    with monkeypatch.context() as without_git:
+        without_git.setenv("PATH", "/nonexistent")
+        assert committer.env()["GIT_AUTHOR_NAME"] == "Ann"
+    configure(home / "work", "Bea of the other team")
+    assert committer.env()["GIT_AUTHOR_NAME"] == "Bea of the other team"
+    configure(git_repo / ".git" / "config", "Cy")
+    assert committer.env()["GIT_AUTHOR_NAME"] == "Cy"

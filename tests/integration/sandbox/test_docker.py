@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,10 @@ import pytest
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.pty import PtyProcess
-from codebutler_worker.sandbox.containers import OWNER
+from codebutler_worker.sandbox.cgroups import ResourceLimits
+from codebutler_worker.sandbox.containers import MISSING, OWNER, Docker
 from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox
-from codebutler_worker.sandbox.docker_client import MISSING, Docker
 from codebutler_worker.sandbox.docker_filter import profile
-from codebutler_worker.sandbox.limits import Limits
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
 from tests.containers import attack
@@ -299,6 +299,7 @@ async def test_without_the_image_it_is_said_how_to_build_it(tmp_path: Path) -> N
 
 
 async def test_no_limit_is_set_where_none_is_wanted(docker_host: str, policy: SandboxPolicy) -> None:
-    sandbox = DockerSandbox(host=docker_host, limits=Limits())
-    words = sandbox.wrap(("true",), policy).limiter
-    assert not any(word.startswith(("--memory", "--cpus", "--pids")) for word in words.recipe.options)  # type: ignore[union-attr]  # there is a recipe
+    sandbox = DockerSandbox(host=docker_host, limits=ResourceLimits())
+    enclose = sandbox.wrap(("true",), policy).enclose
+    assert isinstance(enclose, partial)
+    assert not any(word.startswith(("--memory", "--cpus", "--pids")) for word in enclose.args[0].options)

@@ -66,9 +66,9 @@ async def test_what_was_looked_at_is_what_is_mounted(
         place.write_text("other")
     else:
         place.mkdir()
-    assert launch.limiter is not None
+    assert launch.enclose is not None
     with pytest.raises(SandboxUnavailableError) as caught:
-        await launch.limiter.begin()
+        await launch.enclose()
     assert "\n" not in str(caught.value)
 
 

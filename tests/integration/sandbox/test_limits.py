@@ -19,8 +19,15 @@ from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.cgroups import PREFIX, Bounds, Group, Slot, find_slots, own_slots
-from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
+from codebutler_worker.sandbox.cgroups import (
+    PREFIX,
+    ControlGroup,
+    ResourceLimits,
+    Slot,
+    find_slots,
+    own_slots,
+)
+from codebutler_worker.sandbox.limits import AgentSandbox, Limiter
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.ordinary import give_away
@@ -46,7 +53,7 @@ time.sleep(300)
 """
 
 
-def grouped(*controllers: str, limits: Limits) -> Limiter:
+def grouped(*controllers: str, limits: ResourceLimits) -> Limiter:
     """Limits held by control groups, or a skip that says which this machine lacks."""
     limiter = Limiter.detect(limits)
     for controller in controllers:
@@ -56,7 +63,7 @@ def grouped(*controllers: str, limits: Limits) -> Limiter:
 
 
 def launch(argv: tuple[str, ...], cwd: Path, limiter: Limiter) -> Launch:
-    return Launch(argv, {"PATH": os.environ["PATH"]}, cwd, limiter)
+    return Launch(argv, {"PATH": os.environ["PATH"]}, cwd, limiter.begin)
 
 
 def groups_left() -> list[Path]:
@@ -77,7 +84,7 @@ async def first_line(process: AgentProcess) -> str:
 
 
 async def test_a_fork_bomb_is_held_and_gone_at_the_end(tmp_path: Path) -> None:
-    limiter = grouped("pids", limits=Limits(processes=40))
+    limiter = grouped("pids", limits=ResourceLimits(processes=40))
     async with await AgentProcess.spawn(launch((PYTHON, "-c", BOMB), tmp_path, limiter)) as process:
         assert int(await first_line(process)) < 40
         assert "40 processes (sandbox.processes)" in process.limit_hit
@@ -94,8 +101,8 @@ async def test_a_fork_bomb_is_held_and_gone_at_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("walls", [True, False])
 async def test_a_bomb_that_never_stops_forking_is_ended_in_time(git_repo: Path, walls: bool) -> None:
     require("bwrap")
-    limiter = grouped("pids", limits=Limits(processes=100))
-    sandbox = LimitedSandbox(BwrapSandbox() if walls else as_it_is(), limiter)
+    limiter = grouped("pids", limits=ResourceLimits(processes=100))
+    sandbox = AgentSandbox(BwrapSandbox() if walls else as_it_is(), limiter)
     policy = SandboxPolicy(workdir=git_repo, home=git_repo.parent / "home", env={"PATH": "/usr/bin:/bin"})
     bomb = "exec 2>&1; b() { b | b & }; while :; do b; done"
     process = await AgentProcess.spawn(sandbox.wrap(("/bin/bash", "-c", bomb), policy))
@@ -109,8 +116,8 @@ async def test_a_bomb_that_never_stops_forking_is_ended_in_time(git_repo: Path, 
 
 async def test_a_fork_bomb_is_held_where_there_are_only_rlimits(tmp_path: Path, git_repo: Path) -> None:
     require("bwrap")
-    limiter = Limiter(Limits(processes=40))
-    sandbox = LimitedSandbox(BwrapSandbox(), limiter)
+    limiter = Limiter(ResourceLimits(processes=40))
+    sandbox = AgentSandbox(BwrapSandbox(), limiter)
     policy = SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
     bomb = "for i in $(seq 200); do sleep 300 & echo $i; done; wait"
     async with await AgentProcess.spawn(sandbox.wrap(("/bin/sh", "-c", bomb), policy)) as process:
@@ -120,7 +127,7 @@ async def test_a_fork_bomb_is_held_where_there_are_only_rlimits(tmp_path: Path, 
 
 
 async def test_a_memory_hog_is_killed_and_the_reason_is_known(tmp_path: Path) -> None:
-    limiter = grouped("memory", limits=Limits(memory_bytes=64 * MB))
+    limiter = grouped("memory", limits=ResourceLimits(memory_bytes=64 * MB))
     async with await AgentProcess.spawn(launch((PYTHON, "-c", HOG), tmp_path, limiter)) as process:
         assert await said(process) == []
         assert await process.wait() == -9
@@ -129,7 +136,7 @@ async def test_a_memory_hog_is_killed_and_the_reason_is_known(tmp_path: Path) ->
 
 
 async def test_memory_is_held_for_each_process_where_there_are_only_rlimits(tmp_path: Path) -> None:
-    limiter = Limiter(Limits(memory_bytes=64 * MB))
+    limiter = Limiter(ResourceLimits(memory_bytes=64 * MB))
     async with await AgentProcess.spawn(launch((PYTHON, "-c", HOG), tmp_path, limiter)) as process:
         assert await said(process) == []
         assert await process.wait() == 1
@@ -141,7 +148,7 @@ async def test_no_private_directory_holds_more_than_the_memory_there_is(
 ) -> None:
     """They lie in memory, which no limit of a process counts."""
     require("bwrap")
-    sandbox = LimitedSandbox(BwrapSandbox(), Limiter(Limits(memory_bytes=16 * MB)))
+    sandbox = AgentSandbox(BwrapSandbox(), Limiter(ResourceLimits(memory_bytes=16 * MB)))
     policy = SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
     fill = 'for d in /tmp /var/tmp /run /dev/shm "$HOME"; do head -c 32M /dev/zero > $d/x; wc -c < $d/x; done; > /dev/x'
     async with await AgentProcess.spawn(sandbox.wrap(("/bin/sh", "-c", fill), policy)) as process:
@@ -152,7 +159,7 @@ async def test_no_private_directory_holds_more_than_the_memory_there_is(
 @pytest.mark.parametrize("limiter", [Limiter.detect, Limiter], ids=["detected", "rlimits"])
 async def test_a_file_of_100_gigabytes_stops_at_the_limit(tmp_path: Path, limiter: type[Limiter]) -> None:
     argv = ("dd", "if=/dev/zero", f"of={tmp_path}/huge", "bs=1M", "count=102400")
-    started = launch(argv, tmp_path, limiter(Limits(file_bytes=4 * MB)))
+    started = launch(argv, tmp_path, limiter(ResourceLimits(file_bytes=4 * MB)))
     async with await AgentProcess.spawn(started) as process:
         await said(process)
         assert await process.wait() != 0
@@ -160,17 +167,17 @@ async def test_a_file_of_100_gigabytes_stops_at_the_limit(tmp_path: Path, limite
 
 
 async def test_a_busy_loop_gets_its_share_of_processor_time(tmp_path: Path) -> None:
-    limiter = grouped("cpu", limits=Limits(cpus=0.2))
+    limiter = grouped("cpu", limits=ResourceLimits(cpus=0.2))
     spin = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\nprint(time.process_time())"
     async with await AgentProcess.spawn(launch((PYTHON, "-c", spin), tmp_path, limiter)) as process:
         assert float(await first_line(process)) < 1.0
 
 
 async def test_what_is_within_its_limits_does_not_notice_them(tmp_path: Path) -> None:
-    limits = Limits(memory_bytes=512 * MB, processes=64, file_bytes=64 * MB, cpus=2)
+    limits = ResourceLimits(memory_bytes=512 * MB, processes=64, file_bytes=64 * MB, cpus=2)
     env = {"PATH": os.environ["PATH"], "ONE": "a b"}
     started = Launch(
-        ("/bin/sh", "-c", 'echo "$ONE"; pwd; read x; exit $x'), env, tmp_path, Limiter.detect(limits)
+        ("/bin/sh", "-c", 'echo "$ONE"; pwd; read x; exit $x'), env, tmp_path, Limiter.detect(limits).begin
     )
     async with await AgentProcess.spawn(started) as process:
         await process.write_line(b"7")
@@ -181,7 +188,7 @@ async def test_what_is_within_its_limits_does_not_notice_them(tmp_path: Path) ->
 
 
 async def test_a_missing_program_is_told_and_leaves_no_group(tmp_path: Path) -> None:
-    limiter = Limiter.detect(Limits(processes=9))
+    limiter = Limiter.detect(ResourceLimits(processes=9))
     with pytest.raises(AgentUnavailableError, match="cannot start nothing-here"):
         await AgentProcess.spawn(launch(("/nothing-here",), tmp_path, limiter))
     assert groups_left() == []
@@ -189,7 +196,7 @@ async def test_a_missing_program_is_told_and_leaves_no_group(tmp_path: Path) -> 
 
 async def test_nothing_starts_if_the_limits_cannot_be_set(tmp_path: Path) -> None:
     nowhere = Slot(tmp_path / "gone", 2, ("pids",))
-    limiter = Limiter(Limits(processes=9), (nowhere,))
+    limiter = Limiter(ResourceLimits(processes=9), (nowhere,))
     with pytest.raises(SandboxUnavailableError, match="limits cannot be set"):
         await AgentProcess.spawn(launch(("/bin/sh", "-c", f"echo > {tmp_path}/ran"), tmp_path, limiter))
     assert not (tmp_path / "ran").exists()
@@ -199,7 +206,7 @@ async def test_nothing_runs_outside_a_group_that_cannot_be_joined(tmp_path: Path
     # A directory whose "group" has no file to join by: the shell must not go on to the program.
     slot = Slot(tmp_path / "slot", 2, ())
     slot.directory.mkdir()
-    limiter = Limiter(Limits(processes=9), (slot,))
+    limiter = Limiter(ResourceLimits(processes=9), (slot,))
     enclosure = await limiter.begin()
     [group] = enclosure.group.directories
     (group / "cgroup.procs").mkdir()
@@ -210,10 +217,10 @@ async def test_nothing_runs_outside_a_group_that_cannot_be_joined(tmp_path: Path
 
 
 async def test_the_groups_of_a_dead_worker_are_swept_and_those_of_the_living_stay(tmp_path: Path) -> None:
-    limiter = grouped("pids", limits=Limits(processes=9))
+    limiter = grouped("pids", limits=ResourceLimits(processes=9))
     living = await limiter.begin()
     space = Path("/proc/self/ns/pid").stat().st_ino
-    dead = Group(limiter.slots, f"{PREFIX}{space}-{os.getpid()}-1-0", Bounds())
+    dead = ControlGroup(limiter.slots, f"{PREFIX}{space}-{os.getpid()}-1-0", ResourceLimits())
     left = await asyncio.create_subprocess_exec("sleep", "300")
     (dead.directories[0] / "cgroup.procs").write_text(str(left.pid))
     assert await limiter.sweep() == 1
@@ -230,7 +237,7 @@ async def test_a_group_of_version_2_ends_whoever_left_the_family() -> None:
     if not slots or not os.access(slots[0].directory, os.W_OK):
         pytest.skip("no control group of version 2 can be made here")
     script = "setsid sleep 300 > /dev/null 2>&1 & echo $!"
-    enclosure = await Limiter(Limits(), slots).begin()
+    enclosure = await Limiter(ResourceLimits(), slots).begin()
     argv = enclosure.enter(("/bin/sh", "-c", script))
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
@@ -241,9 +248,9 @@ async def test_a_group_of_version_2_ends_whoever_left_the_family() -> None:
 
 
 async def test_the_rehearsal_agent_tells_the_limit(tmp_path: Path, git_repo: Path) -> None:
-    limiter = grouped("memory", limits=Limits(memory_bytes=2 * MB))
+    limiter = grouped("memory", limits=ResourceLimits(memory_bytes=2 * MB))
     (git_repo / "one-line").write_text("x" * 32 * MB)  # grep holds a whole line
-    tools = Tools(LimitedSandbox(as_it_is(), limiter), git_repo, tmp_path)
+    tools = Tools(AgentSandbox(as_it_is(), limiter), git_repo, tmp_path)
     with pytest.raises(ToolError, match="2 MB of memory"):
         await tools.search("a", ".")
 
@@ -251,12 +258,12 @@ async def test_the_rehearsal_agent_tells_the_limit(tmp_path: Path, git_repo: Pat
 class Cell:
     """The real Claude Code behind real walls and limits."""
 
-    def __init__(self, model: ModelServer, tmp_path: Path, limits: Limits) -> None:
+    def __init__(self, model: ModelServer, tmp_path: Path, limits: ResourceLimits) -> None:
         home = tmp_path / "home"
         (home / ".claude").mkdir(parents=True)
         give_away(home)
         env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
-        sandbox = LimitedSandbox(BwrapSandbox(), grouped("memory", limits=limits))
+        sandbox = AgentSandbox(BwrapSandbox(), grouped("memory", limits=limits))
         settings = ClaudeSection(binary=str(require("claude")))
         self.backend = ClaudeBackend(settings, AgentContext(sandbox, SystemClock()), home, env)
 
@@ -275,7 +282,7 @@ async def test_claude_survives_what_its_command_is_killed_for(tmp_path: Path, gi
         command = f"/usr/bin/python3 -c '{HOG.replace('256', '1500')}'; echo code $?"
         model.play(Reply("", (Call("Bash", {"command": command, "description": "a hog"}),)))
         model.play(Reply("It was killed."))
-        results, finished = await Cell(model, tmp_path, Limits(memory_bytes=900 * MB)).run(git_repo)
+        results, finished = await Cell(model, tmp_path, ResourceLimits(memory_bytes=900 * MB)).run(git_repo)
     assert "code 137" in results[0]
     assert (finished.ok, finished.text) == (True, "It was killed.")
     assert groups_left() == []
@@ -285,7 +292,7 @@ async def test_a_turn_that_dies_of_its_limit_says_so(tmp_path: Path, git_repo: P
     require("bwrap")
     async with ModelServer() as model:
         model.play(Reply("Never heard."))
-        _, finished = await Cell(model, tmp_path, Limits(memory_bytes=40 * MB)).run(git_repo)
+        _, finished = await Cell(model, tmp_path, ResourceLimits(memory_bytes=40 * MB)).run(git_repo)
     assert (finished.ok, finished.reason) == (False, "failed")
     assert "40 MB of memory (sandbox.memoryMb)" in finished.text
     assert groups_left() == []

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ import pytest
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.docker import DockerSandbox
-from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
-from codebutler_worker.sandbox.pins import HEAD, Pins, Watcher, events
+from codebutler_worker.sandbox.limits import AgentSandbox, Limiter
+from codebutler_worker.sandbox.pins import HEAD, Watcher, events
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from tests.dockerd import made_by
 from tests.ordinary import give_away
@@ -35,7 +37,9 @@ TRIES = (
 @pytest.fixture(params=["bwrap", pytest.param("docker", marks=pytest.mark.root)])
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     if request.param == "bwrap":
-        yield LimitedSandbox(BwrapSandbox(program=require("bwrap")), Limiter.detect(Limits(processes=100)))
+        yield AgentSandbox(
+            BwrapSandbox(program=require("bwrap")), Limiter.detect(ResourceLimits(processes=100))
+        )
         return
     docker = DockerSandbox(host=request.getfixturevalue("docker_host"))
     yield docker
@@ -91,8 +95,8 @@ async def test_so_it_is_where_the_system_has_no_watches_left(
 ) -> None:
     """Agents are the same user: they can take all there are."""
     launch = sandbox.wrap(WAITS, policy)
-    assert isinstance(launch.guard, Pins)
-    launch = replace(launch, guard=replace(launch.guard, watcher=Watcher(polls=True)))
+    assert isinstance(launch.guard, partial)
+    launch = replace(launch, guard=partial(Watcher(polls=True).hold, *launch.guard.args))
     async with await AgentProcess.spawn(launch) as process:
         assert await anext(process.lines()) == b"up"
         replaced(policy.workdir / ".git" / "config")

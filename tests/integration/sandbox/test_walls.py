@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.media.shelf import FILES, save
+from codebutler_worker.media.files import FILES, save_file
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
@@ -316,7 +316,7 @@ async def test_the_owner_gets_at_the_shared_directories_and_at_nothing_beside_th
     os.chown(repo, 4321, 4321)
     state = prepare_state_dir(repo)
     (state / "config.json").write_text("the secret")
-    save(repo, FILES, "in.txt", b"sent")
+    save_file(repo, FILES, "in.txt", b"sent")
     command = "cat .codebutler/files/in.txt; echo > .codebutler/images/out; cat .codebutler/config.json"
     code, said = await attack(sandbox, SandboxPolicy(workdir=repo, home=home, env=ENV), command)
     assert said.startswith("sent")

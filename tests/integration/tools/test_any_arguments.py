@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.native.factory import tools
-from codebutler_worker.tools.port import Context, Result
+from codebutler_worker.tools.outcome import Result
+from codebutler_worker.tools.port import Context
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
-from codebutler_worker.tools.schema import schema_of
+from codebutler_worker.tools.repair import schema_of
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.integration.tools.conftest import call
 from tests.ordinary import open_the_way

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.tools.confined import is_directory, readable, relative, writable
-from codebutler_worker.tools.port import ToolError
+from codebutler_worker.tools.outcome import ToolError
 
 LIMIT = 2**20
 

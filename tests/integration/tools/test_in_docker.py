@@ -8,13 +8,11 @@ from pathlib import Path
 
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.sandbox.docker import DockerSandbox
-from codebutler_worker.tools.code_search import CodeSearch
-from codebutler_worker.tools.edit_file import EditFile
-from codebutler_worker.tools.list_files import ListFiles
+from codebutler_worker.tools.editing import EDIT_FILE
 from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
-from codebutler_worker.tools.read_files import ReadFiles
-from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
+from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES
+from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.dockerd import docker
 from tests.integration.tools.conftest import call
@@ -39,15 +37,15 @@ async def test_everything_works_in_a_container_too(docker_host: str, git_repo: P
     async def text(tool: Tool, **arguments: object) -> str:
         return (await call(tool, context, json.dumps(arguments))).text
 
-    assert await text(ListFiles()) == "README.md\nsrc/app.py"
-    assert "exit code 0" in await text(RunTerminalCommand(), command="cd src && A=kept")
-    assert '+    return f"hi {name}"' in await text(EditFile(), path="src/app.py", old="hello", new="hi")
-    assert '2\t    return f"hi {name}"' in await text(ReadFiles(), paths=["src/app.py"])
-    assert await text(CodeSearch(), pattern="greet") == "src/app.py:1:def greet(name):"
-    begun = await text(RunTerminalCommand(), command="cat app.py; echo $A; sleep 300", wait_s=1)
+    assert await text(LIST_FILES) == "README.md\nsrc/app.py"
+    assert "exit code 0" in await text(RUN_TERMINAL_COMMAND, command="cd src && A=kept")
+    assert '+    return f"hi {name}"' in await text(EDIT_FILE, path="src/app.py", old="hello", new="hi")
+    assert '2\t    return f"hi {name}"' in await text(READ_FILES, paths=["src/app.py"])
+    assert await text(CODE_SEARCH, pattern="greet") == "src/app.py:1:def greet(name):"
+    begun = await text(RUN_TERMINAL_COMMAND, command="cat app.py; echo $A; sleep 300", wait_s=1)
     assert "still running" in begun
-    assert "exit code 130" in await text(RunTerminalCommand(), signal="CTRL_C", wait_s=60)
-    said = await call(RunTerminalCommand(), context, '{"command": "true"}')
+    assert "exit code 130" in await text(RUN_TERMINAL_COMMAND, signal="CTRL_C", wait_s=60)
+    said = await call(RUN_TERMINAL_COMMAND, context, '{"command": "true"}')
     assert said.container in docker(docker_host, "ps", "--format", "{{.Names}}").split()
     await terminal.close()
     await sandbox.close()

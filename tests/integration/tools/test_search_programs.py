@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.sandbox.port import Sandbox
-from codebutler_worker.tools.code_search import CodeSearch
-from codebutler_worker.tools.list_files import ListFiles
 from codebutler_worker.tools.port import Context
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
+from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES
 from tests.integration.tools.conftest import call
 from tests.integration.tools.test_tools import words
 from tests.programs import require
@@ -54,7 +53,7 @@ def equipped(engine: str, context: Context, sandbox: Sandbox, tmp_path: Path) ->
 
 
 async def test_the_same_lines_are_found(engine: str, equipped: Context) -> None:
-    found = (await call(CodeSearch(), equipped, words(pattern="Needle"))).text.split("\n")
+    found = (await call(CODE_SEARCH, equipped, words(pattern="Needle"))).text.split("\n")
     # Without git nobody knows what it ignores, but for what is never worth a look.
     ignored = ["a.log:1:a Needle here"] if engine == "neither" else []
     expected = [
@@ -69,15 +68,15 @@ async def test_the_same_lines_are_found(engine: str, equipped: Context) -> None:
         {"pattern": "Need.e", "regex": True, "path": "sub/d.txt"},
         {"pattern": "Needle", "glob": "d.*"},
     ):
-        text = (await call(CodeSearch(), equipped, words(**arguments))).text
+        text = (await call(CODE_SEARCH, equipped, words(**arguments))).text
         assert text == "sub/d.txt:1:a Needle here", arguments
-    assert (await call(CodeSearch(), equipped, words(pattern="Need.e"))).text == "(nothing found)"
-    bad = await call(CodeSearch(), equipped, words(pattern="a(", regex=True))
+    assert (await call(CODE_SEARCH, equipped, words(pattern="Need.e"))).text == "(nothing found)"
+    bad = await call(CODE_SEARCH, equipped, words(pattern="a(", regex=True))
     assert not bad.ok
 
 
 async def test_the_same_files_are_listed(engine: str, equipped: Context) -> None:
-    found = (await call(ListFiles(), equipped, "{}")).text.split("\n")
+    found = (await call(LIST_FILES, equipped, "{}")).text.split("\n")
     expected = {".gitignore", ".hidden/c.txt", "README.md", "b.txt", "src/app.py", "sub/d.txt"}
     ignored = {"a.log"} if engine == "neither" else set()
     assert set(found) == expected | ignored

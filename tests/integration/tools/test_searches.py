@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.sandbox.port import Sandbox
-from codebutler_worker.tools.code_search import CodeSearch
-from codebutler_worker.tools.list_files import ListFiles
 from codebutler_worker.tools.port import Context
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
+from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES
 from tests.integration.tools.conftest import call
 from tests.programs import require
 from tests.walls import as_it_is
@@ -57,7 +56,7 @@ async def test_the_same_lines_are_found(looking: Context, arguments: dict[str, o
     for hidden in (".codebutler", ".git"):
         (looking.workdir / hidden).mkdir(exist_ok=True)
         (looking.workdir / hidden / "kept.py").write_text("greet( hello")
-    assert (await call(CodeSearch(), looking, json.dumps(arguments))).text == found
+    assert (await call(CODE_SEARCH, looking, json.dumps(arguments))).text == found
 
 
 async def test_the_same_files_are_listed_and_the_same_expression_is_refused(looking: Context) -> None:
@@ -66,7 +65,7 @@ async def test_the_same_files_are_listed_and_the_same_expression_is_refused(look
     (looking.workdir / ".codebutler" / ".gitignore").write_text("*")
     (looking.workdir / ".github").mkdir()
     (looking.workdir / ".github" / "ü.yml").write_text("x")
-    listed = await call(ListFiles(), looking, "{}")
+    listed = await call(LIST_FILES, looking, "{}")
     assert listed.text.split("\n") == [".github/ü.yml", "README.md", "src/app.py"]
-    refused = await call(CodeSearch(), looking, json.dumps({"pattern": "a(", "regex": True}))
+    refused = await call(CODE_SEARCH, looking, json.dumps({"pattern": "a(", "regex": True}))
     assert not refused.ok

@@ -7,13 +7,14 @@ import os
 import threading
 from pathlib import Path
 
-from codebutler_worker.programs.leftovers import descendants
+from codebutler_worker.programs.program import descendants
 from codebutler_worker.sandbox.port import Sandbox
-from codebutler_worker.tools.port import Context, Result
-from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
+from codebutler_worker.tools.outcome import Result
+from codebutler_worker.tools.port import Context
+from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND
 from tests.integration.tools.conftest import call
 
-TOOL = RunTerminalCommand()
+TOOL = RUN_TERMINAL_COMMAND
 
 
 async def run(context: Context, command: str = "", **more: object) -> Result:

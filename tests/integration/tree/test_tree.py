@@ -191,6 +191,7 @@ async def test_only_the_newest_snapshots_are_kept(
     repo: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("codebutler_worker.tree.tree.KEPT_REFS", 3)
+    monkeypatch.setattr("codebutler_worker.tree.tree.PRUNE_EVERY", 2)
     for number in range(5):
         (repo / "a.txt").write_text(f"{number}\n")
         await tree.snapshot(f"t{number}/after")

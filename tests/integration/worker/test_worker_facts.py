@@ -11,6 +11,8 @@ from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.memory.keeping import MAX_FACTS
 from codebutler_worker.tools.notes import Notes
 from codebutler_worker.tools.port import ToolError
+from codebutler_worker.memory.facts import MAX_FACTS
+from codebutler_worker.tools.outcome import NoteKeeper, ToolError
 from tests.events import posted, slashed
 from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
@@ -29,7 +31,7 @@ async def turn(parent: Parent, ts: str, user: str = USER) -> TurnRequest:
     return run.request
 
 
-def notes(request: TurnRequest) -> Notes:
+def notes(request: TurnRequest) -> NoteKeeper:
     assert request.notes is not None
     return request.notes
 

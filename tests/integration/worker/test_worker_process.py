@@ -38,6 +38,8 @@ from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
 from codebutler_worker.programs.leftovers import MARK
 from codebutler_worker.runtime.runtime import Agents
+from codebutler_worker.desk.desk import Agents
+from codebutler_worker.programs.program import MARK
 from codebutler_worker.worker.bootstrap import serve
 from tests.containers import open_directory
 from tests.events import posted

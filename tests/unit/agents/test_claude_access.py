@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.agents.claude import command
-from codebutler_worker.egress.hosts import Place
-from codebutler_worker.egress.service import Service
-from codebutler_worker.sandbox.port import Door
+from codebutler_worker.egress.hosts import HostPort
+from codebutler_worker.egress.service import ModelService
+from codebutler_worker.sandbox.port import ProxySocket
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-ant-real",
@@ -18,7 +18,7 @@ SECRETS = {
 }
 
 
-def service(**agent_env: str) -> Service:
+def service(**agent_env: str) -> ModelService:
     found = command.service_of(agent_env, "codebutler-1")
     assert found is not None
     return found
@@ -34,7 +34,7 @@ def test_no_key_is_inside() -> None:
         "NO_PROXY": "localhost,127.0.0.1,::1",
     }
     assert served is not None
-    assert served.place == Place("api.anthropic.com", 443)
+    assert served.place == HostPort("api.anthropic.com", 443)
     assert served.keys == (("x-api-key", "sk-ant-real"), ("authorization", "Bearer real"))
     assert served.extra == (("X-Team", "real"),)
 
@@ -57,8 +57,8 @@ def test_without_a_proxy_it_holds_its_keys_itself() -> None:
     assert command.model_environment({**SECRETS, "OTHER": "x"}, service(**SECRETS), 0) == SECRETS
 
 
-@pytest.mark.parametrize("network", ["none", "open", Door(Path("/tmp/d"), 1)])
-def test_the_way_is_in_the_policy(network: Door) -> None:
+@pytest.mark.parametrize("network", ["none", "open", ProxySocket(Path("/tmp/d"), 1)])
+def test_the_way_is_in_the_policy(network: ProxySocket) -> None:
     around = command.Surroundings(Path("/usr/bin/claude"), Path("/home/you"), "/usr/bin")
     policy = command.policy(around, Path("/srv/repo"), "id", network, {"HTTPS_PROXY": "p"})
     assert policy.network == network

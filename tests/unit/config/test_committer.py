@@ -22,14 +22,16 @@ def test_what_is_said_for_one_role_goes_before_what_is_said_for_both() -> None:
 
 
 def test_the_last_of_a_key_counts_and_an_empty_one_does_not() -> None:
-    assert parsed(b"user.name\nAnn\0user.name\n Bea \0user.email\n\0user.email\0") == {"user.name": "Bea"}
-    assert parsed(b"") == {}
+    entries = (b"user.name\nAnn", b"user.name\n Bea ", b"user.email\n", b"user.email")
+    told = b"".join(b"file:.git/config\0" + entry + b"\0" for entry in entries)
+    assert parsed(told) == ({"user.name": "Bea"}, {".git/config"})
+    assert parsed(b"") == ({}, set())
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\x1b[31m", "Ann <x@y>", "\u202eAnn", "a" * (LONGEST + 1)])
 def test_what_is_no_name_is_not_taken(value: str) -> None:
-    assert parsed(f"user.name\n{value}\0".encode()) == {}
+    assert parsed(f"file:x\0user.name\n{value}\0".encode())[0] == {}
 
 
 def test_what_is_not_utf_8_is_not_taken() -> None:
-    assert parsed(b"user.name\nAnn \xff\0") == {}
+    assert parsed(b"file:x\0user.name\nAnn \xff\0")[0] == {}

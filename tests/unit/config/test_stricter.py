@@ -17,14 +17,16 @@ from codebutler.config.stricter import _ORDERS, USUAL, is_plain, stricter
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.conversation.quorum import needed_for
 from codebutler_worker.egress.hosts import Hosts, Place
+from codebutler_worker.conversation.asking.quorum import needed_for
+from codebutler_worker.egress.hosts import HostPort, Hosts
 from codebutler_worker.egress.outlet import for_agents, for_commands
 from codebutler_worker.sandbox.docker import DEFAULT
 from codebutler_worker.sandbox.limits import USUAL as ON_THIS_MACHINE
-from codebutler_worker.sandbox.limits import Limits
+from codebutler_worker.sandbox.limits import configured
 
 HOSTS = ["example.org", "*.example.org", "a.example.org", "a.example.org:8443", "*.a.example.org", "10.0.0.5:3000",
          "Example.org", "*.example.org:80", "10.0.0.5", "[::1]:80"]  # fmt: skip
-PLACES = [Place(host, port) for host in ("example.org", "a.example.org", "b.a.example.org", "10.0.0.5", "::1")
+PLACES = [HostPort(host, port) for host in ("example.org", "a.example.org", "b.a.example.org", "10.0.0.5", "::1")
           for port in (80, 443, 3000, 8443)]  # fmt: skip
 USERS, CHANNELS, PREFIXES = ["U1A", "U2A", "U3A"], ["C1A", "C2A"], ["claude", "run", "kimi"]
 COMMANDS = ["rm -rf /", "git push", "ls", "make", "npm ci", ""]
@@ -102,7 +104,7 @@ def typed(values: JsonObject) -> Config:
     return msgspec.convert(values, Config)
 
 
-def reached(config: Config, walls: str) -> set[tuple[str, Place]]:
+def reached(config: Config, walls: str) -> set[tuple[str, HostPort]]:
     """Who gets where, behind such walls."""
     found = set()
     for who, outlet in (("agents", for_agents), ("commands", for_commands)):
@@ -113,7 +115,7 @@ def reached(config: Config, walls: str) -> set[tuple[str, Place]]:
         open_ = way.kind == "open"
         listed = Hosts(way.hosts if way.kind == "hosts" else ())
         found |= {(who, place) for place in PLACES if open_ or listed.allow(place)}
-        found |= {(who, Place("elsewhere.example", 443))} if open_ else set()
+        found |= {(who, HostPort("elsewhere.example", 443))} if open_ else set()
     return found
 
 
@@ -154,7 +156,7 @@ def bounded(config: Config) -> dict[str, float]:
         **{f"people for {call}": -needed_for(config.approvals.quorum, *call) for call in CALLS},
     }
     for usual in (ON_THIS_MACHINE, DEFAULT):
-        limits = Limits.configured(config.sandbox, usual)
+        limits = configured(config.sandbox, usual)
         for name in ("memory_bytes", "processes", "file_bytes", "cpus"):
             found[f"{name} {usual}"] = getattr(limits, name) or none
     for whose in ("repo", "user"):

@@ -8,7 +8,7 @@ import pytest
 
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.agents.running import metered
-from codebutler_worker.egress.service import Gauge
+from codebutler_worker.egress.service import TokenMeter
 
 STREAM = b"".join(
     b"data: " + json.dumps(event).encode() + b"\n\n"
@@ -26,7 +26,7 @@ WHOLE = b'{"id": "x", "usage": {"prompt_tokens" : 12, "completion_tokens":34, "t
 @pytest.mark.parametrize("size", [1, 7, 64, 10_000])
 @pytest.mark.parametrize(("answer", "tokens"), [(STREAM, (240, 77)), (WHOLE, (12, 34)), (b"", (0, 0))])
 def test_an_answer_is_counted_however_it_is_cut(answer: bytes, tokens: tuple[int, int], size: int) -> None:
-    gauge = Gauge()
+    gauge = TokenMeter()
     reading = gauge.reading("/v1/messages?beta=true")
     assert reading is not None
     for at in range(0, len(answer), size):
@@ -48,7 +48,7 @@ UNCOUNTED = b"HTTP/1.1 200 OK\r\n\r\n" + b'data: {"choices": [{"delta": {"conten
     ],
 )
 def test_an_answer_without_figures_is_reckoned(path: str, answer: bytes, tokens: tuple[int, int]) -> None:
-    gauge = Gauge()
+    gauge = TokenMeter()
     reading = gauge.reading(path, 4000)
     assert reading is not None
     reading.add(answer)
@@ -57,7 +57,7 @@ def test_an_answer_without_figures_is_reckoned(path: str, answer: bytes, tokens:
 
 
 def test_every_answer_counts_but_those_that_are_free() -> None:
-    gauge = Gauge()
+    gauge = TokenMeter()
     for _ in range(2):
         reading = gauge.reading("/v1/messages")
         assert reading is not None
@@ -67,10 +67,10 @@ def test_every_answer_counts_but_those_that_are_free() -> None:
 
 
 def test_who_tells_of_less_than_half_is_not_believed() -> None:
-    gauge = Gauge(input=1_500_000, output=500_000)
+    gauge = TokenMeter(input=1_500_000, output=500_000)
     assert metered(Usage(900_000, 100_000, 2.0, 7), gauge) == Usage(1_500_000, 500_000, 4.0, 7)
     assert metered(Usage(0, 0, None, 1), gauge) == Usage(1_500_000, 500_000, None, 1)
     # Small errands of the program's own (a title, a summary) are in its price, not in its tokens.
     told = Usage(1_200_000, 400_000, 2.0, 7)
     assert metered(told, gauge) == told
-    assert metered(Usage(10, 1, 0.1, 1), Gauge(input=5_000, output=4_000)) == Usage(10, 1, 0.1, 1)
+    assert metered(Usage(10, 1, 0.1, 1), TokenMeter(input=5_000, output=4_000)) == Usage(10, 1, 0.1, 1)

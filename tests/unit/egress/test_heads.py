@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
+from codebutler_worker.egress.http import MalformedHttpError, RequestHead, closing, parse, refusal
 
 
 def request(*headers: str, first: str = "POST /v1/x HTTP/1.1") -> bytes:
@@ -15,7 +15,7 @@ def request(*headers: str, first: str = "POST /v1/x HTTP/1.1") -> bytes:
 
 def test_a_request_is_read_and_written() -> None:
     head = parse(request("Host: a", "X: 1", "x:2"))
-    assert head == Head("POST", "/v1/x", (("Host", "a"), ("X", "1"), ("x", "2")))
+    assert head == RequestHead("POST", "/v1/x", (("Host", "a"), ("X", "1"), ("x", "2")))
     assert head.values("x") == ["1", "2"]
     assert parse(head.encode()) == head
 
@@ -25,7 +25,7 @@ def test_what_is_about_this_connection_does_not_go_on() -> None:
         "Host: a", "Connection: keep-alive", "Proxy-Authorization: x", "Upgrade: h2c", "Accept: */*"
     )
     onward = parse(sent).onward("/y", "b")
-    assert onward == Head("POST", "/y", (("Host", "b"), ("Accept", "*/*"), ("Connection", "close")))
+    assert onward == RequestHead("POST", "/y", (("Host", "b"), ("Accept", "*/*"), ("Connection", "close")))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_is_about_this_connection_does_not_go_on() -> None:
     ],
 )
 def test_what_is_not_well_formed_is_refused(data: bytes) -> None:
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedHttpError):
         parse(data)
 
 
@@ -74,7 +74,7 @@ def test_the_length_of_a_body_is_clear(headers: tuple[str, ...], length: int | N
 )
 def test_a_length_that_two_could_read_differently_is_refused(headers: tuple[str, ...]) -> None:
     head = parse(request(*headers))
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedHttpError):
         _ = head.body
 
 
@@ -82,7 +82,7 @@ def test_an_answer_ends_its_connection() -> None:
     status, head = closing(b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n")
     assert (status, head) == (200, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n")
     assert closing(b"HTTP/1.1 100 Continue\r\n\r\n") == (100, b"HTTP/1.1 100 Continue\r\n\r\n")
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedHttpError):
         closing(b"SSH-2.0-x\r\n\r\n")
 
 
@@ -96,6 +96,6 @@ def test_a_refusal_says_why_to_programs_and_people() -> None:
 def test_anything_is_read_or_refused(data: bytes) -> None:
     try:
         head = parse(data + b"\r\n\r\n")
-    except MalformedError:
+    except MalformedHttpError:
         return
     assert parse(head.encode()) == head

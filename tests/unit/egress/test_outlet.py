@@ -8,7 +8,7 @@ import pytest
 
 from codebutler.config.schema import AgentNetwork, CommandNetwork, SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.hosts import Place
+from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_commands, for_tools, noted, summary
 
 
@@ -71,7 +71,7 @@ def test_for_the_tools_of_our_own_agent_nothing_is_opened_that_nobody_named(
 
 
 def test_what_cannot_be_kept_is_refused() -> None:
-    with pytest.raises(SandboxUnavailableError, match=r'sandbox.network "hosts" needs walls with a door'):
+    with pytest.raises(SandboxUnavailableError, match=r'sandbox.network "hosts" needs bubblewrap or docker'):
         for_agents(SandboxSection(network="hosts"), "seatbelt", {})
     with pytest.raises(SandboxUnavailableError, match=r"sandbox.commandNetwork"):
         for_commands(SandboxSection(command_network="hosts"), "seatbelt", {})
@@ -134,14 +134,14 @@ def test_what_is_in_force_is_told_in_one_line(section: SandboxSection, walls: st
     [
         ((), ""),
         (
-            (Place("a.example", 443), Place("a.example", 80)),
+            (HostPort("a.example", 443), HostPort("a.example", 80)),
             "reach `a.example`: `sandbox.hosts` opens that._",
         ),
-        ((Place("10.0.0.5", 5432), Place("::1", 443)), "reach `10.0.0.5:5432`, `::1`: "),
-        (tuple(Place(f"h{n}.example", 443) for n in range(9)), "`h4.example` and 4 more: "),
+        ((HostPort("10.0.0.5", 5432), HostPort("::1", 443)), "reach `10.0.0.5:5432`, `::1`: "),
+        (tuple(HostPort(f"h{n}.example", 443) for n in range(9)), "`h4.example` and 4 more: "),
     ],
 )
-def test_whoever_reads_the_answer_learns_what_was_refused(refused: tuple[Place, ...], note: str) -> None:
+def test_whoever_reads_the_answer_learns_what_was_refused(refused: tuple[HostPort, ...], note: str) -> None:
     told = noted("Done.", refused)
     assert told.startswith("Done.")
     assert note in told

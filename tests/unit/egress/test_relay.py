@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from codebutler_worker.egress import relay
-from codebutler_worker.egress.heads import MalformedError
+from codebutler_worker.egress.http import MalformedHttpError, pass_body
 
 
 class Sink:
@@ -27,7 +26,7 @@ async def passed(sent: bytes, length: int | None = None) -> bytes:
     source, sink = asyncio.StreamReader(limit=2**16), Sink()
     source.feed_data(sent)
     source.feed_eof()
-    await relay.body(source, sink, length)  # type: ignore[arg-type]  # what a body needs of one
+    await pass_body(source, sink, length)  # type: ignore[arg-type]  # what a body needs of one
     return sink.written
 
 
@@ -64,7 +63,7 @@ async def test_chunks_are_written_as_everybody_reads_them(sent: bytes, onward: b
     ],
 )
 async def test_what_can_be_read_in_two_ways_is_refused(sent: bytes) -> None:
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedHttpError):
         await passed(sent)
 
 

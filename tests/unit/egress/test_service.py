@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.egress.heads import Head
-from codebutler_worker.egress.hosts import Place
-from codebutler_worker.egress.service import Service, WrongKeyError, parse_headers
+from codebutler_worker.egress.hosts import HostPort
+from codebutler_worker.egress.http import RequestHead
+from codebutler_worker.egress.service import ModelService, WrongKeyError, parse_headers
 
-API = Service(
+API = ModelService(
     base_url="https://api.example/base/",
     token="codebutler-1",
     keys=(("x-api-key", "sk-real"), ("authorization", "Bearer real")),
@@ -16,16 +16,16 @@ API = Service(
 )
 
 
-def asked(*headers: tuple[str, str]) -> Head:
-    return Head("POST", "/base/v1/messages", (("Host", "127.0.0.1:3128"), *headers))
+def asked(*headers: tuple[str, str]) -> RequestHead:
+    return RequestHead("POST", "/base/v1/messages", (("Host", "127.0.0.1:3128"), *headers))
 
 
 def test_where_it_is_and_where_it_seems_to_be() -> None:
-    assert (API.place, API.secure, API.path) == (Place("api.example", 443), True, "/base")
+    assert (API.place, API.secure, API.path) == (HostPort("api.example", 443), True, "/base")
     assert API.inside(3128) == "http://127.0.0.1:3128/base"
-    local = Service(base_url="http://127.0.0.1:8080")
+    local = ModelService(base_url="http://127.0.0.1:8080")
     assert (local.place, local.secure, local.inside(1)) == (
-        Place("127.0.0.1", 8080),
+        HostPort("127.0.0.1", 8080),
         False,
         "http://127.0.0.1:1",
     )
@@ -95,7 +95,7 @@ def test_any_other_key_is_refused(headers: tuple[tuple[str, str], ...]) -> None:
 
 
 def test_a_login_of_the_agents_own_goes_through() -> None:
-    service = Service(base_url="https://gateway.example", extra=(("X-Team", "blue"),))
+    service = ModelService(base_url="https://gateway.example", extra=(("X-Team", "blue"),))
     sent = (("Authorization", "Bearer oauth"), ("x-team", "red"))
     headers = dict(service.onward(asked(*sent)).headers)
     assert headers["Authorization"] == "Bearer oauth"
@@ -112,7 +112,7 @@ def test_no_secret_shows_when_it_is_printed() -> None:
     assert "codebutler-1" not in repr(API)
 
 
-SECRET = Service(
+SECRET = ModelService(
     base_url="https://api.example/base",
     token="codebutler-1",
     keys=(("x-api-key", "sk-real-key-1"), ("authorization", "Bearer real-token-2")),
@@ -142,5 +142,5 @@ def test_nothing_is_held_back_that_begins_no_key() -> None:
     mask = SECRET.mask
     assert mask is not None
     assert mask(b"data: token\n\n") == b"data: token\n\n"
-    assert Service(base_url="https://api.example").mask is None
+    assert ModelService(base_url="https://api.example").mask is None
     assert API.mask is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.internet.markup import readable, text_of
+from codebutler_worker.internet.fetch import readable, text_of
 
 PAGE = b"""<html><head><title>T</title><style>p{color:red}</style><script>steal()</script></head>
 <body><h1>Head</h1><p>One <a href="https://example.org/z?a=1">link</a>.</p>

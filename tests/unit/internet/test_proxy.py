@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.internet.proxy import proxy_of
+from codebutler_worker.internet.remote import proxy_of
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.internet.urls import PageRefusedError, target
+from codebutler_worker.internet.addresses import PageRefusedError, target
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
-from codebutler_worker.media.fetcher import FETCH_S, Fetched, Fetcher, NotFetchedError
+from codebutler_worker.media.files import FETCH_S, Fetched, Fetcher, NotFetchedError
 
 
 class Line:

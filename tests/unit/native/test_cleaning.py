@@ -18,7 +18,7 @@ from codebutler_worker.agents.native.cleaning import (
 from codebutler_worker.agents.native.history import mended
 from codebutler_worker.agents.native.loop import CUT
 from codebutler_worker.agents.native.model import Assistant, Call, Message, System, Told, User
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 CONTEXT = 10_000
 HEAD: list[Message] = [System("the orders"), User("the task")]

@@ -20,7 +20,7 @@ from codebutler_worker.agents.native.history import (
     read,
 )
 from codebutler_worker.agents.native.model import Assistant, Call, Message, System, Told, User
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 START: list[Record] = [Opened("2026-01-01"), Said(System("orders"))]
 TEXT = st.text(max_size=20)

@@ -14,7 +14,7 @@ from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.permissions import ruling
 from codebutler_worker.agents.native.presets import PRESETS, cost_usd, price_of, target
 from codebutler_worker.tools.display import HEAD_CHARS, TAIL_CHARS, shown, told
-from codebutler_worker.tools.listener import Listener, Mark, spelled
+from codebutler_worker.tools.shell import Mark, MarkReader, spelled
 
 
 def test_cached_tokens_have_a_price_of_their_own_if_somebody_says_so() -> None:
@@ -101,7 +101,7 @@ def test_marks_are_found_however_the_output_is_cut(outputs: list[bytes], data: s
         b"\x1eword %d begun \x1e%b\x1eword %d 3 /tmp\x1e" % (at, output, at)
         for at, output in enumerate(clean, 1)
     )
-    listener, at = Listener("word"), 0
+    listener, at = MarkReader("word"), 0
     while at < len(stream):
         piece = data.draw(st.integers(1, 20))
         listener.feed(stream[at : at + piece])
@@ -112,7 +112,7 @@ def test_marks_are_found_however_the_output_is_cut(outputs: list[bytes], data: s
 
 
 def test_another_word_is_no_mark() -> None:
-    listener = Listener("word")
+    listener = MarkReader("word")
     listener.feed(b"a\x1eother 1 0 /\x1eb")
     assert listener.mark is None
     listener.feed(b"c" * 9000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.sandbox.committing import hint
+from codebutler_worker.sandbox.prelude import hint
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from codebutler.config.git_repo import Owner
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.docker import container_limits
-from codebutler_worker.sandbox.docker_argv import AGENT, Identity, run_options, words
-from codebutler_worker.sandbox.view import Inside
+from codebutler_worker.sandbox.docker import DEFAULT
+from codebutler_worker.sandbox.docker_argv import AGENT, agent_of, run_options, words
+from codebutler_worker.sandbox.limits import configured
+from codebutler_worker.sandbox.walls import Inside
 
 PROMISED = (
     "--read-only --cap-drop=ALL --security-opt=no-new-privileges --pids-limit=128 --cpus=1 --memory=512m "
@@ -34,8 +35,8 @@ INSIDE = Inside(home=Path("/home/u"), network="none")
 def options(
     section: SandboxSection | None = None, owner: tuple[int, int] = (1000, 1000), inside: Inside = INSIDE
 ) -> tuple[str, ...]:
-    limits = container_limits(section or SandboxSection())
-    return words(run_options(inside, CHECKOUT, Identity.of(*owner), limits))
+    limits = configured(section or SandboxSection(), DEFAULT)
+    return words(run_options(inside, CHECKOUT, agent_of(Owner(*owner)), limits))
 
 
 def test_by_default_the_promised_flags_stand_there_as_they_are_promised() -> None:
@@ -66,7 +67,7 @@ def test_by_default_the_promised_flags_stand_there_as_they_are_promised() -> Non
 
 def test_what_git_may_track_has_a_place_of_its_own_to_lie_in() -> None:
     tracking = replace(CHECKOUT, index=Path("/home/u/repo/.git/index"))
-    given = words(run_options(INSIDE, tracking, AGENT, container_limits(SandboxSection())))
+    given = words(run_options(INSIDE, tracking, AGENT, configured(SandboxSection(), DEFAULT)))
     private = "rw,nosuid,nodev,mode=0755,uid=1000,gid=1000,size=64m"
     assert [word for word in given if ".codebutler:" in word] == [
         f"--tmpfs=/home/u/repo/.codebutler:{private}",
@@ -111,4 +112,4 @@ def test_root_is_refused_and_told_what_to_do() -> None:
 
 def test_only_what_is_configured_so_has_this_machines_network() -> None:
     assert "--network=host" in options(inside=replace(INSIDE, network="open"))
-    assert Identity(1000, 1000) == AGENT
+    assert Owner(1000, 1000) == AGENT

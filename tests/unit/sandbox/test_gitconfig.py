@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.gitconfig import MalformedError, is_include, is_program, settings, words
+from codebutler_worker.sandbox.gitconfig import MalformedConfigError, is_include, is_program, settings, words
 from tests.programs import require
 
 FILES = (
@@ -48,7 +48,7 @@ def test_what_git_refuses_is_refused(tmp_path: Path, text: str) -> None:
     assert subprocess.run(
         [require("git"), "config", "--file", str(file), "--list"], capture_output=True, cwd=tmp_path
     ).returncode
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedConfigError):
         [*settings(text)]
 
 

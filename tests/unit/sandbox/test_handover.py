@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.sandbox.bwrap import bwrap_argv
-from codebutler_worker.sandbox.handover import INSIDE, SENDMSG, swiftly, through
-from codebutler_worker.sandbox.port import Door
+from codebutler_worker.sandbox.port import ProxySocket
+from codebutler_worker.sandbox.prelude import INSIDE, SENDMSG, swiftly, through
 from codebutler_worker.sandbox.seccomp import machines
 from tests.unit.sandbox.test_layout import CHECKOUT, SYSTEM
 from tests.unit.sandbox.test_layout import INSIDE as ROOM
 
-DOOR = Door(Path("/tmp/cb-way-1/door"), 3128)
+DOOR = ProxySocket(Path("/tmp/cb-way-1/door"), 3128)
 
 
 @pytest.mark.parametrize("machine", machines())

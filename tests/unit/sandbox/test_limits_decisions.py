@@ -6,11 +6,11 @@ from pathlib import Path
 
 from codebutler.config.schema import SandboxSection
 from codebutler.config.trust import is_guarded
-from codebutler_worker.sandbox.cgroups import Bounds, Slot, own_slots
-from codebutler_worker.sandbox.limits import Limiter, Limits, explain, inner, outer
+from codebutler_worker.sandbox.cgroups import ResourceLimits, Slot, own_slots
+from codebutler_worker.sandbox.limits import Limiter, configured, explain, inner, outer
 
 MOUNT = "30 23 0:29 {root} {where} rw,relatime shared:9 - {kind} cgroup rw,{options}"
-BOUNDS = Bounds(memory_bytes=1000, processes=7, cpus=0.5)
+LIMITS = ResourceLimits(memory_bytes=1000, processes=7, cpus=0.5)
 
 
 def mount(where: str, kind: str, options: str, root: str = "/") -> str:
@@ -52,7 +52,7 @@ def test_a_hierarchy_that_is_not_mounted_is_no_place() -> None:
 
 def test_what_is_written_into_a_group_of_version_2() -> None:
     slot = Slot(Path("/c"), 2, ("pids", "memory", "cpu"))
-    assert BOUNDS.settings(slot) == [
+    assert LIMITS.settings(slot) == [
         ("pids.max", "7"),
         ("memory.max", "1000"),
         ("memory.swap.max", "0"),
@@ -62,7 +62,7 @@ def test_what_is_written_into_a_group_of_version_2() -> None:
 
 def test_what_is_written_into_a_group_of_version_1() -> None:
     slot = Slot(Path("/c"), 1, ("memory", "cpu"))
-    assert BOUNDS.settings(slot) == [
+    assert LIMITS.settings(slot) == [
         ("memory.limit_in_bytes", "1000"),
         ("memory.memsw.limit_in_bytes", "1000"),
         ("cpu.cfs_period_us", "100000"),
@@ -71,22 +71,22 @@ def test_what_is_written_into_a_group_of_version_1() -> None:
 
 
 def test_zero_is_no_limit() -> None:
-    assert Bounds().settings(Slot(Path("/c"), 2, ("pids", "memory", "cpu"))) == []
-    assert not Limits().any
-    assert "ulimit -f" not in outer(("x",), Limits(), ())[2]
+    assert ResourceLimits().settings(Slot(Path("/c"), 2, ("pids", "memory", "cpu"))) == []
+    assert not ResourceLimits().any
+    assert "ulimit -f" not in outer(("x",), ResourceLimits(), ())[2]
 
 
 def test_the_program_and_the_groups_are_arguments_never_script() -> None:
-    argv = outer(("a $(b)", "--"), Limits(file_bytes=2**20), (Path("/c/one two"),))
+    argv = outer(("a $(b)", "--"), ResourceLimits(file_bytes=2**20), (Path("/c/one two"),))
     assert argv[3:] == ("limits", "/c/one two", "--", "a $(b)", "--")
     assert "ulimit -f 2048" in argv[2]
     assert "ulimit -d" not in argv[2]
-    assert "ulimit -d 1024" in outer(("x",), Limits(), (), 2**20)[2]
-    assert inner(("a;b",), Limits(processes=9))[3:] == ("limits", "a;b")
+    assert "ulimit -d 1024" in outer(("x",), ResourceLimits(), (), 2**20)[2]
+    assert inner(("a;b",), ResourceLimits(processes=9))[3:] == ("limits", "a;b")
 
 
 def test_what_people_are_told_names_the_limit_and_its_setting() -> None:
-    limits = Limits(memory_bytes=64 * 2**20, processes=9)
+    limits = ResourceLimits(memory_bytes=64 * 2**20, processes=9)
     assert explain((), limits) == ""
     assert "64 MB of memory (sandbox.memoryMb)" in explain(("memory",), limits)
     both = explain(("memory", "processes"), limits)
@@ -95,7 +95,7 @@ def test_what_people_are_told_names_the_limit_and_its_setting() -> None:
 
 
 def test_the_log_says_what_cannot_be_enforced() -> None:
-    limits = Limits.configured(SandboxSection(cpus=2))
+    limits = configured(SandboxSection(cpus=2))
     told = Limiter(limits).told(walls=False)
     assert "4096 MB of memory for each process," in told
     assert "2 processors (not enforceable here)" in told

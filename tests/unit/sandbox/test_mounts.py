@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.mounts import OUTDATED, Wanted, mismatch, question
+from codebutler_worker.sandbox.docker_argv import OUTDATED, ExpectedMount, mismatch, question
 
 WANTED = (
-    Wanted(Path("/r"), read_only=False, identity=(8, 1)),
-    Wanted(Path("/r/.git/config"), read_only=True, identity=(8, 2)),
-    Wanted(Path("/r/.codebutler"), read_only=True, identity=None),
-    Wanted(Path("/with a space"), read_only=False, identity=(8, 3)),
+    ExpectedMount(Path("/r"), read_only=False, identity=(8, 1)),
+    ExpectedMount(Path("/r/.git/config"), read_only=True, identity=(8, 2)),
+    ExpectedMount(Path("/r/.codebutler"), read_only=True, identity=None),
+    ExpectedMount(Path("/with a space"), read_only=False, identity=(8, 3)),
 )
 TABLE = """\
 1 0 0:1 / / ro,relatime - overlay overlay rw

@@ -14,10 +14,10 @@ from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.checkup import walls_finding
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.port import Door, SandboxPolicy
+from codebutler_worker.sandbox.port import ProxySocket, SandboxPolicy
 from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox, quoted, seatbelt_profile
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.sandbox.view import Inside
+from codebutler_worker.sandbox.walls import Inside
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sandbox" / "seatbelt.sb"
 HOME = Path("/Users/ana")
@@ -151,7 +151,7 @@ def test_no_name_ends_its_string(name: str) -> None:
 @pytest.mark.parametrize(
     ("inside", "checkout", "why"),
     [
-        (Inside(home=HOME, network=Door(Path("/run/door"), 8080)), CHECKOUT, "chosen hosts"),
+        (Inside(home=HOME, network=ProxySocket(Path("/run/door"), 8080)), CHECKOUT, "chosen hosts"),
         (Inside(home=REPO / "home"), CHECKOUT, "register a directory below it"),
         (Inside(home=HOME, home_paths=(HOME / "code",)), CHECKOUT, "move it elsewhere"),
         (INSIDE, Checkout(root=HOME / "a\nb", owner=Owner(1, 1)), "control character"),

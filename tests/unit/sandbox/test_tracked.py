@@ -9,7 +9,7 @@ import pytest
 
 from codebutler.config.git_repo import Owner
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.committing import names_private, with_tracked
+from codebutler_worker.sandbox.prelude import names_private, with_tracked
 
 REPO = Path("/home/ann/repo")
 

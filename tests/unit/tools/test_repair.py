@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from codebutler.config.schema import Config
 from codebutler_worker.agents.native.factory import tools
-from codebutler_worker.tools.bash import Bash
 from codebutler_worker.tools.lenient import UnreadableError, lenient
-from codebutler_worker.tools.port import Tool, ToolError
-from codebutler_worker.tools.propose_plan import ProposePlan
-from codebutler_worker.tools.repair import as_json, object_in, tool_named
-from codebutler_worker.tools.schema import parse, schema_of, understood
+from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.port import Tool
+from codebutler_worker.tools.repair import as_json, object_in, schema_of, tool_named, understood
+from codebutler_worker.tools.running import bash
+from codebutler_worker.tools.talking import PROPOSE_PLAN
 
-TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*tools(Config()), Bash(("cat", "ls")), ProposePlan())}
+TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*tools(Config()), bash(("cat", "ls")), PROPOSE_PLAN)}
 
 
 def taken(name: str, arguments: dict[str, Any] | str) -> dict[str, Any]:
     """What the tool gets, without what it gets anyway."""
-    args = parse(TOOLS[name], arguments if isinstance(arguments, str) else json.dumps(arguments))
+    args = understood(TOOLS[name], arguments if isinstance(arguments, str) else json.dumps(arguments))[0]
     usual = {key: each.get("default") for key, each in schema_of(type(args))["properties"].items()}
     found = {key: getattr(args, key) for key in usual}
     return {key: value for key, value in found.items() if value != usual[key]}
@@ -205,7 +205,7 @@ def test_other_agents_words_are_understood(
 )
 def test_what_is_missing_or_would_be_something_else_is_refused(tool: str, written: dict[str, Any]) -> None:
     with pytest.raises(ToolError, match=rf"^{tool}: [^\n]+ takes [^\n]+$"):
-        parse(TOOLS[tool], json.dumps(written))
+        understood(TOOLS[tool], json.dumps(written))
 
 
 def test_what_is_ignored_is_said() -> None:
@@ -246,7 +246,7 @@ def test_an_own_name_is_never_taken_for_another() -> None:
 def test_anything_is_understood_or_refused_in_one_line(name: str, written: dict[str, Any]) -> None:
     told = ""
     try:
-        assert isinstance(parse(TOOLS[name], json.dumps(written)), TOOLS[name].arguments)
+        assert isinstance(understood(TOOLS[name], json.dumps(written))[0], TOOLS[name].arguments)
     except ToolError as error:
         told = str(error)
     assert "\n" not in told
@@ -264,7 +264,7 @@ def test_anything_is_understood_or_refused_in_one_line(name: str, written: dict[
 )
 def test_what_is_long_and_nothing_is_refused_and_not_pondered_over(written: str) -> None:
     with pytest.raises(ToolError):
-        parse(TOOLS["read_files"], written)
+        understood(TOOLS["read_files"], written)
 
 
 def test_nothing_at_all_is_an_empty_object() -> None:

@@ -7,9 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from codebutler_worker.tools.matching import PLAIN, matches
-from codebutler_worker.tools.nearest import nearest
-from codebutler_worker.tools.port import ToolError
-from codebutler_worker.tools.replacing import applied, changes
+from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.replacing import applied, changes, nearest
 
 
 def edited(text: str, old: str, new: str, *, every: bool = False) -> str:

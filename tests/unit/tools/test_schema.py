@@ -7,10 +7,10 @@ from typing import Annotated
 import pytest
 from msgspec import Meta
 
-from codebutler_worker.tools.list_files import ListFiles
-from codebutler_worker.tools.port import Arguments, ToolError
-from codebutler_worker.tools.read_files import ReadFiles, ReadFilesArguments, numbered
-from codebutler_worker.tools.schema import definition, parse, schema_of
+from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.port import Arguments
+from codebutler_worker.tools.reading import LIST_FILES, READ_FILES, ReadFilesArguments, numbered
+from codebutler_worker.tools.repair import definition, schema_of, understood
 
 
 class Example(Arguments, frozen=True):
@@ -33,7 +33,7 @@ def test_a_struct_is_a_schema_without_references_or_names_of_ours() -> None:
 
 
 def test_a_definition_names_the_tool_and_says_what_it_is_for() -> None:
-    made = definition(ReadFiles())
+    made = definition(READ_FILES)
     assert made["type"] == "function"
     assert made["function"]["name"] == "read_files"
     assert made["function"]["description"]
@@ -41,9 +41,9 @@ def test_a_definition_names_the_tool_and_says_what_it_is_for() -> None:
 
 
 def test_arguments_are_read_also_with_quoted_numbers() -> None:
-    args = parse(ReadFiles(), '{"paths": ["a"], "lines": "5"}')
+    args = understood(READ_FILES, '{"paths": ["a"], "lines": "5"}')[0]
     assert args == ReadFilesArguments(paths=["a"], lines=5)
-    assert parse(ListFiles(), "") == parse(ListFiles(), "{}")
+    assert understood(LIST_FILES, "")[0] == understood(LIST_FILES, "{}")[0]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_arguments_are_read_also_with_quoted_numbers() -> None:
 )
 def test_other_arguments_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(ToolError, match=r"^read_files: [^\n]+$"):
-        parse(ReadFiles(), text)
+        understood(READ_FILES, text)
 
 
 def test_lines_are_numbered_and_a_part_says_of_what() -> None:

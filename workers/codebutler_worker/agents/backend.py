@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from codebutler_worker.tools.notes import Notes
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import NoteKeeper, PlanStep
 
 N = TypeVar("N", int, float)
 
@@ -51,7 +50,7 @@ class TurnRequest:
     cost_before_usd: float = 0.0
     put_back: tuple[str, str | None] | None = None
     ready: Callable[[], Awaitable[None]] | None = None
-    notes: Notes | None = None
+    notes: NoteKeeper | None = None
 
 
 @dataclass(frozen=True, slots=True)

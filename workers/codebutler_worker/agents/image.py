@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, ToolUse, TurnRequest
-from codebutler_worker.media import shelf
+from codebutler_worker.internet.remote import MediaService, RemoteError
+from codebutler_worker.media.files import IMAGES, save_file
 from codebutler_worker.media.kinds import kind_of
-from codebutler_worker.media.service import MediaError, MediaService
 
 STOPPED = Finished(ok=False, text="Stopped.", reason="stopped")
 _ENDINGS = ((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"))
@@ -64,16 +64,14 @@ class ImageBackend:
         try:
             picture = await self._service.draw(turn.prompt)
             if kind_of(picture) != "image":
-                raise MediaError("the image service sent something that is no picture")
+                raise RemoteError("the image service sent something that is no picture")
             name = f"image-{turn.turn_id[:12]}{_ending(picture)}"
-            path = await asyncio.to_thread(shelf.save, turn.workdir, shelf.IMAGES, name, picture)
-        except MediaError as error:
+            path = await asyncio.to_thread(save_file, turn.workdir, IMAGES, name, picture)
+        except RemoteError as error:
             return Finished(ok=False, text=f"No image: {error}.", reason="failed")
         except OSError as error:
             why = error.strerror or str(error)
-            return Finished(
-                ok=False, text=f"The image cannot be kept in {shelf.IMAGES}: {why}.", reason="failed"
-            )
+            return Finished(ok=False, text=f"The image cannot be kept in {IMAGES}: {why}.", reason="failed")
         return Finished(ok=True, text=f"<<<SLACK:file>>> {path} <<<END_SLACK>>>", reason="done")
 
 

@@ -12,7 +12,7 @@ from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Reason, TurnRequest, Usage
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
 from codebutler_worker.egress.outlet import Outlet
-from codebutler_worker.egress.service import Gauge
+from codebutler_worker.egress.service import TokenMeter
 from codebutler_worker.sandbox.port import Sandbox
 
 # What an agent has used, by its own word and by what passed the proxy.
@@ -23,7 +23,7 @@ TOO_MUCH = 2
 """From so many times its own figure on, something else has asked its model."""
 
 
-def metered(usage: Usage, gauge: Gauge | None) -> Usage:
+def metered(usage: Usage, gauge: TokenMeter | None) -> Usage:
     """``usage``, unless far more passed the proxy: then what passed, at the price of what was told."""
     told = usage.input_tokens + usage.output_tokens
     if gauge is None or gauge.total < told * TOO_MUCH + ERRANDS_TOKENS * (told < ERRANDS_TOKENS):

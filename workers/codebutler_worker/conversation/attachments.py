@@ -18,6 +18,11 @@ from codebutler_worker.media.kinds import audio_name, is_voice, kind_of, safe_na
 from codebutler_worker.media.service import MediaError
 from codebutler_worker.present.answer import heard, left_out, not_transcribed, why_not
 from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, Place
+from codebutler_worker.internet.remote import RemoteError
+from codebutler_worker.media.files import FILES, Fetched, NotFetchedError, save_file
+from codebutler_worker.present.files import heard, left_out, not_transcribed, why_not
 from codebutler_worker.store.rows import AttachmentRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
@@ -75,13 +80,13 @@ class AttachmentFetcher:
         try:
             text = await self._runtime.media.transcribe(audio_name(row.name, row.mimetype), fetched.content)
             return _transcribed(row, text)
-        except (MediaError, NotFetchedError) as error:
-            why = str(error) if isinstance(error, MediaError) else why_not(str(error))
+        except (RemoteError, NotFetchedError) as error:
+            why = str(error) if isinstance(error, RemoteError) else why_not(str(error))
             return await self._stored(row, fetched.content), not_transcribed(why)
 
     async def _stored(self, row: AttachmentRow, content: bytes) -> AttachmentRow:
         name = f"{row.file_id}-{safe_name(row.name)}"
-        path = await asyncio.to_thread(shelf.save, self._workdir, shelf.FILES, name, content)
+        path = await asyncio.to_thread(save_file, self._workdir, FILES, name, content)
         return replace(row, state="stored", path=path, size_bytes=len(content))
 
     async def _download(self, file_id: str) -> Fetched:

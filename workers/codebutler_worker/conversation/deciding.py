@@ -43,6 +43,14 @@ from codebutler_worker.runtime.turns import LIVE, ApprovalAnswer, Todo, conversa
 from codebutler_worker.store.rows import ApprovalRow, OutboxRow, TurnRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 from codebutler_worker.tools.plan import PLAN_TOOL
+from codebutler_worker.desk.draft import Draft, place_of
+from codebutler_worker.desk.naming import conversation_id, using
+from codebutler_worker.desk.no_effect import no_effect
+from codebutler_worker.desk.states import LIVE
+from codebutler_worker.desk.todo import Todo, Verdict
+from codebutler_worker.present.lines import person
+from codebutler_worker.store.rows import ApprovalRow, TurnRow
+from codebutler_worker.tools.outcome import PLAN_TOOL
 
 DECISIONS = frozenset({ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, ANSWER_ACTION})
 CLOSED = "That card is closed. It was NOT run."

@@ -9,8 +9,7 @@ import base64
 import contextlib
 import ipaddress
 import re
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,16 @@ from codebutler.platform.tasks import abort
 from codebutler_worker.egress.heads import MAX_HEAD_BYTES
 from codebutler_worker.internet.addresses import is_public
 from codebutler_worker.internet.proxy import proxy_of
+from codebutler.platform.aborting import abort
+from codebutler_worker.egress.http import MAX_HEAD_BYTES, Streams
+from codebutler_worker.internet.addresses import (
+    NotPublicError,
+    PageRefusedError,
+    Resolve,
+    public_address,
+    system_resolve,
+)
+from codebutler_worker.internet.remote import proxy_of
 
 # Which hosts a program may reach: a list of names.
 
@@ -32,7 +41,7 @@ _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_.-]{1,254}))(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HostPort:
     """``host``: a name in lower case without a final dot, or an address without brackets."""
 
     host: str
@@ -44,14 +53,14 @@ class Place:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def place(authority: str, default_port: int = 0) -> Place | None:
+def place(authority: str, default_port: int = 0) -> HostPort | None:
     """``host:port`` as bytes on a wire name it; None for anything that two readers could read differently."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None
     port = int(found[3]) if found[3] else default_port
     host = _canonical(found[1] or found[2].lower().removesuffix("."))
-    return Place(host, port) if host and 0 < port < 65536 else None
+    return HostPort(host, port) if host and 0 < port < 65536 else None
 
 
 def _canonical(host: str) -> str:
@@ -73,24 +82,20 @@ class Hosts:
 
     entries: tuple[str, ...] = ()
 
-    def allow(self, wanted: Place) -> bool:
+    def allow(self, wanted: HostPort) -> bool:
         """Whether ``wanted`` is on the list."""
         return any(_fits(entry, wanted) for entry in self.entries)
 
     @property
-    def local(self) -> dict[int, Place]:
+    def local(self) -> dict[int, HostPort]:
         """Port to place of what is listed of this machine's own loopback. A program's own loopback is another one, to
         which it goes without asking a proxy."""
         named = [(place(entry), place(entry, port)) for entry in self.entries for port in PORTS]
         found = [with_port or by_scheme for with_port, by_scheme in named]
         return {at.port: at for at in reversed(found) if at is not None and at.host in LOCAL}
 
-    def told(self) -> str:
-        """For people."""
-        return ", ".join(self.entries) or "none"
 
-
-def _fits(entry: str, wanted: Place) -> bool:
+def _fits(entry: str, wanted: HostPort) -> bool:
     bare = entry.removeprefix("*.")
     named = place(bare, PORTS[0])
     if named is None or wanted.port not in ((named.port,) if place(bare) else PORTS):
@@ -105,23 +110,12 @@ if TYPE_CHECKING:
 
 CONNECT_S = 15.0
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
-"""The addresses of a host. Raises OSError if it has none."""
 Connect = Callable[..., Awaitable[Streams]]
 """asyncio.open_connection; tests, which have no internet, bring their own."""
 
 
 class UnreachableError(Exception):
     """There is no connection to be had; one line that says why."""
-
-
-async def system_resolve(host: str, port: int) -> tuple[str, ...]:
-    """What this machine's resolver says. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    # With its scope an IPv6 address is a neighbour's.
-    told = (f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found)
-    return tuple(dict.fromkeys(told))
 
 
 @dataclass(slots=True)
@@ -134,7 +128,7 @@ class Dialer:
     connect: Connect = asyncio.open_connection
     _tls: ssl.SSLContext | None = None
 
-    async def public(self, wanted: Place) -> Streams:
+    async def public(self, wanted: HostPort) -> Streams:
         """A connection to a host on the public internet, or to an address that the configuration names as such.
 
         Raises UnreachableError.
@@ -144,11 +138,11 @@ class Dialer:
             return await self._through(proxy, wanted)
         return await self._open(await self._checked(wanted), wanted.port)
 
-    async def local(self, wanted: Place) -> Streams:
+    async def local(self, wanted: HostPort) -> Streams:
         """A connection to this machine's own loopback, past every proxy. Raises UnreachableError."""
         return await self._open(wanted.host, wanted.port)
 
-    async def service(self, wanted: Place, *, secure: bool) -> Streams:
+    async def service(self, wanted: HostPort, *, secure: bool) -> Streams:
         """A connection to a service that trusted configuration names, wherever it is. Raises UnreachableError."""
         proxy = self._proxy(wanted)
         tls: dict[str, Any] = {}
@@ -167,24 +161,20 @@ class Dialer:
                 raise UnreachableError(f"{wanted.host} cannot be reached ({_why(error)})") from None
         return reader, writer
 
-    async def _checked(self, wanted: Place) -> str:
+    async def _checked(self, wanted: HostPort) -> str:
         try:
             return str(ipaddress.ip_address(wanted.host))
         except ValueError:
             pass
         try:
             async with asyncio.timeout(CONNECT_S):
-                addresses = await self.resolve(wanted.host, wanted.port)
-        except (OSError, UnicodeError, TimeoutError):
-            addresses = ()
-        if not addresses:
-            raise UnreachableError(f"no server is known by the name {wanted.host}")
-        if not all(is_public(address) for address in addresses):
-            raise UnreachableError(
-                f"{wanted.host} is not on the public internet: to open it, put its address into sandbox.hosts"
-            )
-        # IPv4 first: a machine without IPv6 would wait for an answer that cannot come.
-        return min(addresses, key=lambda address: ":" in address)
+                return await public_address(wanted.host, wanted.port, self.resolve)
+        except TimeoutError:
+            raise UnreachableError(f"the name {wanted.host} could not be looked up in time") from None
+        except NotPublicError as error:
+            raise UnreachableError(f"{error}: to open it, put its address into sandbox.hosts") from None
+        except PageRefusedError as error:
+            raise UnreachableError(str(error)) from None
 
     async def _open(self, host: str, port: int, **tls: Any) -> Streams:
         try:
@@ -193,7 +183,7 @@ class Dialer:
         except (OSError, TimeoutError) as error:
             raise UnreachableError(f"{host} cannot be reached ({_why(error)})") from None
 
-    async def _through(self, proxy: str, wanted: Place) -> Streams:
+    async def _through(self, proxy: str, wanted: HostPort) -> Streams:
         parts = urlsplit(proxy)
         before = place(parts.netloc.rpartition("@")[2], 80)
         if parts.scheme != "http" or before is None:
@@ -214,7 +204,7 @@ class Dialer:
                 raise UnreachableError(f"the proxy {before.authority} does not connect to {wanted.host}")
         return reader, writer
 
-    def _proxy(self, wanted: Place) -> str | None:
+    def _proxy(self, wanted: HostPort) -> str | None:
         return proxy_of(f"https://{wanted.authority}", self.env)
 
     def _context(self) -> ssl.SSLContext:
@@ -256,7 +246,7 @@ FRESH_S = 20.0
 class Ahead:
     """Holds one connection at most; nothing is made before ``prepare``."""
 
-    def __init__(self, dial: Callable[[], Awaitable[Streams]], clock: Clock) -> None:
+    def __init__(self, dial: Callable[[], Coroutine[Any, Any, Streams]], clock: Clock) -> None:
         self._dial = dial
         self._clock = clock
         self._begun_s = 0.0
@@ -266,7 +256,7 @@ class Ahead:
         """Begin to make one, if there is none."""
         if self._next is None:
             self._begun_s = self._clock.monotonic()
-            self._next = asyncio.create_task(self._connect(), name="connection ahead")
+            self._next = asyncio.create_task(self._dial(), name="connection ahead")
 
     async def take(self) -> Streams:
         """A fresh connection. Raises UnreachableError."""
@@ -285,9 +275,6 @@ class Ahead:
         made, self._next = self._next, None
         if made is not None:
             await _discard(made)
-
-    async def _connect(self) -> Streams:
-        return await self._dial()
 
 
 async def _discard(made: asyncio.Task[Streams]) -> None:

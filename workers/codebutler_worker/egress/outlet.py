@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,23 +10,24 @@ from typing import Literal
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.egress.hosts import PORTS, Dialer, Hosts, Place
+from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts
 from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.service import ModelService
 from codebutler_worker.egress.way import Egress, Way
-from codebutler_worker.programs.process import AgentProcess
-from codebutler_worker.sandbox import committing, trial
+from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.prelude import GIT_TOLD
+from codebutler_worker.sandbox.walls import trial_ground
 
 Kind = Literal["none", "hosts", "open"]
 
-WITH_DOORS = ("bwrap", "docker")
+WITH_PROXY = ("bwrap", "docker")
 """The walls that a way out can be made through."""
 CONTAINER = "docker"
 WITHOUT_WALLS = "none"
 NAMED = 5
-NO_DOORS = (
-    '{key} "hosts" needs walls with a door: set sandbox.mode to "bwrap" or "docker", or {key} to "open"'
+NO_PROXY_HERE = (
+    '{key} "hosts" needs bubblewrap or docker: set sandbox.mode to "bwrap" or "docker", or {key} to "open"'
 )
 TOLD = (
     "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
@@ -51,7 +51,9 @@ class Outlet:
     walls: bool = False
     egress: Egress = field(default_factory=Egress)
 
-    async def open(self, workdir: Path, service: Service | None = None, needed: tuple[str, ...] = ()) -> Way:
+    async def open(
+        self, workdir: Path, service: ModelService | None = None, needed: tuple[str, ...] = ()
+    ) -> Way:
         """A way out for one program in ``workdir``: to ``service`` and the hosts that are ``needed`` without one.
 
         Raises SandboxUnavailableError.
@@ -69,10 +71,10 @@ class Outlet:
         network = TOLD_NONE if self.kind == "none" else ""
         if self.kind == "hosts":
             network = TOLD.format(hosts=", ".join(self.hosts) or "nothing")
-        return "\n\n".join(filter(None, (network, committing.TOLD if self.walls else "")))
+        return "\n\n".join(filter(None, (network, GIT_TOLD if self.walls else "")))
 
 
-def noted(text: str, refused: Sequence[Place]) -> str:
+def noted(text: str, refused: Sequence[HostPort]) -> str:
     """An agent's answer, with a line on what it was not let through to. Pure."""
     if not refused:
         return text
@@ -88,7 +90,7 @@ def noted(text: str, refused: Sequence[Place]) -> str:
 def for_agents(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
     """For agents that a model steers. ``walls``: the sandbox's name. Raises SandboxUnavailableError."""
     kind: Kind = "open" if section.network == "auto" else section.network
-    if section.network == "auto" and walls in WITH_DOORS:
+    if section.network == "auto" and walls in WITH_PROXY:
         kind = "hosts"
     return _outlet("sandbox.network", kind, section, walls, env)
 
@@ -127,8 +129,8 @@ def summary(section: SandboxSection, walls: str) -> str:
 def _outlet(key: str, kind: Kind, section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
     if walls == WITHOUT_WALLS:
         return Outlet("open")
-    if kind == "hosts" and walls not in WITH_DOORS:
-        raise SandboxUnavailableError(NO_DOORS.format(key=key))
+    if kind == "hosts" and walls not in WITH_PROXY:
+        raise SandboxUnavailableError(NO_PROXY_HERE.format(key=key))
     return Outlet(kind, section.hosts, walls=True, egress=Egress(Dialer(env)))
 
 
@@ -140,20 +142,18 @@ PROGRAM = ("/bin/sh", "-c", "exit 42")
 
 async def try_way_out(sandbox: Sandbox, outlet: Outlet) -> None:
     """Raises SandboxUnavailableError with what to do."""
-    with trial.ground() as ground:
+    with trial_ground() as ground:
         workdir = ground.workdir
         async with await outlet.open(workdir) as way:
             env = {"PATH": "/usr/bin:/bin", **way.env}
             policy = SandboxPolicy(workdir=workdir, home=ground.home, env=env, network=way.network)
             try:
-                async with (
-                    asyncio.timeout(TRIAL_S),
-                    await AgentProcess.spawn(sandbox.wrap(PROGRAM, policy)) as process,
-                ):
-                    process.close_stdin()
-                    code, said = await process.wait(), process.stderr_tail.strip()
-            except (AgentUnavailableError, TimeoutError) as error:
-                code, said = -1, str(error) or f"nothing happened for {TRIAL_S:g} s"
+                ended = await run_to_end(sandbox.wrap(PROGRAM, policy), limit_bytes=1, limit_s=TRIAL_S)
+                code, said = ended.code, ended.stderr.strip()
+            except AgentUnavailableError as error:
+                code, said = -1, str(error)
+    if code is None:
+        said = f"nothing happened for {TRIAL_S:g} s"
     if code != 42:
         reason = said.splitlines()[-1] if said else f"exit code {code}"
         raise SandboxUnavailableError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
@@ -15,6 +15,21 @@ from codebutler_worker.egress import relay
 from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
 from codebutler_worker.egress.hosts import Ahead, Dialer, Hosts, Place, Streams, UnreachableError, place
 from codebutler_worker.egress.service import ECHOES, Gauge, Reading, Service, WrongKeyError
+from codebutler.platform.aborting import abort
+from codebutler_worker.egress.hosts import Ahead, Dialer, HostPort, Hosts, UnreachableError, place
+from codebutler_worker.egress.http import (
+    MalformedHttpError,
+    Mask,
+    RequestHead,
+    Streams,
+    both_ways,
+    closing,
+    parse,
+    pass_body,
+    pass_rest,
+    refusal,
+)
+from codebutler_worker.egress.service import ECHOES, AnswerMeter, ModelService, TokenMeter, WrongKeyError
 
 HEAD_S = 60.0
 AT_ONCE = 128
@@ -22,10 +37,10 @@ ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 OPENING = 'add it to "sandbox": {"hosts": [...]} in the configuration, or set sandbox.network to "open"'
 WRONG_KEY = "CodeButler adds the key of the model's service itself: another key may not be used from inside the sandbox"
 
-Request = tuple[Head, int | None]
+Request = tuple[RequestHead, int | None]
 """A head, and the length of its body in bytes (None = chunks)."""
-Refused = Callable[[Place], None]
-"""Told of each host that was asked for and is not on the list."""
+REFUSED_AT_MOST = 1000
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +48,20 @@ class Rules:
     """What one program may reach: ``hosts`` on the internet, and ``service``, its model's."""
 
     hosts: Hosts = field(default_factory=Hosts)
-    service: Service | None = None
-
-
-def _nobody(_place: Place) -> None:
-    return
+    service: ModelService | None = None
 
 
 @dataclass(slots=True)
 class Proxy:
-    """``handle`` is called with each connection, and closes it."""
+    """``handle`` is called with each connection, and closes it. ``refused``: what was asked for and is not on the list,
+    each once; ``logged``: what the log was told of already."""
 
     rules: Rules
     dialer: Dialer = field(default_factory=Dialer)
-    refused: Refused = _nobody
     clock: Clock = field(default_factory=SystemClock)
-    gauge: Gauge = field(default_factory=Gauge)
+    gauge: TokenMeter = field(default_factory=TokenMeter)
+    refused: list[HostPort] = field(default_factory=list)
+    logged: set[HostPort] = field(default_factory=set)
     _room: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
 
     _ahead: Ahead | None = None
@@ -69,7 +82,7 @@ class Proxy:
             await self._ahead.close()
 
     async def handle(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: Place | None = None
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: HostPort | None = None
     ) -> None:
         """One request, or one tunnel. ``local``: a port of this machine's loopback to which it is a connection."""
         try:
@@ -90,7 +103,7 @@ class Proxy:
             data = await reader.readuntil(b"\r\n\r\n")
         try:
             await self._serve(parse(data), (reader, writer))
-        except MalformedError as error:
+        except MalformedHttpError as error:
             writer.write(
                 refusal(400, "Bad Request", f"CodeButler's proxy does not take this request: {error}")
             )
@@ -100,7 +113,7 @@ class Proxy:
             writer.write(refusal(502, "Unreachable (CodeButler)", f"CodeButler's proxy: {error}"))
         await writer.drain()
 
-    async def _serve(self, head: Head, client: Streams) -> None:
+    async def _serve(self, head: RequestHead, client: Streams) -> None:
         if head.method == "CONNECT":
             await self._tunnel(head, client)
         elif head.target.startswith("/"):
@@ -108,10 +121,10 @@ class Proxy:
         else:
             await self._forward(head, client)
 
-    async def _tunnel(self, head: Head, client: Streams) -> None:
+    async def _tunnel(self, head: RequestHead, client: Streams) -> None:
         wanted = place(head.target)
         if wanted is None:
-            raise MalformedError("it names no host and port")
+            raise MalformedHttpError("it names no host and port")
         if not self._allowed(wanted, client[1]):
             return
         server = await self.dialer.public(wanted)
@@ -120,26 +133,26 @@ class Proxy:
 
     async def _join(self, client: Streams, server: Streams) -> None:
         try:
-            await relay.both_ways(client, server)
+            await both_ways(client, server)
         finally:
             abort(server[1].transport)
 
-    async def _forward(self, head: Head, client: Streams) -> None:
+    async def _forward(self, head: RequestHead, client: Streams) -> None:
         """Plain HTTP to another host."""
         try:
             parts = urlsplit(head.target)
         except ValueError:  # a bracket of no address
-            raise MalformedError("it names no host") from None
+            raise MalformedHttpError("it names no host") from None
         wanted = place(parts.netloc, 80)
         if parts.scheme != "http" or wanted is None:
-            raise MalformedError("it names no host")
+            raise MalformedHttpError("it names no host")
         if not self._allowed(wanted, client[1]):
             return
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         server = await self.dialer.public(wanted)
         await self._exchange((head.onward(path, parts.netloc), head.body), client, server)
 
-    async def _ask_service(self, head: Head, client: Streams) -> None:
+    async def _ask_service(self, head: RequestHead, client: Streams) -> None:
         service = self.rules.service
         if service is None or service.place is None or not service.has(head.target):
             client[1].write(refusal(404, "Not Found", "CodeButler's proxy: there is nothing at this address"))
@@ -164,7 +177,7 @@ class Proxy:
             reading.end()
 
     async def _exchange(
-        self, request: Request, client: Streams, server: Streams, mask: relay.Mask | None = None
+        self, request: Request, client: Streams, server: Streams, mask: Mask | None = None
     ) -> None:
         """One request and its answer, which passes ``mask``, and nothing after them."""
         head, length = request
@@ -174,28 +187,32 @@ class Proxy:
                 asking = tasks.create_task(self._ask(length, client, server))
                 await self._reply(client, server, mask)
                 asking.cancel()
-        except* (OSError, EOFError, asyncio.LimitOverrunError, MalformedError):
+        except* (OSError, EOFError, asyncio.LimitOverrunError, MalformedHttpError):
             pass  # whichever side it was, the other one sees the connection end
         finally:
             abort(server[1].transport)
 
     async def _ask(self, length: int | None, client: Streams, server: Streams) -> None:
-        await relay.body(client[0], server[1], length)
+        await pass_body(client[0], server[1], length)
         # Nothing more is asked here; but if the program goes, nobody waits for the answer.
         if not await client[0].read(1):
             abort(server[1].transport)
 
-    async def _reply(self, client: Streams, server: Streams, mask: relay.Mask | None) -> None:
+    async def _reply(self, client: Streams, server: Streams, mask: Mask | None) -> None:
         status = 100
         while status < 200:
             status, head = closing(await server[0].readuntil(b"\r\n\r\n"))
             client[1].write(head if mask is None else mask(head) + mask(b""))
-        await relay.rest(server[0], client[1], mask)
+        await pass_rest(server[0], client[1], mask)
 
-    def _allowed(self, wanted: Place, writer: asyncio.StreamWriter) -> bool:
+    def _allowed(self, wanted: HostPort, writer: asyncio.StreamWriter) -> bool:
         if self.rules.hosts.allow(wanted):
             return True
-        self.refused(wanted)
+        if wanted not in self.refused and len(self.refused) < REFUSED_AT_MOST:
+            self.refused.append(wanted)
+        if wanted not in self.logged and len(self.logged) < REFUSED_AT_MOST:
+            self.logged.add(wanted)
+            log.warning("an agent was refused %s: to open it, %s", wanted.authority, OPENING)
         reason = f"{wanted.host} is not in sandbox.hosts (CodeButler)"
         text = (
             f"CodeButler's sandbox does not let this agent reach {wanted.authority}. "
@@ -205,6 +222,6 @@ class Proxy:
         return False
 
 
-def _gauged(reading: Reading, mask: relay.Mask, piece: bytes) -> bytes:
+def _gauged(reading: AnswerMeter, mask: Mask, piece: bytes) -> bytes:
     reading.add(piece)
     return mask(piece)

@@ -14,9 +14,8 @@ from types import MappingProxyType
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from codebutler_worker.egress.heads import Head
-from codebutler_worker.egress.hosts import Place, place
-from codebutler_worker.egress.relay import Mask
+from codebutler_worker.egress.hosts import HostPort, place
+from codebutler_worker.egress.http import Mask, RequestHead
 
 # What a model's service says its answers cost, read as they pass: an agent's program tells only of its own questions,
 # and whatever runs beside it may ask, too.
@@ -49,7 +48,7 @@ BYTES_PER_TOKEN = 4
 
 
 @dataclass(slots=True)
-class Gauge:
+class TokenMeter:
     """The tokens of all answers so far; ``cached`` are among the ``input``."""
 
     input: int = 0
@@ -61,17 +60,17 @@ class Gauge:
         """Tokens in and out together; what came from a cache is counted as any other."""
         return self.input + self.output
 
-    def reading(self, path: str, asked_bytes: int = 0) -> Reading | None:
+    def reading(self, path: str, asked_bytes: int = 0) -> AnswerMeter | None:
         """For the answer to one request of so many bytes; None if it costs nothing."""
         path = path.partition("?")[0]
-        return None if path.endswith(FREE) else Reading(self, asked_bytes, is_paid=path.endswith(PAID))
+        return None if path.endswith(FREE) else AnswerMeter(self, asked_bytes, is_paid=path.endswith(PAID))
 
 
 @dataclass(slots=True)
-class Reading:
+class AnswerMeter:
     """One answer, piece by piece."""
 
-    gauge: Gauge
+    gauge: TokenMeter
     asked_bytes: int = 0
     is_paid: bool = False
     _seen: dict[bytes, int] = field(default_factory=dict)
@@ -120,7 +119,7 @@ class WrongKeyError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ModelService:
     """``keys``: header (lower case) -> its whole value; ``extra``: headers that every request gets; without keys
     those of the agent's own go through as they are."""
 
@@ -135,7 +134,7 @@ class Service:
         return urlsplit(self.base_url).scheme == "https"
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> HostPort | None:
         """Where it is; None if its URL is none."""
         parts = urlsplit(self.base_url)
         return place(parts.netloc.rpartition("@")[2], 443 if self.secure else 80)
@@ -156,14 +155,14 @@ class Service:
         """Its base URL for the agent, where the proxy is on ``port`` of the loopback."""
         return f"http://127.0.0.1:{port}{self.path}"
 
-    def onward(self, head: Head) -> Head:
+    def onward(self, head: RequestHead) -> RequestHead:
         """The request as it goes to the service. Raises WrongKeyError."""
         assert self.place is not None
         host = urlsplit(self.base_url).netloc.rpartition("@")[2]
         names = tuple(name.lower() for name, _ in self.extra)
         sent = head.onward(head.target, host).without(*names, *(DROPPED if self.mask else ()))
         if not self.keys:
-            return Head(sent.method, sent.target, (*sent.headers, *self.extra))
+            return RequestHead(sent.method, sent.target, (*sent.headers, *self.extra))
         real = dict(self.keys)
         headers = []
         for name, value in sent.headers:
@@ -176,7 +175,7 @@ class Service:
                 headers.append((known, real[known]))
             else:
                 headers.append((name, value))
-        return Head(sent.method, sent.target, (*headers, *self.extra))
+        return RequestHead(sent.method, sent.target, (*headers, *self.extra))
 
     @property
     def mask(self) -> Mask | None:

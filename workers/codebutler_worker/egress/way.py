@@ -15,16 +15,15 @@ import socket
 import tempfile
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.heads import MAX_HEAD_BYTES
-from codebutler_worker.egress.hosts import Dialer, Place
-from codebutler_worker.egress.proxy import OPENING, Proxy, Rules
-from codebutler_worker.sandbox.port import Door, Network, SandboxPolicy
+from codebutler_worker.egress.hosts import Dialer, HostPort
+from codebutler_worker.egress.http import MAX_HEAD_BYTES
+from codebutler_worker.egress.proxy import Proxy, Rules
+from codebutler_worker.sandbox.port import Network, ProxySocket, SandboxPolicy
 
 PORT = 3128
 """Of the proxy inside. It is alone in its namespace, so any would do; this one looks like a proxy's."""
@@ -33,7 +32,6 @@ GONE_S = 1.0
 BACKLOG = 128
 LOOPBACK = "127.0.0.1"
 SHORT = "/tmp"  # noqa: S108 - the path of a Unix socket has at most 107 bytes
-TOLD_AT_MOST = 1000
 FORWARDED_AT_MOST = 64
 """Ports of this machine's loopback: as many descriptors, and some more, can be handed out at once (unix(7))."""
 HELD_AT_MOST = 256
@@ -76,7 +74,7 @@ class Way:
     def __init__(self, proxy: Proxy) -> None:
         self.network: Network = "open"
         self.port = 0
-        self.refused: list[Place] = []
+        self.refused = proxy.refused
         """What the program asked for and may not reach, each once."""
         self.gauge = proxy.gauge
         """What its model's service has answered so far; nothing, where its key does not pass the proxy."""
@@ -106,7 +104,7 @@ class Way:
     @property
     def env(self) -> Mapping[str, str]:
         """What the program needs to know to get out."""
-        if isinstance(self.network, Door):
+        if isinstance(self.network, ProxySocket):
             return {**proxy_env(self.port), **IMPATIENT}
         return IMPATIENT if self.network == "none" else {}
 
@@ -119,25 +117,25 @@ class Way:
         await self._serve(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
         self.port = self._servers[0].sockets[0].getsockname()[1]
 
-    def behind_door(self, uid: int | None) -> None:
-        """Answer in the namespace that the door's first visitor comes from: as a proxy, and in the place of each port
+    def behind_socket(self, uid: int | None) -> None:
+        """Answer in the namespace that the first to connect comes from: as a proxy, and in the place of each port
         of this machine's loopback that is listed. Raises OSError."""
         local = tuple(sorted(self._proxy.rules.hosts.local))[:FORWARDED_AT_MOST]
         port = next(port for port in range(PORT, PORT + len(local) + 1) if port not in local)
         self._directory = Path(tempfile.mkdtemp(prefix="cb-way-", dir=SHORT))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        door = Door(self._directory / "door", port, local)
+        proxy = ProxySocket(self._directory / "socket", port, local)
         try:
-            self._listener.bind(str(door.path))
+            self._listener.bind(str(proxy.path))
             self._listener.listen(1)
             self._listener.settimeout(0)
             if uid is not None and os.geteuid() == 0:
-                os.chown(door.path, uid, -1)
+                os.chown(proxy.path, uid, -1)
                 os.chown(self._directory, uid, -1)
         except OSError:
             self._shut()
             raise
-        self.network, self.port = door, port
+        self.network, self.port = proxy, port
         self._keep(self._take(self._listener))
 
     async def close(self) -> None:
@@ -160,7 +158,7 @@ class Way:
         task.add_done_callback(self._tasks.discard)
 
     def _shut(self) -> None:
-        """The door, after its one visitor or without."""
+        """The socket, after the one who connected or without."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -182,7 +180,7 @@ class Way:
             self._shut()
 
     async def _handle(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: Place | None
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: HostPort | None
     ) -> None:
         try:
             await self._proxy.handle(reader, writer, local)
@@ -210,18 +208,17 @@ class Egress:
     """Opens ways out for the programs of one repository."""
 
     dialer: Dialer = field(default_factory=Dialer)
-    _told: set[Place] = field(default_factory=set)
+    _logged: set[HostPort] = field(default_factory=set)
 
     async def open(self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None) -> Way:
         """``hosts``: through the proxy only; ``open``: the network as it is, and the proxy only where a key is to be
         added. ``uid``: whom the walls' wrapper acts as, where we are root. Raises SandboxUnavailableError.
         """
-        proxy = Proxy(rules, self.dialer)
+        proxy = Proxy(rules, self.dialer, logged=self._logged)
         way = Way(proxy)
-        proxy.refused = partial(self._refused, way)
         try:
             if kind == "hosts":
-                way.behind_door(uid)
+                way.behind_socket(uid)
             elif rules.service is not None and rules.service.keys:
                 await way.here()
         except OSError as error:
@@ -231,13 +228,6 @@ class Egress:
         if way.port:
             proxy.prepare()  # while the program starts
         return way
-
-    def _refused(self, way: Way, place: Place) -> None:
-        if place not in way.refused and len(way.refused) < TOLD_AT_MOST:
-            way.refused.append(place)
-        if place not in self._told and len(self._told) < TOLD_AT_MOST:
-            self._told.add(place)
-            log.warning("an agent was refused %s: to open it, %s", place.authority, OPENING)
 
 
 async def received(connection: socket.socket) -> list[socket.socket]:

@@ -1,14 +1,23 @@
-"""Which network addresses belong to the public internet. Pure.
+"""Which addresses an agent's pages may come from: URLs before any name is looked up, and what names resolve to.
 
-Everything else is refused: this machine, its networks, the metadata services of clouds, and the forms in which an
-IPv6 address carries an IPv4 one. Lists: IANA's special-purpose address registries; the addresses of AWS, Azure, GCP,
-Alibaba and Oracle metadata services. ``ipaddress.is_global`` is not enough: it calls Azure's 168.63.129.16 public.
+Only what belongs to the public internet. Everything else is refused: this machine, its networks, the metadata services
+of clouds, and the forms in which an IPv6 address carries an IPv4 one. Lists: IANA's special-purpose address registries;
+the addresses of AWS, Azure, GCP, Alibaba and Oracle metadata services. ``ipaddress.is_global`` is not enough: it calls
+Azure's 168.63.129.16 public.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import re
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import cache
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from codebutler.domain.errors import CodeButlerError
 
 _REFUSED_4 = (
     "0.0.0.0/8",
@@ -72,3 +81,116 @@ def _networks_4() -> tuple[ipaddress.IPv4Network, ...]:
 @cache
 def _networks_6() -> tuple[ipaddress.IPv6Network, tuple[ipaddress.IPv6Network, ...]]:
     return ipaddress.IPv6Network(_PUBLIC_6), tuple(ipaddress.IPv6Network(network) for network in _REFUSED_6)
+
+
+Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
+"""The addresses of a host. Raises OSError if it has none."""
+
+
+class PageRefusedError(CodeButlerError):
+    """This page may not be fetched; the message is one line that says why."""
+
+
+class NotPublicError(PageRefusedError):
+    """The host is not on the public internet."""
+
+
+async def system_resolve(host: str, port: int) -> tuple[str, ...]:
+    """What this machine's resolver says. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # "fe80::1%eth0": the scope comes apart from the address, and makes it a neighbour's.
+    told = (f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found)
+    return tuple(dict.fromkeys(told))
+
+
+async def public_address(host: str, port: int, resolve: Resolve) -> str:
+    """An address of ``host``, looked up once: connect to exactly this one, for a second look-up could give another
+    answer (DNS rebinding). A name with one public and one private address is an attack, and refused, too.
+
+    Raises PageRefusedError.
+    """
+    try:
+        addresses = await resolve(host, port)
+    except (OSError, UnicodeError):
+        addresses = ()
+    if not addresses:
+        raise PageRefusedError(f"no server is known by the name {host[:100]}")
+    if not all(is_public(address) for address in addresses):
+        raise NotPublicError(f"{host[:100]} is not on the public internet")
+    # IPv4 first: a machine without IPv6 would wait for an answer that cannot come.
+    return min(addresses, key=lambda address: ":" in address)
+
+
+MAX_URL_CHARS = 2048
+PORTS = {"http": 80, "https": 443}
+_INSIDE = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa", "onion")
+"""Ends of names that are never the public internet's; ``metadata.google.internal`` is one."""
+_UNSAFE = re.compile(r"[\x00-\x20\x7f\\]|[^\x00-\x7f\w\-.~!$&'()*+,;=:@/?#\[\]%]")
+
+
+@dataclass(frozen=True, slots=True)
+class PageAddress:
+    """A page that may be looked for. ``host`` is lower case, in ASCII and without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def authority(self) -> str:
+        """What the Host header says."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The whole address, as it is asked for: no name and password, no fragment."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def target(url: str, base: PageAddress | None = None) -> PageAddress:
+    """``url`` (relative to ``base``, where a redirect named it) as a target. Raises PageRefusedError."""
+    if not url or len(url) > MAX_URL_CHARS:
+        raise PageRefusedError(f"an address has 1 to {MAX_URL_CHARS} characters")
+    # Checked before anything parses it: two parsers that disagree about such characters see two hosts.
+    if _UNSAFE.search(url):
+        raise PageRefusedError(
+            "the address holds spaces, control characters or a backslash: write them as %XX"
+        )
+    try:
+        parts = urlsplit(urljoin(base.url, url) if base else url)
+        return _checked(parts, parts.port)
+    except ValueError as error:
+        raise PageRefusedError(f"this is no web address: {error}") from None
+
+
+def _checked(parts: SplitResult, port: int | None) -> PageAddress:
+    if parts.scheme not in PORTS:
+        raise PageRefusedError("only http and https addresses can be fetched")
+    if "@" in parts.netloc:
+        raise PageRefusedError("an address with a user name or password in it is not fetched")
+    if port is not None and port not in PORTS.values():
+        raise PageRefusedError("only the ports 80 and 443 can be fetched from")
+    host = _host(parts.hostname or "")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return PageAddress(parts.scheme, host, port or PORTS[parts.scheme], path)
+
+
+def _host(name: str) -> str:
+    if not name or "%" in name:
+        raise PageRefusedError("the address names no host")
+    if not name.isascii():
+        import idna
+
+        try:
+            name = idna.encode(name, uts46=True).decode()
+        except idna.IDNAError:
+            raise PageRefusedError("the address names no host that could exist") from None
+    host = name.lower().rstrip(".")
+    if ":" in host:
+        return host  # an IPv6 address, which the look-up gives back as it is
+    labels = host.split(".")
+    if len(labels) < 2 or labels[-1] in _INSIDE:
+        raise PageRefusedError(f"{host[:100]} is a name of this machine or its network")
+    return host

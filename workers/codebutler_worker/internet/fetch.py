@@ -7,19 +7,25 @@ proxy), and each redirect is checked like the first address.
 from __future__ import annotations
 
 import asyncio
+import codecs
+import re
 import ssl
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codebutler_worker.internet.markup import kind_of, readable, text_of
-from codebutler_worker.internet.urls import PageRefusedError, Target, target
+from codebutler_worker.internet.addresses import (
+    PageAddress,
+    PageRefusedError,
+    Resolve,
+    public_address,
+    system_resolve,
+    target,
+)
 
 if TYPE_CHECKING:
     import httpx
-
-    from codebutler_worker.internet.transport import Resolve
 
 MAX_REDIRECTS = 3
 MAX_BYTES = 2 * 2**20
@@ -38,7 +44,7 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class WebPage:
     """What was found at ``url`` (where redirects led). ``cut``: there was more."""
 
     url: str
@@ -52,12 +58,12 @@ class Page:
 class Internet:
     """How pages are reached. Tests, which have no internet, bring their own; everybody else takes the defaults."""
 
-    resolve: Resolve | None = None
+    resolve: Resolve = system_resolve
     verify: ssl.SSLContext | None = None
     dial: Callable[[str, int], tuple[str, int]] | None = None
     total_s: float = TOTAL_S
 
-    async def fetch(self, url: str) -> Page:
+    async def fetch(self, url: str) -> WebPage:
         """The page at ``url`` as text. Raises PageRefusedError with one line that says why not."""
         wanted = target(url)
         try:
@@ -66,25 +72,33 @@ class Internet:
         except TimeoutError:
             raise PageRefusedError(f"{wanted.host} did not send the page within {self.total_s:g} s") from None
 
-    async def _follow(self, wanted: Target) -> Page:
+    async def _follow(self, wanted: PageAddress) -> WebPage:
         for _ in range(MAX_REDIRECTS + 1):
             found = await self._get(wanted)
-            if isinstance(found, Page):
+            if isinstance(found, WebPage):
                 return found
             wanted = found
         raise PageRefusedError(f"the page redirects more than {MAX_REDIRECTS} times")
 
-    async def _get(self, wanted: Target) -> Page | Target:
+    async def _get(self, wanted: PageAddress) -> WebPage | PageAddress:
         import httpx
 
-        from codebutler_worker.internet.transport import PublicTransport, system_resolve
-
-        transport = PublicTransport(self.resolve or system_resolve, self.verify, self.dial)
+        # The connection goes to the checked address; the name is kept for the Host header and the certificate.
+        address = await public_address(wanted.host, wanted.port, self.resolve)
+        place, port = self.dial(address, wanted.port) if self.dial else (address, wanted.port)
+        context = self.verify or httpx.create_ssl_context()
+        limits = httpx.Limits(max_connections=1, max_keepalive_connections=0)
+        transport = httpx.AsyncHTTPTransport(verify=context, limits=limits, trust_env=False)
         timeout = httpx.Timeout(self.total_s, connect=CONNECT_S)
         try:
             async with (
                 httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client,
-                client.stream("GET", wanted.url, headers=_HEADERS) as response,
+                client.stream(
+                    "GET",
+                    httpx.URL(wanted.url).copy_with(host=place, port=port),
+                    headers={**_HEADERS, "Host": wanted.authority},
+                    extensions={"sni_hostname": wanted.host},
+                ) as response,
             ):
                 location = response.headers.get("location", "")
                 if response.status_code in _REDIRECTS and location:
@@ -96,14 +110,14 @@ class Internet:
             raise PageRefusedError(f"{wanted.host} cannot be reached ({type(error).__name__})") from None
 
 
-async def _page(response: httpx.Response, wanted: Target) -> Page:
+async def _page(response: httpx.Response, wanted: PageAddress) -> WebPage:
     content_type = response.headers.get("content-type", "")
     if not readable(content_type):
         raise PageRefusedError(f"the page is {kind_of(content_type)[:60]}, which is no text")
     content, cut = await _content(response)
     # The library works on megabytes for tenths of a second: not in the loop.
     text = await asyncio.to_thread(text_of, content, content_type)
-    return Page(
+    return WebPage(
         wanted.url,
         response.status_code,
         kind_of(content_type),
@@ -128,3 +142,57 @@ async def _content(response: httpx.Response) -> tuple[bytes, bool]:
         if len(found) > MAX_BYTES or sent > MAX_SENT_BYTES:
             return bytes(found[:MAX_BYTES]), True
     return bytes(found), False
+
+
+# What came from a server as text for a model: which kinds can be read, in which characters, and without markup. Pure.
+
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_TEXTUAL = re.compile(
+    r"utf-?(8|16|32)\b|us-?ascii|ascii|iso-?8859|latin|windows-12|cp(12|8|9)|koi8|shift_?jis|euc|gb|big5|iso2022|mac",
+    re.IGNORECASE,
+)
+"""Python has codecs that are no character sets, and some that take minutes for what a server sends."""
+_HTML = ("text/html", "application/xhtml+xml")
+_PLAIN = re.compile(r"text/[\w.+-]+|application/([\w.-]+\+)?(json|xml|yaml|toml|javascript|x-sh)")
+_BLANKS = re.compile(r"\n{3,}")
+_DATA = re.compile(r"\(data:[^)\s]{100,}\)")
+
+
+def readable(content_type: str) -> bool:
+    """Whether a model can read what has this type (a Content-Type header); nothing said is taken for HTML."""
+    kind = kind_of(content_type)
+    return not kind or kind in _HTML or _PLAIN.fullmatch(kind) is not None
+
+
+def kind_of(content_type: str) -> str:
+    """The type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def text_of(content: bytes, content_type: str) -> str:
+    """The content as text; HTML becomes Markdown. Raises PageRefusedError if it cannot be read."""
+    text = _decoded(content, content_type)
+    if kind_of(content_type) in (*_HTML, "") and "<" in text:
+        text = _markdown(text)
+    return _BLANKS.sub("\n\n", _DATA.sub("(data)", text.replace("\x00", ""))).strip()
+
+
+def _decoded(content: bytes, content_type: str) -> str:
+    named = re.search(r"charset\s*=\s*\"?([\w.:-]{1,40})", content_type, re.IGNORECASE)
+    inside = _CHARSET.search(content[:2048])
+    charset = named[1] if named else inside[1].decode() if inside else "utf-8"
+    if not _TEXTUAL.match(charset):
+        charset = "utf-8"
+    try:
+        return codecs.lookup(charset).decode(content, "replace")[0]
+    except (LookupError, UnicodeError):
+        return content.decode("utf-8", "replace")
+
+
+def _markdown(html: str) -> str:
+    from html_to_markdown import convert  # 20 MB of it on disk, and few workers ever fetch a page
+
+    try:
+        return convert(html).content or ""
+    except Exception as error:  # noqa: BLE001 - a library of another language; whatever it says, the page is at fault
+        raise PageRefusedError(f"the page's HTML cannot be read ({type(error).__name__})") from None

@@ -1,41 +1,77 @@
-"""Services of others that are asked over HTTP with a key of ours, one answer for each question."""
+"""Services of others that are asked over HTTP with a key of ours, one answer for each question: web search, and speech
+and pictures."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
+import msgspec
+
+from codebutler.config.schema import OpenAISection, TavilySection
 from codebutler.domain.errors import CodeButlerError
-from codebutler_worker.internet.proxy import proxy_of
 
 if TYPE_CHECKING:
     import httpx
 
 CONNECT_S = 10.0
+DETAIL_CHARS = 200
+T = TypeVar("T")
+
+
+def proxy_of(url: str, env: Mapping[str, str]) -> str | None:
+    """The proxy that ``env`` names for ``url`` (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), None for this machine. Pure: the
+    worker's own environment, which is scrubbed, names none."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    direct = ("localhost", "127.0.0.1", "::1", *env.get("NO_PROXY", "").split(","))
+    if any(_covers(rule.strip().lstrip("."), host) for rule in direct):
+        return None
+    return env.get(f"{parts.scheme.upper()}_PROXY") or None
+
+
+def _covers(rule: str, host: str) -> bool:
+    return rule == "*" or (bool(rule) and (host == rule or host.endswith(f".{rule}")))
 
 
 class RemoteError(CodeButlerError):
-    """The service gave no answer that can be taken; one line that says what to do. It never holds the key."""
+    """The service gave no usable answer; one line that says what to do. It never holds the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A service, as people know it by ``name``; ``setting`` is the key of the configuration that holds its address.
+    """A service, as people know it by ``name``; ``section`` of the configuration holds its key and its address.
 
-    Holds no connection: each question makes its own. ``env`` names the proxies; the worker's own environment, which is
-    scrubbed, names none.
+    Holds no connection: each question makes its own. ``env`` names the proxies.
     """
 
     name: str
-    setting: str
+    section: str
     base_url: str
     api_key: str
     env: Mapping[str, str]
     limit_bytes: int
 
-    async def post(self, path: str, timeout_s: float, **content: Any) -> tuple[int, bytes]:
-        """Status and body of the answer; ``content`` is httpx's (``json``, ``data``, ``files``). Raises RemoteError."""
+    async def post(self, path: str, timeout_s: float, answer: type[T], what: str, **content: Any) -> T:
+        """The answer to a POST, as ``answer``; ``what`` people call that. ``content`` is httpx's (``json``, ``data``,
+        ``files``). Raises RemoteError."""
+        status, body = await self._post(path, timeout_s, content)
+        if status in (401, 403):
+            raise RemoteError(f"{self.name} refuses the key (status {status}): check {self.section}.apiKey")
+        if status in (429, 432, 433):
+            raise RemoteError(f"{self.name} is at its limit: try later, or check your quota")
+        if status != 200:
+            raise RemoteError(f"{self.name} refused (status {status}){_detail(body)}")
+        try:
+            return msgspec.json.decode(body, type=answer)
+        except (msgspec.DecodeError, UnicodeError):
+            raise RemoteError(f"{self.name} sent no {what}: check {self.section}.baseUrl") from None
+
+    async def _post(self, path: str, timeout_s: float, content: dict[str, Any]) -> tuple[int, bytes]:
         import httpx  # half a megabyte that most workers never need
 
         url = f"{self.base_url.rstrip('/')}/{path}"
@@ -51,10 +87,10 @@ class Remote:
             raise RemoteError(f"{self.name} did not answer in time: try again") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise RemoteError(
-                f"{self.name} cannot be reached ({type(error).__name__}): check {self.setting}"
+                f"{self.name} cannot be reached ({type(error).__name__}): check {self.section}.baseUrl"
             ) from None
         if body is None:
-            raise RemoteError(f"{self.name} sent more than can be taken: ask for less")
+            raise RemoteError(f"{self.name} sent too much: ask for less")
         return response.status_code, body
 
 
@@ -66,3 +102,130 @@ async def _read_at_most(response: httpx.Response, limit_bytes: int) -> bytes | N
         if len(found) > limit_bytes:
             return None
     return bytes(found)
+
+
+def _detail(body: bytes) -> str:
+    try:
+        told = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError):
+        return ""
+    error = told.get("error") if isinstance(told, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return f": {' '.join(message.split())[:DETAIL_CHARS]}" if isinstance(message, str) else ""
+
+
+# Searching the web with Tavily. Source: Tavily API reference, ``POST /search``.
+
+SEARCH_S = 60.0
+MAX_FOUND_BYTES = 2 * 2**20
+CONTENT_CHARS = 1500
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One page that was found."""
+
+    title: str = ""
+    url: str = ""
+    content: str = ""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    results: tuple[Hit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WebSearch:
+    """``env`` names the proxies."""
+
+    settings: TavilySection
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def available(self) -> bool:
+        """Whether somebody has set the service up."""
+        return bool(self.settings.api_key) or self.settings.base_url != TavilySection().base_url
+
+    async def search(self, query: str, depth: Literal["basic", "advanced"], most: int) -> tuple[Hit, ...]:
+        """The best pages, best first; their texts are cut. Raises RemoteError."""
+        if not self.available:
+            raise RemoteError("web_search needs a key: set tavily.apiKey (or TAVILY_API_KEY)")
+        settings = self.settings
+        remote = Remote("Tavily", "tavily", settings.base_url, settings.api_key, self.env, MAX_FOUND_BYTES)
+        body = {"query": query, "search_depth": depth, "max_results": most, "include_answer": False}
+        found = await remote.post("search", SEARCH_S, _Found, "search results", json=body)
+        return tuple(
+            Hit(
+                " ".join(hit.title.split())[:200],
+                "".join(hit.url.split())[:2048],
+                hit.content[:CONTENT_CHARS],
+            )
+            for hit in found.results[:most]
+        )
+
+
+# Speech and pictures: ``audio/transcriptions`` and ``images/generations`` of OpenAI and of what is compatible with it.
+# Source: OpenAI API reference, Audio and Images; Groq, faster-whisper and LocalAI servers speak the same.
+
+TRANSCRIBE_S = 120.0
+IMAGE_S = 240.0
+MAX_AUDIO_BYTES = 25 * 2**20
+MAX_ANSWER_BYTES = 32 * 2**20
+MAX_PROMPT_CHARS = 32_000
+NEEDS_KEY = "set openai.apiKey (or openai.baseUrl of a service that needs none)"
+
+
+@dataclass(frozen=True, slots=True)
+class MediaService:
+    """``env`` names the proxies."""
+
+    settings: OpenAISection
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def available(self) -> bool:
+        """Whether somebody has set the service up."""
+        return bool(self.settings.api_key) or self.settings.base_url != OpenAISection().base_url
+
+    async def transcribe(self, filename: str, content: bytes) -> str:
+        """What is spoken in the recording ("" for silence). Raises RemoteError."""
+        self._require("to transcribe voice messages, ")
+        if len(content) > MAX_AUDIO_BYTES:
+            raise RemoteError(
+                f"the recording is longer than the service takes ({MAX_AUDIO_BYTES // 2**20} MB)"
+            )
+        form = {"model": self.settings.transcription_model, "response_format": "json"}
+        if self.settings.language:
+            form["language"] = self.settings.language
+        files = {"file": (filename, content)}
+        answer = await self._post("audio/transcriptions", TRANSCRIBE_S, data=form, files=files)
+        text = answer.get("text")
+        if not isinstance(text, str):
+            raise RemoteError("the transcription service sent no text")
+        return " ".join(text.split())
+
+    async def draw(self, prompt: str) -> bytes:
+        """A picture of what the prompt says, as the service encodes it (PNG as a rule). Raises RemoteError."""
+        self._require("to create images, ")
+        if len(prompt) > MAX_PROMPT_CHARS:
+            raise RemoteError(f"the description is longer than {MAX_PROMPT_CHARS} characters: shorten it")
+        body: dict[str, Any] = {"model": self.settings.image_model, "prompt": prompt, "n": 1}
+        if self.settings.image_model.startswith("dall-e"):
+            # Newer models answer so by themselves and refuse the option.
+            body["response_format"] = "b64_json"
+        answer = await self._post("images/generations", IMAGE_S, json=body)
+        try:
+            # Only inline data: an address would have us fetch whatever the service names.
+            return base64.b64decode(answer["data"][0]["b64_json"], validate=True)
+        except (KeyError, IndexError, TypeError, ValueError, binascii.Error):
+            raise RemoteError("the image service sent no picture (b64_json)") from None
+
+    def _require(self, purpose: str) -> None:
+        if not self.available:
+            raise RemoteError(f"{purpose}{NEEDS_KEY}")
+
+    async def _post(self, path: str, timeout_s: float, **content: Any) -> dict[str, Any]:
+        settings = self.settings
+        remote = Remote(
+            "the openai service", "openai", settings.base_url, settings.api_key, self.env, MAX_ANSWER_BYTES
+        )
+        return await remote.post(path, timeout_s, dict[str, Any], "usable answer", **content)

@@ -26,7 +26,7 @@ from codebutler_worker.present.calls import (
 )
 from codebutler_worker.present.lines import one_line, person, visible
 from codebutler_worker.store.rows import ApprovalRow
-from codebutler_worker.tools.plan import PLAN_TOOL
+from codebutler_worker.tools.outcome import PLAN_TOOL
 
 HOME_CHARS = 900
 HOME_OPTIONS = 4

@@ -30,6 +30,15 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.present.lines import code, count, money, one_line, ordinal, span
 from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.present.lines import (
+    code,
+    count,
+    money,
+    one_line,
+    ordinal,
+    span,
+)
+from codebutler_worker.tools.outcome import PlanStep
 
 MOST_LINES = 6
 MOST_CHARS = 500

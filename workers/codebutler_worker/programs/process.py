@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
@@ -156,38 +157,19 @@ class AgentProcess(Program):
         await self._ended_within(within_s)
         return self.returncode
 
-    async def stop(
-        self,
-        ask: Callable[[], Awaitable[object]] | None = None,
-        *,
-        ask_s: float = 2.0,
-        eof_s: float = 1.0,
-        term_s: float = 1.0,
-    ) -> None:
-        """End the program: ask, close its stdin, SIGTERM its group, SIGKILL what is left. Within 5 s."""
-        await asyncio.shield(asyncio.ensure_future(self._stop(ask, ask_s, eof_s, term_s)))
+    async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:
+        self.close_stdin()
+        if await self._ended_within(eof_s):
+            return {}
+        family = await self._family()
+        self._signal(signal.SIGTERM)
+        await self._ended_within(term_s)
+        return family
 
-    async def _stop(
-        self, ask: Callable[[], Awaitable[object]] | None, ask_s: float, eof_s: float, term_s: float
-    ) -> None:
-        async with self._stopping:
-            if self._stopped:
-                return
-            family = await self._begin_end()
-            if self.returncode is None and ask is not None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(ask_s):
-                        await ask()
-                        await self.wait()
-            self.close_stdin()
-            if not await self._ended_within(eof_s):
-                family |= await self._family()
-                self._signal(signal.SIGTERM)
-                await self._ended_within(term_s)
-            await self._bury(family | await self._family())
-            self._transport.close()
-            self._stderr_task.cancel()
-            await asyncio.gather(self._stderr_task, return_exceptions=True)
+    async def _close(self) -> None:
+        self._transport.close()
+        self._stderr_task.cancel()
+        await asyncio.gather(self._stderr_task, return_exceptions=True)
 
     async def _keep(self, chunk: bytes) -> None:
         if self._record is not None:
@@ -199,3 +181,40 @@ class AgentProcess(Program):
             await self._keep(chunk)
             self._stderr += chunk
             del self._stderr[:-STDERR_TAIL_BYTES]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A program that has ended. ``code`` is None if it took too long; ``cut``: it wrote more than was kept, and was
+    ended for that; ``limit_hit`` and ``container`` as in Program."""
+
+    output: bytes
+    code: int | None
+    cut: bool
+    stderr: str
+    limit_hit: str
+    container: str
+
+
+async def run_to_end(launch: Launch, *, stdin: bytes = b"", limit_bytes: int, limit_s: float) -> Ended:
+    """Run a program, and keep ``limit_bytes`` of what it writes to stdout; a newline is added to ``stdin``.
+
+    Raises AgentUnavailableError if it cannot be executed, and SandboxUnavailableError.
+    """
+    lines: list[bytes] = []
+    size, code, cut = 0, None, False
+    async with await AgentProcess.spawn(launch) as process:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                if stdin:
+                    await process.write_line(stdin)
+                process.close_stdin()
+                async for line in process.lines():
+                    lines.append(line)
+                    size += len(line) + 1
+                    if cut := size > limit_bytes:
+                        break
+                # What closed its output may still be at work.
+                code = 0 if cut else await process.wait()
+        output = b"\n".join(lines)[:limit_bytes]
+        return Ended(output, code, cut, process.stderr_tail, process.limit_hit, process.container)

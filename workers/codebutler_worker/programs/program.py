@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from abc import ABC, abstractmethod
 from asyncio.subprocess import Process
@@ -22,8 +25,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.programs.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
-from codebutler_worker.sandbox.pins import Hold
+from codebutler.platform.table import pid_namespace, pids, seen, variable_of
+from codebutler_worker.sandbox.pins import PinHold
 from codebutler_worker.sandbox.port import Enclosure, Launch
 
 # Nobody can turn a pager's pages, write in git's editor or answer its question for a password.
@@ -47,7 +50,7 @@ class Birth:
     env: dict[str, str]
     mark: str
     enclosure: Enclosure | None
-    held: Hold | None = None
+    held: PinHold | None = None
 
 
 def program_root(binary: Path, home: Path) -> Path:
@@ -105,15 +108,29 @@ class Program(ABC):
         if self._birth.enclosure is not None:
             self._burst = asyncio.create_task(self._birth.enclosure.burst(), name=f"burst:{self.pid}")
 
-    @abstractmethod
-    async def stop(self) -> None:
-        """End the program, and see all it started gone."""
+    async def stop(self, eof_s: float = 1.0, term_s: float = 1.0) -> None:
+        """End the program, within 5 s: give it ``eof_s`` to end at the end of its input, and ``term_s`` when it is
+        told to; SIGKILL what is left of it and of all it started."""
+        await asyncio.shield(asyncio.ensure_future(self._stop(eof_s, term_s)))
 
-    async def _begin_end(self) -> dict[int, str]:
-        """From here on it is ending; returns whom it has started."""
-        self._limit_hit = self.limit_hit
-        self._stopped = True
-        return await self._family()
+    async def _stop(self, eof_s: float, term_s: float) -> None:
+        async with self._stopping:
+            if self._stopped:
+                return
+            self._limit_hit = self.limit_hit
+            self._stopped = True
+            family = await self._family()
+            family |= await self._ask_to_end(eof_s, term_s)
+            await self._bury(family | await self._family())
+            await self._close()
+
+    @abstractmethod
+    async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:
+        """Give it the chance to end by itself; returns whom it has started meanwhile."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """It has ended: let go of how it was talked to."""
 
     async def _family(self) -> dict[int, str]:
         return await descendants(self.pid) if self.returncode is None else {}
@@ -172,15 +189,15 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
     Raises AgentUnavailableError if that cannot be executed, and SandboxUnavailableError if its limits cannot be set.
     """
     # First: what is replaced while the walls are put up has lost its protection as well.
-    held = None if launch.guard is None else launch.guard.begin()
+    held = None if launch.guard is None else launch.guard()
     enclosure: Enclosure | None = None
     argv, mark = launch.argv, new_mark()
     try:
-        if launch.limiter is not None:
+        if launch.enclose is not None:
             # What goes in is started by a shell, which would say so only on stderr.
             if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
                 raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
-            enclosure = await launch.limiter.begin()
+            enclosure = await launch.enclose()
             argv = enclosure.enter(launch.argv)
         yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure, held)
     except (OSError, AgentUnavailableError, SandboxUnavailableError) as error:
@@ -192,3 +209,104 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
             raise
         name = Path(launch.argv[0]).name
         raise AgentUnavailableError(f"cannot start {name}: {error.strerror}") from error
+
+
+MARK = "CODEBUTLER_AGENT_ID"
+"""Set to a different value for each program, so that whatever it leaves behind can be told."""
+
+
+def new_mark() -> str:
+    """A mark that also says whose programs they are: ``<our pid>-<our pid namespace>-<random>``."""
+    return f"{os.getpid()}-{pid_namespace()}-{secrets.token_hex(16)}"
+
+
+def alive(pid: int) -> bool:
+    """Some process has this pid."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def descendants(pid: int) -> dict[int, str]:
+    """Every process below ``pid`` with its start time, which tells a reused pid from the same process."""
+    table = await processes()
+    found: dict[int, str] = {}
+    level = {pid}
+    while level:
+        level = {child for child, (parent, _) in table.items() if parent in level and child not in found}
+        found |= {child: table[child][1] for child in level}
+    return found
+
+
+async def kill_leftovers(leftovers: dict[int, str], within_s: float = 0.5) -> None:
+    """SIGKILL those of ``leftovers`` that are still the same process, and see them gone."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while remaining := await still(leftovers):
+                for pid in remaining:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+                await asyncio.sleep(0.01)
+
+
+async def still(expected: dict[int, str]) -> list[int]:
+    """Those of ``expected`` (pid -> start time) that live."""
+    if not expected:
+        return []
+    table = await processes()
+    return [pid for pid, started in expected.items() if pid in table and table[pid][1] == started]
+
+
+async def processes() -> dict[int, tuple[int, str]]:
+    """pid -> (parent, start time) of every process that is no zombie."""
+    return await asyncio.to_thread(process_table if sys.platform == "linux" else process_table_ps)
+
+
+async def marked(mark: str) -> dict[int, str]:
+    """Every process that inherited ``mark``, with its start time: what left the family tree before we looked."""
+    return {pid: started for pid, (started, found) in (await marks()).items() if found == mark}
+
+
+async def kill_orphans() -> int:
+    """Kill the programs of workers that are no more; returns how many there were.
+
+    A killed worker takes sandboxed agents with it; this is for those that run without walls.
+    """
+    orphans = {pid: started for pid, (started, mark) in (await marks()).items() if ownerless(mark)}
+    await kill_leftovers(orphans)
+    return len(orphans)
+
+
+def ownerless(mark: str) -> bool:
+    """The mark names a process of our namespace that is no more."""
+    owner, space, _ = (*mark.split("-"), "", "")[:3]
+    return owner.isdigit() and space == str(pid_namespace()) and not alive(int(owner))
+
+
+async def marks() -> dict[int, tuple[str, str]]:
+    """pid -> (start time, mark) of every marked process we may look into.
+
+    Only where /proc shows environments (Linux); elsewhere, and for what cleared its own, the sandbox must do.
+    """
+    if sys.platform != "linux":
+        return {}
+    told = ((pid, started, variable_of(pid, MARK)) for pid, (_, started) in (await processes()).items())
+    return {pid: (started, mark) for pid, started, mark in told if mark}
+
+
+def process_table() -> dict[int, tuple[int, str]]:
+    """From /proc."""
+    return {pid: found for pid in pids() if (found := seen(pid)) is not None}
+
+
+def process_table_ps() -> dict[int, tuple[int, str]]:
+    """From ps(1), where there is no /proc."""
+    listing = subprocess.run(
+        ["ps", "-axo", "pid=,ppid=,lstart="], capture_output=True, text=True, timeout=5, check=False
+    ).stdout
+    rows = (line.split(None, 2) for line in listing.splitlines())
+    return {int(row[0]): (int(row[1]), row[2]) for row in rows if len(row) == 3}

@@ -47,7 +47,7 @@ def unrecorded(piece: memoryview) -> None:
     """The record of a program that has none."""
 
 
-class Reading:
+class TerminalReader:
     """Reads ``master``, which does not block. For one thread."""
 
     def __init__(self, master: int, record: Record) -> None:
@@ -177,28 +177,17 @@ class PtyProcess(Program):
         """Type ``data``; False if the program does not read."""
         return not self._closing and await asyncio.to_thread(self._write, data)
 
-    async def stop(self, term_s: float = 1.0) -> None:
-        """End the program: hang up, then SIGKILL whatever is left. Within 5 s."""
-        await asyncio.shield(asyncio.ensure_future(self._stop(term_s)))
-
     async def _watch(self) -> None:
         """When the program has ended, so does what it left; then the terminal's last words are read."""
         await self._process.wait()
-        await self._stop(0)
+        await self.stop(term_s=0)
 
-    async def _stop(self, term_s: float) -> None:
-        async with self._stopping:
-            if self._stopped:
-                return
-            family = await self._begin_end()
-            if self.returncode is None:
-                self._signal(signal.SIGHUP)
-                self._signal(signal.SIGCONT)
-                await self._ended_within(term_s)
-            await self._bury(family | await self._family())
-            await self._close()
-            self.ended.set()
-            self.output.set()
+    async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:  # noqa: ARG002 - it is hung up on
+        if self.returncode is None:
+            self._signal(signal.SIGHUP)
+            self._signal(signal.SIGCONT)
+            await self._ended_within(term_s)
+        return {}
 
     async def _close(self) -> None:
         """Without an open end on the other side the reader comes to the end of what was written."""
@@ -207,9 +196,11 @@ class PtyProcess(Program):
         await asyncio.to_thread(self._reader.join, DRAIN_S + 2 * POLL_MS / 1000)
         if not self._reader.is_alive():
             os.close(self._master)
+        self.ended.set()
+        self.output.set()
 
     def _read(self) -> None:
-        reading = Reading(self._master, self._record)
+        reading = TerminalReader(self._master, self._record)
         gives_up_s: float | None = None
         while True:
             data, over = reading.next(POLL_MS)

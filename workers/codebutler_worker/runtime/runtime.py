@@ -29,6 +29,12 @@ from codebutler_worker.media.fetcher import Fetcher
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.runtime.outbox import Outbox
 from codebutler_worker.skills import Library
+from codebutler_worker.desk.draft import Draft
+from codebutler_worker.desk.outbox import Outbox
+from codebutler_worker.desk.thread_reader import ThreadReader
+from codebutler_worker.internet.remote import MediaService
+from codebutler_worker.media.files import Fetcher
+from codebutler_worker.skills.library import Library
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork

@@ -6,19 +6,25 @@ SIGTERM to the wrapper ends everything inside at once, without asking the progra
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
-from codebutler_worker.sandbox.committing import with_tracked
-from codebutler_worker.sandbox.handover import INSIDE, QUIET, SENDMSG, swiftly, through
 from codebutler_worker.sandbox.person import become, require_way
-from codebutler_worker.sandbox.pins import Pins, Watcher
-from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
+from codebutler_worker.sandbox.pins import Watcher
+from codebutler_worker.sandbox.port import Launch, ProxySocket, SandboxPolicy, environment
+from codebutler_worker.sandbox.prelude import INSIDE, QUIET, SENDMSG, swiftly, through, with_tracked
 from codebutler_worker.sandbox.seccomp import FD, FilterFile
-from codebutler_worker.sandbox.system import System, find_program, inspect_system
-from codebutler_worker.sandbox.view import Inside, View
+from codebutler_worker.sandbox.system import SystemLayout, find_program, inspect_system
+from codebutler_worker.sandbox.walls import (
+    Inside,
+    MachineView,
+    below,
+    refuse_too_wide,
+    trial_failure,
+    trial_ground,
+)
 
 # The walls as bubblewrap arguments. Pure: everything looked up comes in, an argv comes out.
 #
@@ -41,12 +47,17 @@ NAMESPACES = (
 NO_TERMINAL = ("--new-session",)
 
 
-def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system: System) -> tuple[str, ...]:
+def bwrap_argv(
+    argv: tuple[str, ...], inside: Inside, checkout: Checkout, system: SystemLayout
+) -> tuple[str, ...]:
     """The command that runs ``argv`` in ``checkout``.
 
     Raises SandboxUnavailableError for a policy that walls cannot keep.
     """
-    _refuse_too_wide(inside, checkout, system)
+    refuse_too_wide(inside, checkout, system.roots)
+    for path in system.roots:
+        if path.is_relative_to(inside.home):
+            raise SandboxUnavailableError(f"{inside.home} cannot be a home directory: it contains {path}")
     return (
         *_identity(checkout, system),
         *NAMESPACES,
@@ -63,30 +74,14 @@ def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system
     )  # fmt: skip
 
 
-def _refuse_too_wide(inside: Inside, checkout: Checkout, system: System) -> None:
-    for path in (inside.home, *system.roots):
-        if path.is_relative_to(checkout.root):
-            raise SandboxUnavailableError(
-                f"{checkout.root} contains {path}: register a directory below it instead"
-            )
-    for path in system.roots:
-        if path.is_relative_to(inside.home):
-            raise SandboxUnavailableError(f"{inside.home} cannot be a home directory: it contains {path}")
-    for path in inside.home_paths:
-        if checkout.root.is_relative_to(path):
-            raise SandboxUnavailableError(
-                f"{checkout.root} lies in the agent's own {path}: move it elsewhere"
-            )
-
-
-def _identity(checkout: Checkout, system: System) -> tuple[str, ...]:
+def _identity(checkout: Checkout, system: SystemLayout) -> tuple[str, ...]:
     """Who the agent is: never root, and on somebody's repository that somebody."""
     if system.uid != 0:
         return (str(system.bwrap),)
     return (*become(checkout.owner, checkout.root, system.setpriv), str(system.bwrap))
 
 
-def _system(inside: Inside, system: System) -> list[str]:
+def _system(inside: Inside, system: SystemLayout) -> list[str]:
     options: list[str] = []
     for root in system.roots:
         options += ["--ro-bind", str(root), str(root)]
@@ -94,7 +89,7 @@ def _system(inside: Inside, system: System) -> list[str]:
         options += ["--symlink", target, str(path)]
     for file in system.masked_files:
         options += ["--ro-bind", "/dev/null", str(file)]
-    hidden = (path for path in inside.hidden if _below(path, system.roots))
+    hidden = (path for path in inside.hidden if below(path, system.roots))
     for directory in (*system.masked_directories, *hidden):
         options += _empty(directory)
     options += ["--dev", "/dev", *_scratch(inside, SHARED_MEMORY), "--remount-ro", "/dev", "--proc", "/proc"]
@@ -107,18 +102,18 @@ def _system(inside: Inside, system: System) -> list[str]:
     options += ["--symlink", "../run", "/var/run"]
     if inside.network == "open" and system.resolver:
         options += ["--ro-bind", str(system.resolver), str(system.resolver)]
-    if isinstance(inside.network, Door):
+    if isinstance(inside.network, ProxySocket):
         options += ["--ro-bind", str(inside.network.path), INSIDE]
     return options
 
 
-def _home(inside: Inside, system: System) -> list[str]:
+def _home(inside: Inside, system: SystemLayout) -> list[str]:
     options = _scratch(inside, str(inside.home))
     shown = (*system.roots, *(link for link, _ in system.links), *(real for _, real in inside.readable))
     for path, real in inside.readable:
-        if not _below(real, system.roots):
+        if not below(real, system.roots):
             options += ["--ro-bind", str(real), str(real)]
-        if path != real and not _below(path, shown):
+        if path != real and not below(path, shown):
             options += ["--symlink", str(real), str(path)]
     for path in inside.home_paths:
         options += ["--bind", str(path), str(path)]
@@ -157,10 +152,6 @@ def _empty(directory: Path) -> list[str]:
     return ["--tmpfs", str(directory), "--remount-ro", str(directory)]
 
 
-def _below(path: Path, roots: tuple[Path, ...]) -> bool:
-    return any(path.is_relative_to(root) for root in roots)
-
-
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
 NO_INTERPRETER = (
     'the way out of the sandbox needs perl or python3: install it, or set sandbox.network to "open"'
@@ -195,10 +186,10 @@ class BwrapSandbox:
             raise SandboxUnavailableError(f"bubblewrap is missing: {INSTALL}")
         self._system = inspect_system(bwrap)
         self._watcher = Watcher()
-        self._view = View.of(hidden, readable)
+        self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port. Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
+        """Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)
         # Not --setenv: everybody can read a process's arguments. And not our own environment: /proc/1/environ
         # inside shows what the wrapper was started with. Only what would change the wrapper itself is set.
@@ -212,7 +203,7 @@ class BwrapSandbox:
         if self._system.uid == 0 and not checkout.owner.is_root:
             require_way(checkout.owner, checkout.root, *inside.named)
         argv = with_tracked(argv, checkout)
-        if isinstance(policy.network, Door):
+        if isinstance(policy.network, ProxySocket):
             argv, quiet = self._through(policy.network, argv)
             inside = replace(inside, env=(*inside.env, *quiet))
         return Launch(
@@ -221,27 +212,27 @@ class BwrapSandbox:
             ),
             env={name: value for name, value in env.items() if name not in loader},
             cwd=Path("/"),
-            guard=Pins(self._watcher, checkout.lasting, checkout.fleeting),
+            guard=partial(self._watcher.hold, checkout.lasting, checkout.fleeting),
         )
 
     def _through(
-        self, door: Door, argv: tuple[str, ...]
+        self, proxy: ProxySocket, argv: tuple[str, ...]
     ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
         """The command, and what its interpreter needs to be told."""
         if self._system.perl is not None and self.filter.machine in SENDMSG:
-            return swiftly(door, self._system.perl, self.filter.machine, argv), (QUIET,)
+            return swiftly(proxy, self._system.perl, self.filter.machine, argv), (QUIET,)
         if self._system.python is not None:
-            return through(door, self._system.python, argv), ()
+            return through(proxy, self._system.python, argv), ()
         raise SandboxUnavailableError(NO_INTERPRETER)
 
     async def self_test(self) -> None:
         """Start a shell inside and let it try the walls."""
         # 2: by a program, proc(5).
         filtered = "0" if self.filter.missing else "2"
-        with trial.ground() as ground:
+        with trial_ground() as ground:
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside), "FILTER": filtered}
             policy = SandboxPolicy(workdir=ground.workdir, home=ground.home, env=env, network="none")
-            why = await trial.failure(self.wrap(("/bin/sh", "-c", SELF_TEST), policy))
+            why = await trial_failure(self.wrap(("/bin/sh", "-c", SELF_TEST), policy))
         if why:
             raise SandboxUnavailableError(
                 f"bubblewrap does not work here ({why}): allow unprivileged user namespaces "

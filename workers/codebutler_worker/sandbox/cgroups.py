@@ -42,9 +42,6 @@ def _start_time(pid: int) -> str:
     return found.started if found else ""
 
 
-# The files of control groups. Kernel: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
-
-
 def members(directory: Path) -> list[int]:
     """The processes in a group, as far as we see them; none if there is no such group."""
     try:
@@ -74,10 +71,8 @@ def write(file: Path, text: str) -> None:
             file.write_text(text, encoding="ascii")
 
 
-# Where this user may make control groups, and with which controllers.
-#
-# Version 1 and version 2 side by side, as on a hybrid system: each controller is used where it is found.
-# Kernel: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
+# Where this user may make control groups, and with which controllers. Version 1 and version 2 side by side, as on a
+# hybrid system: each controller is used where it is found.
 
 CONTROLLERS = ("pids", "memory", "cpu")
 # A group of version 2 with controllers has no processes of its own: ours move into this one.
@@ -192,12 +187,18 @@ AGAIN_S = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What all of a group's processes get together; 0 = no limit."""
+class ResourceLimits:
+    """What a program and all it starts get together; 0 = no limit. No group holds ``file_bytes``."""
 
     memory_bytes: int = 0
     processes: int = 0
+    file_bytes: int = 0
     cpus: float = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is limited at all."""
+        return any((self.memory_bytes, self.processes, self.file_bytes, self.cpus))
 
     def settings(self, slot: Slot) -> list[tuple[str, str]]:
         """(file, text) to write into a group of ``slot``. Swap is memory too, where the kernel counts it."""
@@ -226,12 +227,12 @@ OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max")
 
 
 @dataclass(slots=True)
-class Group:
+class ControlGroup:
     """One group in each of ``slots``. Raises OSError if it cannot be made."""
 
     slots: tuple[Slot, ...]
     name: str
-    bounds: Bounds
+    limits: ResourceLimits
     directories: list[Path] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -240,7 +241,7 @@ class Group:
                 directory = slot.directory / self.name
                 directory.mkdir()
                 self.directories.append(directory)
-                for file, text in self.bounds.settings(slot):
+                for file, text in self.limits.settings(slot):
                     if (directory / file).exists() or file not in OPTIONAL:
                         (directory / file).write_text(text, encoding="ascii")
         except OSError:
@@ -249,7 +250,7 @@ class Group:
             raise
 
     @property
-    def doors(self) -> tuple[Path, ...]:
+    def join_files(self) -> tuple[Path, ...]:
         """The files into which a process of one thread writes "0" to join.
 
         Version 1 has one for single threads, where the kernel need not hold still all forks first: that can cost

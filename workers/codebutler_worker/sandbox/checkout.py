@@ -17,6 +17,7 @@ from codebutler_worker.sandbox.destinations import (
     O_PATH,
     UnsafePathError,
     make_directory,
+    make_file,
     open_beneath,
     read_regular,
     sockets_in,
@@ -240,20 +241,7 @@ def _create_missing(root: Path, *, directories: tuple[str, ...], files: tuple[st
         _require_directory(root, name)
     for name in files:
         if status_beneath(root, name) is None:
-            _make_file(root, name)
-
-
-def _make_file(root: Path, name: str) -> None:
-    """An empty file that belongs to whom ``root`` belongs."""
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        owner = os.fstat(directory)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(name, flags, 0o644, dir_fd=directory)
-        os.fchown(file, owner.st_uid, owner.st_gid)
-        os.close(file)
-    finally:
-        os.close(directory)
+            make_file(root, name)
 
 
 def _common_directory(root: Path) -> Path:

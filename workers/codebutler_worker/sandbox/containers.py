@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from asyncio.subprocess import Process
-from collections.abc import Collection
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,17 +21,86 @@ from codebutler_worker.sandbox.cgroups import (
     AGAIN_S,
     CONTROLLERS,
     EVENTS,
+    ResourceLimits,
     count,
     group_name,
     members,
     own_slots,
     ownerless,
 )
-from codebutler_worker.sandbox.docker_argv import IDLE
-from codebutler_worker.sandbox.docker_client import Docker, PendingRemovals, end_first_process, let_go
-from codebutler_worker.sandbox.mounts import OUTDATED, Wanted, mismatch, question
+from codebutler_worker.sandbox.docker_argv import IDLE, OUTDATED, PLACE, ExpectedMount, mismatch, question
+from codebutler_worker.sandbox.limits import explain
+
+CLIENT_S = 60.0
+MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    """The docker client, as arguments: ``host`` is the daemon's address. No configuration of the user's is read."""
+
+    program: Path
+    host: str
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """What every call of the client begins with."""
+        return (str(self.program), "--config", "/var/empty/codebutler", "--host", self.host)
+
+    async def run(self, *words: str, env: dict[str, str] | None = None) -> str:
+        """What a command of the client printed. ``env`` is the client's own environment.
+
+        Raises SandboxUnavailableError with docker's own words.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *self.argv, *words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd="/", env=env or {}
+        )
+        try:
+            async with asyncio.timeout(CLIENT_S):
+                out, err = await process.communicate()
+        except TimeoutError:
+            raise SandboxUnavailableError(f"docker {words[0]} took longer than {CLIENT_S:g} s") from None
+        finally:
+            await let_go(process)
+        if process.returncode != 0:
+            raise SandboxUnavailableError(_why(err.decode(errors="replace"), process.returncode or 0))
+        return out.decode(errors="replace").strip()
+
+    async def hold(self, *words: str) -> Process:
+        """A `docker run` that stays, once what it runs has said its first line. That reads until we are gone, or close
+        the client's input; the daemon sees to it, whoever else was killed with us. Raises SandboxUnavailableError."""
+        process = await asyncio.create_subprocess_exec(
+            *self.argv, *words, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd="/", env={}, start_new_session=True
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(CLIENT_S):
+                if await process.stdout.readline():
+                    return process
+                _, err = await process.communicate()
+        except TimeoutError:
+            await let_go(process)
+            raise SandboxUnavailableError(f"docker {words[0]} took longer than {CLIENT_S:g} s") from None
+        raise SandboxUnavailableError(_why(err.decode(errors="replace"), process.returncode or 0))
+
+
+async def let_go(process: Process) -> None:
+    """End what it held."""
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+
+
+def _why(stderr: str, code: int) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("See ")]
+    said = lines[0].removeprefix("docker: ").removeprefix("Error response from daemon: ") if lines else ""
+    if "No such image" in said or "Unable to find image" in said:
+        return MISSING
+    return f"docker does not work here: {said[:300].rstrip('.?') or f'exit code {code}'}"
+
 
 GONE_S = 0.5
+DAEMON_AGAIN_S = 5.0
 IDLE_CONTAINERS = 8
 """How many wait for the next turn of their conversation; beyond it, the longest idle goes."""
 OWNER = "codebutler.owner"
@@ -47,63 +117,101 @@ class Recipe:
 
     conversation: str
     options: tuple[str, ...]
-    mounts: tuple[Wanted, ...] = ()
+    mounts: tuple[ExpectedMount, ...] = ()
     reusable: bool = True
 
 
 @dataclass(slots=True)
 class Container:
-    """A running container, as long as ``line`` holds it: a client of docker's, which ends with us. ``pid`` is its first
-    process; ``groups`` are its control groups, if we see them."""
+    """A running container, as long as ``line`` holds it: a client of docker's, which ends with us; and the Enclosure of
+    the program in it. ``pid`` is its first process; ``groups`` are its control groups, if we see them; ``before``: how
+    often its limits had been reached when the program came in."""
 
+    owner: Containers
     name: str
     recipe: Recipe
     line: Process
     pid: int
     groups: dict[str, Path] = field(default_factory=dict)
     unwanted: bool = False
+    before: dict[str, int] = field(default_factory=dict)
 
-    def struck(self) -> dict[str, int]:
+    @property
+    def container(self) -> str:
+        """Its name, as `docker ps` shows it."""
+        return self.name
+
+    def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """The client's arguments name the container where ``PLACE`` stood."""
+        at = argv.index(PLACE)
+        return (*argv[:at], self.name, *argv[at + 1 :])
+
+    def reached(self) -> dict[str, int]:
         """How often something in it ran into its limits so far, by limit."""
+        controllers = {"memory": "memory", "processes": "pids"}
         return {
-            name: count(self.groups[controller], files, key)
-            for name, files, key in EVENTS
-            if (controller := _controller(name)) in self.groups
+            limit: count(self.groups[controllers[limit]], files, key)
+            for limit, files, key in EVENTS
+            if controllers[limit] in self.groups
         }
+
+    def struck(self) -> str:
+        """Only what has happened since the program came in."""
+        now = self.reached().items()
+        return explain(
+            tuple(limit for limit, times in now if times > self.before.get(limit, 0)), self.owner.limits
+        )
+
+    async def burst(self) -> None:
+        """The container goes, with everything in it."""
+        self.unwanted = True
+        await self.owner.end([self])
+
+    async def close(self) -> None:
+        """The container stays for the next program, unless something was left running."""
+        await self.owner.leave(self)
 
     @property
     def alone(self) -> bool | None:
         """Whether nothing but its first process is left; None if that cannot be told from here."""
+        return members(self.groups["pids"]) == [self.pid] if "pids" in self.groups else None
+
+    def kill(self) -> bool:
+        """End everything in it without the daemon, by its first process (pid_namespaces(7)); whether it has ended or
+        is about to."""
         if "pids" not in self.groups:
-            return None
-        found = members(self.groups["pids"])
-        return found == [self.pid]
-
-    @property
-    def lives(self) -> bool | None:
-        """Whether it still runs; None if that cannot be told from here."""
-        return None if "pids" not in self.groups else self.pid in members(self.groups["pids"])
-
-    def end(self) -> bool:
-        """End everything in it without the daemon; whether it has ended or is about to."""
-        return self.lives is False or end_first_process(self.pid, self.groups.get("pids"))
-
-
-def _controller(limit: str) -> str:
-    return {"memory": "memory", "processes": "pids"}[limit]
+            return False
+        if self.pid not in members(self.groups["pids"]):
+            return True
+        try:
+            process = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        try:
+            # Its number may be another process's by now.
+            if self.pid not in members(self.groups["pids"]):
+                return False
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+        except OSError:
+            return False
+        finally:
+            os.close(process)
+        return True
 
 
 class Containers:
-    """Every container of this worker."""
+    """Every container of this worker; ``limits`` hold for each."""
 
-    def __init__(self, docker: Docker, idle_s: float) -> None:
+    def __init__(self, docker: Docker, idle_s: float, limits: ResourceLimits) -> None:
+        self.limits = limits
         self._docker = docker
         self._idle_s = idle_s
-        self._pending = PendingRemovals(self._remove)
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._owner = group_name()
         self._idle: list[Container] = []
         self._busy: list[Container] = []
+        self._to_remove: set[str] = set()
+        self._removing: asyncio.Task[None] | None = None
 
     async def enter(self, recipe: Recipe) -> Container:
         """A container for one program: one that waits, or a new one. Raises SandboxUnavailableError."""
@@ -113,19 +221,17 @@ class Containers:
             self._busy.append(found)
             # What is mounted on a name goes with it, and who takes its place may get its inode, too.
             if not await self._mistaken(found.name, recipe):
+                found.before = found.reached()
                 return found
             self._busy.remove(found)
-            await self._end([found])
+            await self.end([found])
         # The same conversation with other walls: what was made for the old ones is of no use any more.
-        await self._discard([one for one in self._idle if recipe.conversation and _same(one, recipe)])
+        if recipe.conversation:
+            await self._discard(self._waiting_for(recipe.conversation))
         made = await self._make(recipe)
+        made.before = made.reached()
         self._busy.append(made)
         return made
-
-    async def kill(self, container: Container) -> None:
-        """End everything in it, whatever its clients do."""
-        container.unwanted = True
-        await self._end([container])
 
     async def leave(self, container: Container) -> None:
         """The program has ended, or its client has: kill what is left of it."""
@@ -143,7 +249,7 @@ class Containers:
         """The conversation is over: its containers go, one in which something runs as soon as that has ended."""
         for container in self._busy:
             container.unwanted |= container.recipe.conversation == conversation
-        await self._discard([one for one in self._idle if one.recipe.conversation == conversation])
+        await self._discard(self._waiting_for(conversation))
 
     async def sweep(self) -> int:
         """Remove the containers of workers that are no more; how many there were."""
@@ -157,9 +263,15 @@ class Containers:
         return len(left)
 
     async def close(self) -> None:
-        """Remove every container."""
+        """Remove every container; what the daemon does not take away now, the next worker sweeps."""
         await self._discard([*self._idle, *self._busy])
-        await self._pending.close()
+        if self._removing is not None:
+            self._removing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._removing
+
+    def _waiting_for(self, conversation: str) -> list[Container]:
+        return [one for one in self._idle if one.recipe.conversation == conversation]
 
     async def _expire(self, container: Container) -> None:
         await asyncio.sleep(self._idle_s)
@@ -191,7 +303,8 @@ class Containers:
                 await self._docker.run("kill", name)
             await let_go(line)
             raise
-        return Container(name, recipe, line, int(pid), await asyncio.to_thread(groups_of, int(pid), full_id))
+        groups = await asyncio.to_thread(_groups_of, int(pid), full_id)
+        return Container(self, name, recipe, line, int(pid), groups)
 
     async def _mistaken(self, name: str, recipe: Recipe) -> str:
         """One line, if it is not as it was to be made; "" if it is. Nobody is in it."""
@@ -220,32 +333,32 @@ class Containers:
             if leaving := self._leaving.pop(container.name, None):
                 leaving.cancel()
         if containers:
-            await self._end(containers)
+            await self.end(containers)
 
-    async def _end(self, containers: list[Container]) -> None:
-        """Docker removes them then, in its own time. One that is gone already is no failure."""
+    async def end(self, containers: list[Container]) -> None:
+        """Kill them; docker removes them then, in its own time. One that is gone already is no failure."""
         try:
             await self._docker.run("kill", *(container.name for container in containers))
         except SandboxUnavailableError:
-            for container in containers:
-                if not container.end():
-                    self._pending.add(container.name)
+            self._to_remove |= {container.name for container in containers if not container.kill()}
+            if self._to_remove and (self._removing is None or self._removing.done()):
+                self._removing = asyncio.create_task(self._remove(), name="remove containers")
         for container in containers:
             await let_go(container.line)
 
-    async def _remove(self, names: Collection[str]) -> None:
-        """Those of them that are still there. Raises SandboxUnavailableError."""
-        label = f"label={OWNER}={self._owner}"
-        listed = await self._docker.run("ps", "-a", "--filter", label, "--format", "{{.Names}}")
-        if left := [name for name in listed.split() if name in names]:
-            await self._docker.run("rm", "-f", *left)
+    async def _remove(self) -> None:
+        """Those that could not be ended, as soon as the daemon answers again."""
+        while self._to_remove:
+            await asyncio.sleep(DAEMON_AGAIN_S)
+            names, label = set(self._to_remove), f"label={OWNER}={self._owner}"
+            with contextlib.suppress(SandboxUnavailableError):
+                listed = await self._docker.run("ps", "-a", "--filter", label, "--format", "{{.Names}}")
+                if left := [name for name in listed.split() if name in names]:
+                    await self._docker.run("rm", "-f", *left)
+                self._to_remove -= names
 
 
-def _same(container: Container, recipe: Recipe) -> bool:
-    return container.recipe.conversation == recipe.conversation
-
-
-def groups_of(pid: int, container_id: str) -> dict[str, Path]:
+def _groups_of(pid: int, container_id: str) -> dict[str, Path]:
     """The control groups by controller of a container's first process; empty if they are not ours to see (then
     ``pid`` means another process here, or none)."""
     try:

@@ -11,12 +11,14 @@ import contextlib
 import ctypes
 import errno
 import os
+import shutil
 import stat
 import struct
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
+from codebutler.config.ownership import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 
 SYS_OPENAT2 = 437  # the same on every Linux architecture
@@ -70,15 +72,41 @@ def make_beneath(root: Path, relative: str, *names: str) -> int:
     return at
 
 
-def make_directory(root: Path, name: str, mode: int) -> None:
-    """An empty directory that belongs to whom ``root`` belongs. Raises OSError as mkdir(2)."""
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def make_directory(root: Path, name: str, mode: int, owner: Owner | None = None) -> None:
+    """An empty directory that belongs to ``owner``, None = to whom ``root`` belongs. Raises OSError as mkdir(2)."""
+    with _directory(root) as at:
+        whose = os.fstat(at)
+        uid, gid = (owner.uid, owner.gid) if owner else (whose.st_uid, whose.st_gid)
+        os.mkdir(name, mode, dir_fd=at)
+        os.chown(name, uid, gid, dir_fd=at, follow_symlinks=False)
+
+
+def make_file(root: Path, name: str, text: str = "") -> None:
+    """A new file that belongs to whom ``root`` belongs. Raises OSError as open(2)."""
+    with _directory(root) as at:
+        owner = os.fstat(at)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o644, dir_fd=at), "w") as file:
+            os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+            file.write(text)
+
+
+def remove(root: Path, name: str) -> None:
+    """A file, or a directory with all it has; nothing happens where there is none. Raises OSError."""
+    with _directory(root) as at, contextlib.suppress(FileNotFoundError):
+        if stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=at)
+        else:
+            shutil.rmtree(name, dir_fd=at)
+
+
+@contextlib.contextmanager
+def _directory(path: Path) -> Iterator[int]:
+    at = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        owner = os.fstat(directory)
-        os.mkdir(name, mode, dir_fd=directory)
-        os.chown(name, owner.st_uid, owner.st_gid, dir_fd=directory, follow_symlinks=False)
+        yield at
     finally:
-        os.close(directory)
+        os.close(at)
 
 
 def remove_old(directory: int, suffix: str, before_s: float) -> None:

@@ -7,29 +7,25 @@ so its socket shows in no container.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox import trial
+from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.committing import with_tracked
-from codebutler_worker.sandbox.containers import Container, Containers, Recipe
-from codebutler_worker.sandbox.docker_argv import PLACE, WORKSPACE, Identity, exec_argv, run_options, words
-from codebutler_worker.sandbox.docker_client import Docker
-from codebutler_worker.sandbox.handover import through
-from codebutler_worker.sandbox.limits import Limits, explain
-from codebutler_worker.sandbox.mounts import look
-from codebutler_worker.sandbox.pins import Pins, Watcher
-from codebutler_worker.sandbox.port import Door, Enclosure, Launch, SandboxPolicy, environment
-from codebutler_worker.sandbox.seccomp import ProfileFile
+from codebutler_worker.sandbox.containers import Containers, Docker, Recipe
+from codebutler_worker.sandbox.docker_argv import WORKSPACE, agent_of, exec_argv, look, run_options, words
+from codebutler_worker.sandbox.docker_filter import ProfileFile
+from codebutler_worker.sandbox.limits import listed
+from codebutler_worker.sandbox.pins import Watcher
+from codebutler_worker.sandbox.port import Launch, ProxySocket, SandboxPolicy, environment
+from codebutler_worker.sandbox.prelude import through, with_tracked
 from codebutler_worker.sandbox.system import find_program
-from codebutler_worker.sandbox.view import View
+from codebutler_worker.sandbox.walls import PASSED, MachineView, trial_ground
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"
 PYTHON = Path("/usr/bin/python3")
-DEFAULT = Limits(memory_bytes=512 * 2**20, processes=128, cpus=1)
+DEFAULT = ResourceLimits(memory_bytes=512 * 2**20, processes=128, cpus=1)
 """What a container may use where the configuration does not say."""
 SELF_TEST = """
 [ "$(id -u)" != 0 ] || { echo "is root inside"; exit 1; }
@@ -56,7 +52,7 @@ class DockerSandbox:
         self,
         hidden: tuple[Path, ...] = (),
         host: str = "",
-        limits: Limits = DEFAULT,
+        limits: ResourceLimits = DEFAULT,
         idle_s: float = 60.0,
         readable: tuple[Path, ...] = (),
     ) -> None:
@@ -65,26 +61,30 @@ class DockerSandbox:
             raise SandboxUnavailableError(f"docker is missing: {INSTALL}")
         self.limits = limits
         self._docker = Docker(program, host or usual_host())
-        self._containers = Containers(self._docker, idle_s)
+        self._containers = Containers(self._docker, idle_s, limits)
         self._watcher = Watcher()
         self._profile = ProfileFile(self._containers)
-        self._view = View.of(hidden, readable)
+        self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port. Starts nothing yet: the container is made when the launch is."""
+        """Starts nothing yet: the container is made when the launch is."""
         if "=" in argv[0]:
             raise SandboxUnavailableError(f"{argv[0]} cannot be started in docker: it has a = in its name")
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)
         inside = self._view.inside(argv, policy, checkout)
         # Who else could write there? Root is refused.
-        who = Identity.of(checkout.owner.uid, checkout.owner.gid)
+        who = agent_of(checkout.owner)
         argv = with_tracked(argv, checkout, f". {WORKSPACE}")
-        behind_door = isinstance(policy.network, Door)
-        if isinstance(policy.network, Door):
+        if isinstance(policy.network, ProxySocket):
             argv = through(policy.network, PYTHON, argv)
         profile = self._profile.option(shared=checkout.shared_git)
         options = (*run_options(inside, checkout, who, self.limits), profile)
-        recipe = Recipe(policy.conversation, words(options), look(options), reusable=not behind_door)
+        recipe = Recipe(
+            policy.conversation,
+            words(options),
+            look(options),
+            reusable=not isinstance(policy.network, ProxySocket),
+        )
         command, env = exec_argv(
             self._docker.argv, argv, environment(policy), checkout, terminal=policy.own_terminal
         )
@@ -92,45 +92,34 @@ class DockerSandbox:
             argv=command,
             env=env,
             cwd=Path("/"),
-            limiter=Rooms(self._containers, recipe, self.limits),
-            guard=Pins(self._watcher, checkout.lasting, checkout.fleeting),
+            enclose=partial(self._containers.enter, recipe),
+            guard=partial(self._watcher.hold, checkout.lasting, checkout.fleeting),
         )
 
     async def self_test(self) -> None:
         """Start a shell inside and let it try the walls."""
-        with trial.ground() as ground:
+        with trial_ground() as ground:
             ground.workdir.parent.chmod(0o755)
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside)}
             policy = SandboxPolicy(
                 workdir=ground.workdir, home=ground.home, env=env, network="none", conversation="self-test"
             )
             launch = self.wrap(("/bin/sh", "-c", SELF_TEST), policy)
-            assert launch.limiter is not None
-            room = await launch.limiter.begin()
+            assert launch.enclose is not None
+            container = await launch.enclose()
             try:
-                words = room.enter(launch.argv)[len(self._docker.argv) :]
+                words = container.enter(launch.argv)[len(self._docker.argv) :]
                 output = await self._docker.run(*words, env=launch.env)
             finally:
-                await room.close()
+                await container.close()
                 await self.release("self-test")
-        if output != trial.PASSED:
+        if output != PASSED:
             raise SandboxUnavailableError(f"docker does not work here ({output[-300:] or 'it says nothing'})")
 
     @property
     def told(self) -> str:
-        """See the port."""
-        limits = self.limits
-        parts = [
-            words
-            for value, words in (
-                (limits.memory_bytes, f"{limits.memory_bytes // 2**20} MB of memory"),
-                (limits.processes, f"{limits.processes} processes"),
-                (limits.file_bytes, f"{limits.file_bytes // 2**30} GB per file"),
-                (limits.cpus, f"{limits.cpus:g} processors"),
-            )
-            if value
-        ]
-        return f"each conversation may use {', '.join(parts) or 'everything'} (a container of its own)"
+        """The limits of a container, in one line."""
+        return f"each conversation may use {listed(self.limits)} (a container of its own)"
 
     async def release(self, conversation: str) -> None:
         """The conversation is over: nothing that was kept for it stays."""
@@ -145,63 +134,9 @@ class DockerSandbox:
         await self._containers.close()
 
 
-def container_limits(section: SandboxSection) -> Limits:
-    """What ``sandbox`` of the configuration says; where it says nothing, a container's own default."""
-    return Limits.configured(section, DEFAULT)
-
-
 def usual_host() -> str:
     """Where the daemon listens: docker's own variable, a daemon of this user alone (rootless), or the system's."""
     if host := os.environ.get("DOCKER_HOST"):
         return host
     own = Path(os.environ.get("XDG_RUNTIME_DIR", "/nonexistent")) / "docker.sock"
     return f"unix://{own}" if own.is_socket() else "unix:///var/run/docker.sock"
-
-
-@dataclass(frozen=True, slots=True)
-class Rooms:
-    """Lets one program at a time into a container made by ``recipe``."""
-
-    containers: Containers
-    recipe: Recipe
-    limits: Limits
-
-    async def begin(self) -> Enclosure:
-        """See the port. Raises SandboxUnavailableError where no container can be made."""
-        container = await self.containers.enter(self.recipe)
-        return Room(self.containers, container, self.limits, container.struck())
-
-
-@dataclass(slots=True)
-class Room:
-    """A container, while one program is in it. ``before``: how often its limits had been reached."""
-
-    containers: Containers
-    room: Container
-    limits: Limits
-    before: dict[str, int]
-
-    @property
-    def container(self) -> str:
-        """See the port. Its name, as `docker ps` shows it."""
-        return self.room.name
-
-    def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """See the port. The client's arguments name the container where ``PLACE`` stood."""
-        at = argv.index(PLACE)
-        return (*argv[:at], self.container, *argv[at + 1 :])
-
-    def struck(self) -> str:
-        """See the port. Only what has happened since this program came in."""
-        now = self.room.struck()
-        return explain(
-            tuple(name for name, times in now.items() if times > self.before.get(name, 0)), self.limits
-        )
-
-    async def burst(self) -> None:
-        """See the port. The container goes, with everything in it."""
-        await self.containers.kill(self.room)
-
-    async def close(self) -> None:
-        """See the port. The container stays for the next program, unless something was left running."""
-        await self.containers.leave(self.room)

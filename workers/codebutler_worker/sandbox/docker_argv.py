@@ -1,4 +1,4 @@
-"""The walls as arguments of `docker run` and `docker exec`. Pure: everything looked up comes in.
+"""The walls as arguments of `docker run` and `docker exec`, and whether a container's mounts are what was asked for.
 
 The image is the system; of this machine only what is mounted shows. The checkout appears where it is on this machine
 (agents keep sessions by its path) and, as docker's users expect, in /workspace: with the same pins in both places.
@@ -6,33 +6,31 @@ The image is the system; of this machine only what is mounted shows. The checkou
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.config.git_repo import ROOTS_OWN
 from codebutler.config.programs import IDLER
+from codebutler.config.ownership import ROOTS_OWN, Owner
+from codebutler.config.runner import IDLER, RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.handover import INSIDE
-from codebutler_worker.sandbox.limits import Limits
-from codebutler_worker.sandbox.port import Door
+from codebutler_worker.sandbox.port import ProxySocket
+from codebutler_worker.sandbox.prelude import INSIDE
 from codebutler_worker.sandbox.system import SYSTEM_ROOTS
-from codebutler_worker.sandbox.view import Inside
+from codebutler_worker.sandbox.walls import Inside, below, refuse_too_wide, status_without_links
 
 WORKSPACE = Path("/workspace")
 # The image brings these; what is named elsewhere below /usr and /opt is this machine's own.
-IMAGES_OWN = (
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/usr/bin",
-    "/usr/sbin",
-    "/usr/lib",
+IMAGES_OWN = tuple(
+    map(
+        Path,
+        ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/usr/bin", "/usr/sbin", "/usr/lib"],
+    )
 )
 # The first process of a container reads until nobody holds the other end: then all that is in there ends with it. It
 # ignores its children's ends, so that the kernel takes them away (wait(2)).
@@ -44,21 +42,13 @@ PLACE = "{container}"
 CLIENTS = ("DOCKER_", "LD_", "BUILDKIT_", "OTEL_", "GODEBUG")
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who an agent is inside."""
-
-    uid: int
-    gid: int
-
-    @classmethod
-    def of(cls, uid: int, gid: int) -> Identity:
-        """Whoever the checkout belongs to; never root's group."""
-        return AGENT if uid == AGENT.uid else cls(uid, gid or uid)
-
-
-AGENT = Identity(1000, 1000)
+AGENT = Owner(1000, 1000)
 """Of the image, and of every container whose repository belongs to nobody else."""
+
+
+def agent_of(owner: Owner) -> Owner:
+    """Who an agent is inside: whoever the checkout belongs to; never in root's group."""
+    return AGENT if owner.uid == AGENT.uid else Owner(owner.uid, owner.gid or owner.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +66,19 @@ class Bind:
         return "--mount=" + ",".join(_field(field) for field in (*fields, *["readonly"] * self.read_only))
 
 
-def binds(options: Sequence[str | Bind]) -> tuple[Bind, ...]:
-    """Those among ``options``."""
-    return tuple(option for option in options if isinstance(option, Bind))
-
-
 def words(options: Sequence[str | Bind]) -> tuple[str, ...]:
     """``options`` as docker reads them."""
     return tuple(option.option if isinstance(option, Bind) else option for option in options)
 
 
 def run_options(
-    inside: Inside, checkout: Checkout, identity: Identity, limits: Limits
+    inside: Inside, checkout: Checkout, agent: Owner, limits: ResourceLimits
 ) -> tuple[str | Bind, ...]:
     """The options of `docker run` for a container in which programs see ``inside`` and ``checkout``.
 
     Raises SandboxUnavailableError for a policy that these walls cannot keep.
     """
-    _refuse(inside, checkout, identity)
+    _refuse(inside, checkout, agent)
     size = f"{limits.memory_bytes // 2**20}m" if limits.memory_bytes else ""
     return (
         "--read-only",
@@ -102,7 +87,7 @@ def run_options(
         *((f"--pids-limit={limits.processes}",) if limits.processes else ()),
         *((f"--cpus={limits.cpus:g}",) if limits.cpus else ()),
         *((f"--memory={size}",) if size else ()),
-        f"--user={identity.uid}:{identity.gid}",
+        f"--user={agent.uid}:{agent.gid}",
         f"--workdir={WORKSPACE}",
         f"--network={'host' if inside.network == 'open' else 'none'}",
         *((f"--ulimit=fsize={limits.file_bytes}",) if limits.file_bytes else ()),
@@ -113,13 +98,13 @@ def run_options(
         *(() if inside.network == "open" else ("--dns=127.0.0.1", "--dns-search=.")),
         *(
             [Bind(inside.network.path, Path(INSIDE), read_only=True)]
-            if isinstance(inside.network, Door)
+            if isinstance(inside.network, ProxySocket)
             else []
         ),
         "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size=256m",
-        *_home(inside, checkout, identity),
-        *_checkout(inside, checkout, checkout.root, identity),
-        *_checkout(inside, checkout, WORKSPACE, identity),
+        *_home(inside, checkout, agent),
+        *_checkout(inside, checkout, checkout.root, agent),
+        *_checkout(inside, checkout, WORKSPACE, agent),
     )
 
 
@@ -138,30 +123,25 @@ def exec_argv(
     return (*client, "exec", *options, *named, PLACE, *argv), own
 
 
-def _refuse(inside: Inside, checkout: Checkout, identity: Identity) -> None:
-    if identity.uid == 0:
+def _refuse(inside: Inside, checkout: Checkout, agent: Owner) -> None:
+    if agent.is_root:
         raise SandboxUnavailableError(ROOTS_OWN.format(repo=checkout.root))
-    for path in (inside.home, *SYSTEM_ROOTS, WORKSPACE):
-        if path.is_relative_to(checkout.root) or checkout.root == WORKSPACE:
-            raise SandboxUnavailableError(
-                f"{checkout.root} contains {path}: register a directory below it instead"
-            )
-    for path in inside.home_paths:
-        if checkout.root.is_relative_to(path):
-            raise SandboxUnavailableError(
-                f"{checkout.root} lies in the agent's own {path}: move it elsewhere"
-            )
+    if checkout.root == WORKSPACE:
+        raise SandboxUnavailableError(
+            f"{WORKSPACE} is where containers show a repository: move this one elsewhere"
+        )
+    refuse_too_wide(inside, checkout, (*SYSTEM_ROOTS, WORKSPACE))
     for path in (inside.home, checkout.root):
         if ":" in str(path):
             raise SandboxUnavailableError(f"docker cannot mount {path}: it has a colon in its name")
 
 
-def _home(inside: Inside, checkout: Checkout, identity: Identity) -> list[str | Bind]:
-    owner = f"mode=0700,uid={identity.uid},gid={identity.gid},size=64m"
+def _home(inside: Inside, checkout: Checkout, agent: Owner) -> list[str | Bind]:
+    owner = f"mode=0700,uid={agent.uid},gid={agent.gid},size=64m"
     options: list[str | Bind] = [f"--tmpfs={inside.home}:rw,exec,nosuid,nodev,{owner}"]
     shown: set[Path] = set()
     for path, real in inside.readable:
-        if _below(path, IMAGES_OWN) and _below(real, IMAGES_OWN):
+        if below(path, IMAGES_OWN) and below(real, IMAGES_OWN):
             continue
         # A link and its target both show: a container has no links that its image lacks.
         for place in (real, path):
@@ -171,7 +151,7 @@ def _home(inside: Inside, checkout: Checkout, identity: Identity) -> list[str | 
     return options + [Bind(path, path) for path in inside.home_paths]
 
 
-def _checkout(inside: Inside, checkout: Checkout, place: Path, identity: Identity) -> list[str | Bind]:
+def _checkout(inside: Inside, checkout: Checkout, place: Path, agent: Owner) -> list[str | Bind]:
     """The mounts that show ``checkout`` at ``place``, pinned and fixed there too."""
     hidden = [path for path in inside.hidden if path.is_relative_to(checkout.root)]
     private = [checkout.private] if checkout.private else []
@@ -181,10 +161,9 @@ def _checkout(inside: Inside, checkout: Checkout, place: Path, identity: Identit
     ]
     read_only = (*checkout.closed, *checkout.fixed)  # docker mounts what lies deeper later
     options += [Bind(path, to, read_only=True) for path, to in _moved(read_only, checkout.root, place)]
-    options += [_empty(to, identity) for _, to in _moved(hidden, checkout.root, place)]
+    options += [_empty(to, agent) for _, to in _moved(hidden, checkout.root, place)]
     options += [
-        _empty(to, identity, writable=checkout.hides_tracked)
-        for _, to in _moved(private, checkout.root, place)
+        _empty(to, agent, writable=checkout.hides_tracked) for _, to in _moved(private, checkout.root, place)
     ]
     options += [Bind(path, to) for path, to in _moved(checkout.shared, checkout.root, place)]
     nothing = Path("/dev/null")
@@ -204,13 +183,98 @@ def _field(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text
 
 
-def _empty(path: Path, identity: Identity, *, writable: bool = False) -> str:
+def _empty(path: Path, agent: Owner, *, writable: bool = False) -> str:
     # Of whoever has to pass: the daemon gives it the mode of the directory below, whatever is said here.
-    owner = f"mode=0755,uid={identity.uid},gid={identity.gid}"
+    owner = f"mode=0755,uid={agent.uid},gid={agent.gid}"
     if writable:
         return f"--tmpfs={path}:rw,nosuid,nodev,{owner},size=64m"
     return f"--tmpfs={path}:ro,nosuid,nodev,noexec,{owner},size=4k"
 
 
-def _below(path: Path, places: tuple[str, ...]) -> bool:
-    return any(path.is_relative_to(place) for place in places)
+# The daemon takes paths, and follows links in them: between our look and its mount somebody may have put something else
+# into the place of one. So what is mounted is compared with what was looked at, before anything starts there.
+
+TMPFS = "--tmpfs="
+# For `docker exec`: whatever image has a shell has these. The places follow as arguments. The first process is a shell
+# for a moment; of one that stays readable nothing is said.
+ASK = """
+for i in 1 2 3 4 5 6 7 8 9; do [ -r /proc/1/environ ] || break; sleep 0.3; done
+[ -r /proc/1/environ ] || { cat /proc/self/mountinfo && echo && stat -c "%d %i" -- "$@"; }
+"""
+OUTDATED = f"the image {RUNNER} is of an older version: run `codebutler sandbox build` again"
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedMount:
+    """One mount: ``identity`` is (device, inode) of what shows there; None = an empty file system of its own."""
+
+    place: Path
+    read_only: bool
+    identity: tuple[int, int] | None
+
+
+def look(options: Sequence[str | Bind]) -> tuple[ExpectedMount, ...]:
+    """What the mounts among the options of `docker run` are now.
+
+    Raises SandboxUnavailableError if one goes through a link or is gone.
+    """
+    return tuple(
+        ExpectedMount(option.place, option.read_only, _identity(option.source))
+        if isinstance(option, Bind)
+        else _tmpfs(option)
+        for option in options
+        if isinstance(option, Bind) or option.startswith(TMPFS)
+    )
+
+
+def question(wanted: Sequence[ExpectedMount]) -> tuple[str, ...]:
+    """The command to run in the container, whose output ``mismatch`` reads. Pure."""
+    return ("/bin/sh", "-c", ASK, "sh", *(str(one.place) for one in wanted if one.identity))
+
+
+def mismatch(
+    wanted: Sequence[ExpectedMount], answer: str, *, identities: bool = sys.platform == "linux"
+) -> str:
+    """One line about the first mount that is not as wanted; "" if all are. Pure.
+
+    ``identities``: whether the container's kernel is ours, so that its devices and inodes are, too.
+    """
+    if not answer:  # a program could write into the first process's memory, and so outlive its turn
+        return OUTDATED
+    table, _, seen = answer.partition("\n\n")
+    found = _table(table)
+    shown = iter(seen.splitlines())
+    for one in wanted:
+        options, kind = found.get(str(one.place), ("", ""))
+        if not kind or (one.read_only and "ro" not in options.split(",")):
+            return f"{one.place} is not protected in the container"
+        if one.identity is None:
+            if kind != "tmpfs":
+                return f"{one.place} is not hidden in the container"
+        elif next(shown, "") != f"{one.identity[0]} {one.identity[1]}" and identities:
+            return f"{one.place} is something else in the container than here"
+    return ""
+
+
+def _table(text: str) -> dict[str, tuple[str, str]]:
+    """Mount point -> (options, file system) of what is on top there: proc_pid_mountinfo(5)."""
+    table = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) > 5 and after:
+            # Space, tab, newline and backslash come as octal numbers.
+            place = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
+            table[place] = (fields[5], after.split(" ")[0])
+    return table
+
+
+def _identity(source: Path) -> tuple[int, int]:
+    found = status_without_links(Path("/"), source)
+    return found.st_dev, found.st_ino
+
+
+def _tmpfs(option: str) -> ExpectedMount:
+    place, _, settings = option.removeprefix(TMPFS).rpartition(":")
+    return ExpectedMount(Path(place), "ro" in settings.split(","), None)

@@ -1,4 +1,4 @@
-"""The filter of system calls of a container, as docker reads it: the same verdicts as behind bubblewrap. Pure.
+"""The filter of system calls of a container, as docker reads it: the same verdicts as behind bubblewrap.
 
 Docker's own, which this replaces, lets through what no namespace holds (sockets to the machine's host, AF_VSOCK),
 `io_uring` in older versions, and files that make whoever runs them their owner. What it refuses besides ours is here,
@@ -23,6 +23,7 @@ from codebutler_worker.sandbox.seccomp import (
     SETUID,
     TERMINAL_INPUT,
     X86_64,
+    kept,
 )
 
 WORD = 0xFFFFFFFF
@@ -41,6 +42,20 @@ MODES = {
 OPENING = {"open": (1, 2), "openat": (2, 3)}
 
 Condition = dict[str, Any]
+
+
+class ProfileFile:
+    """Where docker's client can read it. Lives as long as ``owner``, who starts containers later."""
+
+    def __init__(self, owner: object) -> None:
+        self._owner = owner
+        self._paths: dict[bool, str] = {}
+
+    def option(self, *, shared: bool = False) -> str:
+        """For `docker run`; ``shared``: see ``seccomp.program``."""
+        if shared not in self._paths:
+            self._paths[shared] = kept(self._owner, profile(shared=shared))
+        return f"--security-opt=seccomp={self._paths[shared]}"
 
 
 def profile(*, shared: bool = False) -> bytes:

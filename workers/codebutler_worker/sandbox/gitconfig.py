@@ -36,7 +36,7 @@ _KEYWORDS = frozenset({"{", "!", "if", "then", "else", "while", "do", "exec", "e
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
-class MalformedError(ValueError):
+class MalformedConfigError(ValueError):
     """Git would not read this, either."""
 
 
@@ -60,7 +60,7 @@ def settings(text: str) -> Iterator[tuple[str, str]]:
             if found[2]:
                 yield f"{section}.{found[1].lower()}".removeprefix("."), value
         else:
-            raise MalformedError(f"line {text.count(chr(10), 0, at) + 1} is none of git's")
+            raise MalformedConfigError(f"line {text.count(chr(10), 0, at) + 1} is none of git's")
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
@@ -68,7 +68,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
     kept, length, quoted = "", 0, False
     while text[at] != "\n":
         if (part := _PART.match(text, at)) is None:
-            raise MalformedError(f"line {text.count(chr(10), 0, at) + 1} has an unknown escape")
+            raise MalformedConfigError(f"line {text.count(chr(10), 0, at) + 1} has an unknown escape")
         said, at = part[0], part.end()
         if said == '"':
             quoted = not quoted
@@ -81,7 +81,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
             kept += said
             length = len(kept) if quoted or not said.isspace() else length
     if quoted:
-        raise MalformedError(f"line {text.count(chr(10), 0, at) + 1} has a quote without an end")
+        raise MalformedConfigError(f"line {text.count(chr(10), 0, at) + 1} has a quote without an end")
     return kept[:length], at
 
 
@@ -180,7 +180,7 @@ class Pointed:
         try:
             text = self._text(file)
             found = [Setting(file, key, value) for key, value in settings(text)]
-        except MalformedError as error:
+        except MalformedConfigError as error:
             raise SandboxUnavailableError(f"git cannot read {file}: {error}") from error
         for setting in found:
             if not setting.value:

@@ -9,12 +9,21 @@ what it may write to and shares with nobody, not what it only reserves (getrlimi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox.cgroups import Bounds, Group, Slot, find_slots, group_name, remove, stale
+from codebutler_worker.sandbox.cgroups import (
+    ControlGroup,
+    ResourceLimits,
+    Slot,
+    find_slots,
+    group_name,
+    remove,
+    stale,
+)
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
 SHELL = "/bin/sh"
@@ -29,54 +38,55 @@ JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 126; shift; done; shift'
 RUN = 'exec "$@"'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """0 = no limit."""
-
-    memory_bytes: int = 0
-    processes: int = 0
-    file_bytes: int = 0
-    cpus: float = 0
-
-    @classmethod
-    def configured(cls, section: SandboxSection, usual: Limits | None = None) -> Limits:
-        """What ``sandbox`` of the configuration says, and where it says nothing what is ``usual`` (None = USUAL)."""
-        usual = usual or USUAL
-        memory, processes, cpus = section.memory_mb, section.processes, section.cpus
-        return cls(
-            memory_bytes=usual.memory_bytes if memory is None else memory * 2**20,
-            processes=usual.processes if processes is None else processes,
-            file_bytes=section.file_size_gb * 2**30,
-            cpus=usual.cpus if cpus is None else cpus,
-        )
-
-    @property
-    def any(self) -> bool:
-        """Whether anything is limited at all."""
-        return any((self.memory_bytes, self.processes, self.file_bytes, self.cpus))
+def configured(section: SandboxSection, usual: ResourceLimits | None = None) -> ResourceLimits:
+    """What ``sandbox`` of the configuration says, and where it says nothing what is ``usual`` (None = USUAL)."""
+    usual = usual or USUAL
+    memory, processes, cpus = section.memory_mb, section.processes, section.cpus
+    return ResourceLimits(
+        memory_bytes=usual.memory_bytes if memory is None else memory * 2**20,
+        processes=usual.processes if processes is None else processes,
+        file_bytes=section.file_size_gb * 2**30,
+        cpus=usual.cpus if cpus is None else cpus,
+    )
 
 
-USUAL = Limits(memory_bytes=4096 * 2**20, processes=512)
+def listed(limits: ResourceLimits, each: str = "", unheld: Collection[str] = ()) -> str:
+    """What may be used, for people. ``each``: whose the memory is; ``unheld``: controllers that nothing enforces."""
+    found = (
+        ("memory", limits.memory_bytes, f"{limits.memory_bytes // 2**20} MB of memory{each}"),
+        ("pids", limits.processes, f"{limits.processes} processes"),
+        ("fsize", limits.file_bytes, f"{limits.file_bytes // 2**30} GB per file"),
+        ("cpu", limits.cpus, f"{limits.cpus:g} processors"),
+    )
+    parts = [
+        f"{words} (not enforceable here)" if name in unheld else words
+        for name, value, words in found
+        if value
+    ]
+    return ", ".join(parts) or "everything"
+
+
+USUAL = ResourceLimits(memory_bytes=4096 * 2**20, processes=512)
 """Of an agent on this machine itself, where the configuration does not say."""
 
 
 def outer(
-    argv: tuple[str, ...], limits: Limits, doors: tuple[Path, ...], data_bytes: int = 0
+    argv: tuple[str, ...], limits: ResourceLimits, join_files: tuple[Path, ...], data_bytes: int = 0
 ) -> tuple[str, ...]:
-    """``argv``, in the groups of ``doors`` and under the rlimits that bind everywhere, before its first instruction.
+    """``argv``, in the groups of ``join_files`` and under the rlimits that bind everywhere, from its first instruction.
     ``data_bytes``: the memory of each process, where no group counts that of all (0 = no limit)."""
     size = (FILE_SIZE.format(blocks=limits.file_bytes // BLOCK_BYTES),) if limits.file_bytes else ()
     data = (DATA.format(kilobytes=data_bytes // 1024),) if data_bytes else ()
     script = "; ".join((NO_CORE, *size, *data, JOIN, RUN))
-    return (SHELL, "-c", script, "limits", *map(str, doors), "--", *argv)
+    return (SHELL, "-c", script, "limits", *map(str, join_files), "--", *argv)
 
 
-def inner(argv: tuple[str, ...], limits: Limits) -> tuple[str, ...]:
+def inner(argv: tuple[str, ...], limits: ResourceLimits) -> tuple[str, ...]:
     """``argv`` as it is started behind the walls where no control group counts processes. Pure."""
     return (SHELL, "-c", f"{PROCESSES.format(count=limits.processes)}; {RUN}", "limits", *argv)
 
 
-def explain(struck: tuple[str, ...], limits: Limits) -> str:
+def explain(struck: tuple[str, ...], limits: ResourceLimits) -> str:
     """One line for people: which limits an agent ran into and what to do. Empty if none. Pure."""
     words = {
         "memory": f"{limits.memory_bytes // 2**20} MB of memory (sandbox.memoryMb)",
@@ -92,28 +102,28 @@ def explain(struck: tuple[str, ...], limits: Limits) -> str:
 class GroupEnclosure:
     """The groups of one program. Lives from before its start to after its end."""
 
-    group: Group
-    limits: Limits
+    group: ControlGroup
+    limits: ResourceLimits
 
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """See the port. A shell enters the groups, sets what no group holds as rlimits, and becomes the program."""
+        """A shell enters the groups, sets what no group holds as rlimits, and becomes the program."""
         counted = any("memory" in slot.controllers for slot in self.group.slots)
-        return outer(argv, self.limits, self.group.doors, 0 if counted else self.limits.memory_bytes)
+        return outer(argv, self.limits, self.group.join_files, 0 if counted else self.limits.memory_bytes)
 
     @property
     def container(self) -> str:
-        """See the port. There is none."""
+        """There is none."""
         return ""
 
     def struck(self) -> str:
-        """See the port."""
+        """One line about the limits that the groups ran into."""
         return explain(self.group.struck(), self.limits)
 
     async def burst(self) -> None:
         """Its first program's group, or its walls, end with it."""
 
     async def close(self) -> None:
-        """See the port. Whatever is left in the groups is killed."""
+        """Whatever is left in the groups is killed."""
         await remove(self.group.directories)
 
 
@@ -121,20 +131,18 @@ class GroupEnclosure:
 class Limiter:
     """Makes an enclosure for each program. ``slots`` is where control groups can be made, () = nowhere."""
 
-    limits: Limits
+    limits: ResourceLimits
     slots: tuple[Slot, ...] = ()
 
     @classmethod
-    def detect(cls, limits: Limits) -> Limiter:
+    def detect(cls, limits: ResourceLimits) -> Limiter:
         """What this machine lets this user do."""
         return cls(limits, find_slots() if limits.any else ())
 
     async def begin(self) -> GroupEnclosure:
         """Raises SandboxUnavailableError if a group cannot be made any more: nothing starts unlimited."""
-        limits = self.limits
-        bounds = Bounds(memory_bytes=limits.memory_bytes, processes=limits.processes, cpus=limits.cpus)
         try:
-            group = Group(self.slots, group_name() if self.slots else "", bounds)
+            group = ControlGroup(self.slots, group_name() if self.slots else "", self.limits)
         except OSError as error:
             raise SandboxUnavailableError(
                 f"the agent's limits cannot be set ({error.filename}: {error.strerror}): "
@@ -154,34 +162,34 @@ class Limiter:
 
     def told(self, *, walls: bool) -> str:
         """What is in force, in one line."""
-        parts = []
-        limits = self.limits
-        counted = self.holds("pids") or walls
+        unheld = {
+            name for name, held in (("pids", walls), ("cpu", False)) if not held and not self.holds(name)
+        }
         each = "" if self.holds("memory") else " for each process"
-        for value, words, held in (
-            (limits.memory_bytes, f"{limits.memory_bytes // 2**20} MB of memory{each}", True),
-            (limits.processes, f"{limits.processes} processes", counted),
-            (limits.file_bytes, f"{limits.file_bytes // 2**30} GB per file", True),
-            (limits.cpus, f"{limits.cpus:g} processors", self.holds("cpu")),
-        ):
-            if value:
-                parts.append(words if held else f"{words} (not enforceable here)")
-        kinds = (
-            ", ".join(sorted({f"control groups v{slot.version}" for slot in self.slots})) or "rlimits only"
+        kinds = sorted({f"control groups v{slot.version}" for slot in self.slots})
+        return (
+            f"each agent may use {listed(self.limits, each, unheld)} ({', '.join(kinds) or 'rlimits only'})"
         )
-        return f"each agent may use {', '.join(parts) or 'everything'} ({kinds})"
 
 
-class LimitedSandbox:
-    """Another sandbox, and limits on whatever is started in it."""
+class AgentSandbox:
+    """Another sandbox, in which git knows whose commits are made, and what is started is limited.
 
-    def __init__(self, sandbox: Sandbox, limiter: Limiter) -> None:
+    ``committer`` is the environment that says whose; a policy's own goes before it. No ``limiter``: the walls
+    themselves have limits.
+    """
+
+    def __init__(self, sandbox: Sandbox, limiter: Limiter | None = None) -> None:
         self.name = sandbox.name
+        self.committer: dict[str, str] = {}
         self._sandbox = sandbox
         self._limiter = limiter
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port."""
+        """As the sandbox does it, within the limits."""
+        policy = replace(policy, env={**self.committer, **policy.env})
+        if self._limiter is None:
+            return self._sandbox.wrap(argv, policy)
         limits = self._limiter.limits
         # Where a group counts memory it counts this, too.
         policy = replace(policy, scratch_bytes=limits.memory_bytes)
@@ -189,8 +197,8 @@ class LimitedSandbox:
             # The sandbox shows the program it starts; now that is the shell.
             program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
             argv, policy = inner(argv, limits), replace(policy, readable=(*policy.readable, *program))
-        return replace(self._sandbox.wrap(argv, policy), limiter=self._limiter)
+        return replace(self._sandbox.wrap(argv, policy), enclose=self._limiter.begin)
 
     async def self_test(self) -> None:
-        """See the port."""
+        """The sandbox's own."""
         await self._sandbox.self_test()

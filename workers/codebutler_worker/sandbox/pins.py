@@ -33,7 +33,7 @@ TOLD = (
 
 
 @dataclass(slots=True)
-class Hold:
+class PinHold:
     """What one program must find in its place; what is ``fleeting`` may go, but not become something else.
     ``gone`` is told of the first that is not."""
 
@@ -98,11 +98,11 @@ class Watcher:
     _fd: int = -1
     _looking: asyncio.TimerHandle | None = None
     _watches: dict[int, Path] = field(default_factory=dict)
-    _holds: list[Hold] = field(default_factory=list)
+    _holds: list[PinHold] = field(default_factory=list)
 
-    def hold(self, pins: frozenset[Path], fleeting: frozenset[Path] = frozenset()) -> Hold:
-        """Look after ``pins`` from now on."""
-        held = Hold(self, pins, fleeting)
+    def hold(self, pins: frozenset[Path], fleeting: frozenset[Path] = frozenset()) -> PinHold:
+        """Look after ``pins`` from now on. What is ``fleeting`` of them may go, but not become something else."""
+        held = PinHold(self, pins, fleeting)
         # Elsewhere rules go by path, and nothing is mounted.
         if pins and sys.platform == "linux":
             self._holds.append(held)
@@ -117,7 +117,7 @@ class Watcher:
                 held.look()
         return held
 
-    def release(self, held: Hold) -> None:
+    def release(self, held: PinHold) -> None:
         """``held`` needs no more looking after."""
         if held in self._holds:
             self._holds.remove(held)
@@ -172,19 +172,6 @@ def events(data: bytes) -> list[tuple[int, int, str]]:
         found.append((watch, mask, os.fsdecode(name)))
         at += HEAD.size + length
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Pins:
-    """What has to stay in its place while a program of a launch runs."""
-
-    watcher: Watcher
-    paths: frozenset[Path]
-    fleeting: frozenset[Path] = frozenset()
-
-    def begin(self) -> Hold:
-        """From now on."""
-        return self.watcher.hold(self.paths, self.fleeting)
 
 
 def _told_apart(path: Path) -> tuple[int, ...] | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
-from codebutler_worker.sandbox.pins import Pins
+from codebutler_worker.sandbox.pins import PinHold
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ProxySocket:
     """The only way out of a namespace without network: ``path`` is a Unix socket over which what starts the program
     hands out the listening sockets it made inside: on 127.0.0.1:``port``, where who answers decides about each host,
     and on ``others``, which are ports of this machine's own loopback. One of these that cannot be had inside is left
@@ -27,8 +28,8 @@ class Door:
         return ",".join(map(str, (self.port, *self.others)))
 
 
-Network = Literal["none", "open"] | Door
-"""What a program reaches: nothing, what a door lets through, or whatever this machine reaches."""
+Network = Literal["none", "open"] | ProxySocket
+"""What a program reaches: nothing, what a proxy lets through, or whatever this machine reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,26 +81,19 @@ class Enclosure(Protocol):
         """Kill whatever is left inside and remove the enclosure."""
 
 
-class EnclosureMaker(Protocol):
-    """Makes a new enclosure for each program."""
-
-    async def begin(self) -> Enclosure:
-        """Raises SandboxUnavailableError if the limits cannot be set (then nothing may be started)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What to execute: the wrapped argv, and the environment for the wrapper itself (scrubbed).
 
-    ``limiter`` bounds what the program and its descendants may use, ``guard`` looks after what protects others from
-    them; None = nothing does.
+    ``enclose`` makes the limits around the program; it raises SandboxUnavailableError if they cannot be set (then
+    nothing may be started). ``guard`` begins to look after what protects others from it. None: there is nothing to do.
     """
 
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: Path
-    limiter: EnclosureMaker | None = None
-    guard: Pins | None = None
+    enclose: Callable[[], Awaitable[Enclosure]] | None = None
+    guard: Callable[[], PinHold] | None = None
 
 
 class Sandbox(Protocol):

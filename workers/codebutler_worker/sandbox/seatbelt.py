@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
-from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
-from codebutler_worker.sandbox.view import Inside, View
+from codebutler_worker.sandbox.port import Launch, ProxySocket, SandboxPolicy, environment
+from codebutler_worker.sandbox.walls import Inside, MachineView, refuse_too_wide, trial_failure, trial_ground
 
 # The walls as a profile for macOS's seatbelt (sandbox-exec(1)). Pure: everything looked up comes in, a text comes out.
 #
@@ -24,21 +23,23 @@ from codebutler_worker.sandbox.view import Inside, View
 # Written by the rules of Apple's own profiles (/System/Library/Sandbox/Profiles); no machine of ours has run it.
 
 SYSTEM_ROOTS = tuple(
-    Path(path)
-    for path in (
-        "/System",
-        "/Library/Apple",
-        "/Library/Developer",
-        "/Library/Frameworks",
-        "/usr",
-        "/bin",
-        "/sbin",
-        "/opt",
-        "/nix",
-        "/private/etc",
-        "/private/var/db/timezone",
-        "/private/var/db/dyld",
-        "/private/var/select",
+    map(
+        Path,
+        [
+            "/System",
+            "/Library/Apple",
+            "/Library/Developer",
+            "/Library/Frameworks",
+            "/usr",
+            "/bin",
+            "/sbin",
+            "/opt",
+            "/nix",
+            "/private/etc",
+            "/private/var/db/timezone",
+            "/private/var/db/dyld",
+            "/private/var/select",
+        ],
     )
 )
 """Readable. Homes, other volumes, /private/tmp and the rest of /private/var are not there."""
@@ -86,11 +87,11 @@ def seatbelt_profile(inside: Inside, checkout: Checkout, scratch: Path) -> str:
 
     Raises SandboxUnavailableError for a policy that these walls cannot keep.
     """
-    if isinstance(inside.network, Door):
+    if isinstance(inside.network, ProxySocket):
         raise SandboxUnavailableError(
             'seatbelt cannot let chosen hosts through: set sandbox.network to "open" or "none"'
         )
-    _refuse_too_wide(inside, checkout)
+    refuse_too_wide(inside, checkout, SYSTEM_ROOTS)
     rules = [
         *BASE,
         _services(SERVICES),
@@ -100,19 +101,6 @@ def seatbelt_profile(inside: Inside, checkout: Checkout, scratch: Path) -> str:
         *_network(inside),
     ]
     return "\n".join(rules) + "\n"
-
-
-def _refuse_too_wide(inside: Inside, checkout: Checkout) -> None:
-    for path in (inside.home, *SYSTEM_ROOTS):
-        if path.is_relative_to(checkout.root):
-            raise SandboxUnavailableError(
-                f"{checkout.root} contains {path}: register a directory below it instead"
-            )
-    for path in inside.home_paths:
-        if checkout.root.is_relative_to(path):
-            raise SandboxUnavailableError(
-                f"{checkout.root} lies in the agent's own {path}: move it elsewhere"
-            )
 
 
 def _system(inside: Inside) -> list[str]:
@@ -227,10 +215,10 @@ class SeatbeltSandbox:
         if (os.geteuid() if uid is None else uid) == 0:
             raise SandboxUnavailableError("seatbelt cannot make root an ordinary user: run CodeButler as one")
         self._program = program
-        self._view = View.of(hidden, readable)
+        self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port. Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
+        """Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)
         scratch = _scratch(checkout.root)
         profile = seatbelt_profile(self._view.inside(argv, policy, checkout), checkout, scratch)
@@ -242,10 +230,10 @@ class SeatbeltSandbox:
 
     async def self_test(self) -> None:
         """Start a shell inside and let it try the walls."""
-        with trial.ground() as ground:
+        with trial_ground() as ground:
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside)}
             policy = SandboxPolicy(workdir=ground.workdir, home=ground.home, env=env, network="none")
-            why = await trial.failure(self.wrap(("/bin/sh", "-c", SELF_TEST), policy))
+            why = await trial_failure(self.wrap(("/bin/sh", "-c", SELF_TEST), policy))
         if why:
             raise SandboxUnavailableError(f"seatbelt does not work here ({why})")
 

@@ -255,22 +255,6 @@ class FilterFile:
         return ("/bin/sh", "-c", OPEN, self._paths[shared], *argv)
 
 
-class ProfileFile:
-    """The same for docker's client. Lives as long as ``owner``, who starts containers later."""
-
-    def __init__(self, owner: object) -> None:
-        self._owner = owner
-        self._paths: dict[bool, str] = {}
-
-    def option(self, *, shared: bool = False) -> str:
-        """For `docker run`; ``shared``: see ``seccomp.program``."""
-        if shared not in self._paths:
-            from codebutler_worker.sandbox.docker_filter import profile  # most workers never need it
-
-            self._paths[shared] = kept(self._owner, profile(shared=shared))
-        return f"--security-opt=seccomp={self._paths[shared]}"
-
-
 def kept(owner: object, content: bytes) -> str:
     """Where ``content`` can be read, and nobody can change it, as long as ``owner`` lives."""
     if sys.platform == "linux":

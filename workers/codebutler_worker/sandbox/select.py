@@ -9,9 +9,10 @@ from pathlib import Path
 from codebutler.config.schema import SandboxMode, SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.limits import configured
 from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy, environment
-from codebutler_worker.sandbox.view import toolchains
+from codebutler_worker.sandbox.walls import toolchains
 
 # NoSandbox: no walls. Only a trusted configuration asks for it.
 
@@ -26,7 +27,7 @@ class NoSandbox:
         self._uid = os.geteuid() if uid is None else uid
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port. Raises SandboxUnavailableError where root would have to start it as root."""
+        """Raises SandboxUnavailableError where root would have to start it as root."""
         before = as_owner(policy.workdir, policy.workdir, Path(argv[0]), uid=self._uid)
         return Launch(argv=(*before, *argv), env=environment(policy), cwd=policy.workdir)
 
@@ -87,6 +88,6 @@ def _made(
         from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox
 
         return SeatbeltSandbox(hidden, readable=readable)
-    from codebutler_worker.sandbox.docker import DockerSandbox, container_limits
+    from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox
 
-    return DockerSandbox(hidden, limits=container_limits(section), idle_s=idle_s, readable=readable)
+    return DockerSandbox(hidden, limits=configured(section, DEFAULT), idle_s=idle_s, readable=readable)

@@ -10,26 +10,27 @@ from pathlib import Path
 
 # Everything else (homes, /srv, /var, /mnt, …) does not exist inside.
 SYSTEM_ROOTS = tuple(
-    Path(path)
-    for path in (
-        "/usr",
-        "/bin",
-        "/sbin",
-        "/lib",
-        "/lib32",
-        "/lib64",
-        "/libx32",
-        "/etc",
-        "/opt",
-        "/nix",
-        "/gnu",
-        "/snap",
+    map(
+        Path,
+        [
+            "/usr",
+            "/bin",
+            "/sbin",
+            "/lib",
+            "/lib32",
+            "/lib64",
+            "/libx32",
+            "/etc",
+            "/opt",
+            "/nix",
+            "/gnu",
+            "/snap",
+        ],
     )
 )
 # Never from PATH: an agent can write a `bwrap` into a repository, and a shell can have that in its PATH.
 PROGRAM_DIRECTORIES = tuple(
-    Path(path)
-    for path in ("/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin", "/run/current-system/sw/bin")
+    map(Path, ["/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin", "/run/current-system/sw/bin"])
 )
 
 
@@ -42,7 +43,7 @@ TELLING = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class System:
+class SystemLayout:
     """``roots``: directories to show read-only; ``links``: (path, target) of those that are symbolic links;
     ``masked``: files and directories in them that not everybody may read; ``telling``: what the kernel tells about
     itself and others; ``resolver``: where /etc/resolv.conf really is, if that is elsewhere.
@@ -73,13 +74,13 @@ def find_setpriv() -> Path | None:
     return found if found is not None and found.resolve().name == "setpriv" else None
 
 
-def inspect_system(bwrap: Path) -> System:
+def inspect_system(bwrap: Path) -> SystemLayout:
     """Look at the machine. Walks /etc once."""
     links = tuple((root, str(root.readlink())) for root in SYSTEM_ROOTS if root.is_symlink())
     roots = tuple(root for root in SYSTEM_ROOTS if root.is_dir() and not root.is_symlink())
     masked = list(_unreadable(Path("/etc")))
     resolver = Path("/etc/resolv.conf").resolve()
-    return System(
+    return SystemLayout(
         uid=os.getuid(),
         gid=os.getgid(),
         bwrap=bwrap,

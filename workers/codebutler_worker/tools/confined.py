@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from codebutler_worker.sandbox.checkout import PRIVATE, SHARED
 from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, status_beneath
-from codebutler_worker.tools.port import ToolError
+from codebutler_worker.tools.outcome import ToolError
 
 GIT = ".git"
 

@@ -36,7 +36,7 @@ _SEARCHED_LINES = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Sought:
     """What is to be replaced by what, with line feeds."""
 
     old: str
@@ -51,7 +51,7 @@ class Match:
 
     start: int
     end: int
-    wanted: Wanted
+    wanted: Sought
     rule: str = ""
     whole: bool = False
     depths: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class _Place:
     depths: Mapping[str, str] = field(default_factory=dict)
 
 
-def _match(place: _Place, wanted: Wanted, words: list[str]) -> Match:
+def _match(place: _Place, wanted: Sought, words: list[str]) -> Match:
     rule = " and ".join([*words, *[place.overlooked] * bool(place.overlooked)])
     whole = bool(place.overlooked)
     if whole:
@@ -85,8 +85,8 @@ def _match(place: _Place, wanted: Wanted, words: list[str]) -> Match:
     return Match(place.start, place.end, wanted, rule, whole, place.depths)
 
 
-def _spellings(old: str, new: str) -> Iterator[tuple[Wanted, str]]:
-    yield Wanted(old, new), ""
+def _spellings(old: str, new: str) -> Iterator[tuple[Sought, str]]:
+    yield Sought(old, new), ""
     numbers = [int(number) for number in _NUMBERED.findall(old)]
     lines = [line for line in old.split("\n") if line.strip()]
     if (
@@ -94,9 +94,9 @@ def _spellings(old: str, new: str) -> Iterator[tuple[Wanted, str]]:
         and len(numbers) >= len(lines)
         and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     ):
-        yield Wanted(_NUMBERED.sub("", old), _NUMBERED.sub("", new)), "line numbers"
+        yield Sought(_NUMBERED.sub("", old), _NUMBERED.sub("", new)), "line numbers"
     if _TOO_OFTEN.search(old):
-        yield Wanted(_unescaped(old), _unescaped(new)), "escapes"
+        yield Sought(_unescaped(old), _unescaped(new)), "escapes"
 
 
 def _exact(text: str, old: str) -> Iterator[_Place]:
@@ -110,14 +110,14 @@ def _exact(text: str, old: str) -> Iterator[_Place]:
 
 
 def _lines(text: str, old: str) -> Iterator[_Place]:
-    lines = _trimmed(Wanted(old, "")).old.split("\n")
+    lines = _trimmed(Sought(old, "")).old.split("\n")
     if any(line.strip() for line in lines) and len(lines) <= _SEARCHED_LINES:
         for place in _all(_spelled(re.escape(line.rstrip()) for line in lines), text):
             yield _Place(place.start, place.end, "white space at the end of lines")
 
 
 def _shifted(text: str, old: str) -> Iterator[_Place]:
-    lines = _trimmed(Wanted(old, "")).old.split("\n")
+    lines = _trimmed(Sought(old, "")).old.split("\n")
     if not any(line.strip() for line in lines) or len(lines) > _SEARCHED_LINES:
         return
     pattern = _spelled((r"[ \t]*" if line.strip() else "") + re.escape(line.strip()) for line in lines)
@@ -148,7 +148,7 @@ def _depths(old: list[str], found: list[str]) -> dict[str, str] | None:
     return depths if all(one < other for one, other in pairwise(by_depth)) else None
 
 
-def _trimmed(wanted: Wanted) -> Wanted:
+def _trimmed(wanted: Sought) -> Sought:
     """Without blank lines at the edges of the old text, and without as many at those of the new one."""
     old, new = wanted.old.split("\n"), wanted.new.split("\n")
     for at in (0, -1):
@@ -156,7 +156,7 @@ def _trimmed(wanted: Wanted) -> Wanted:
             del old[at]
             if new and not new[at].strip():
                 del new[at]
-    return Wanted("\n".join(old), "\n".join(new))
+    return Sought("\n".join(old), "\n".join(new))
 
 
 def indent(line: str) -> str:

@@ -1,14 +1,80 @@
-"""The text of a file, read behind the walls."""
+"""Tools that look at files: read_files, list_files, code_search.
+
+Paths are checked on this side; the reading is done behind the walls.
+"""
 
 from __future__ import annotations
 
-from codebutler_worker.tools.confined import readable
-from codebutler_worker.tools.encoding import Decoded, decoded
-from codebutler_worker.tools.port import Context, ToolError
+import codecs
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from codebutler_worker.tools.confined import is_directory, readable, relative
+from codebutler_worker.tools.display import clipped
+from codebutler_worker.tools.outcome import Result, ToolError
+from codebutler_worker.tools.port import Arguments, Context, Described, Tool
 
 LIMIT_S = 30.0
+
+# The bytes of a file as text, and back without changing any of those that stand for the same text.
+
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+LATIN = "latin-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a text is written: ``name`` as Python calls it, after ``mark``, the byte order mark."""
+
+    name: str = "utf-8"
+    mark: bytes = b""
+
+    def __str__(self) -> str:
+        return f"{self.name} with a byte order mark" if self.mark else self.name
+
+    def encoded(self, text: str) -> bytes:
+        """The bytes. Raises ToolError for a character that the encoding lacks."""
+        try:
+            return self.mark + text.encode(self.name)
+        except UnicodeEncodeError as error:
+            char = error.object[error.start]
+            raise ToolError(
+                f"the file is {self.name}, which has no {char!r}: do without it, or convert the file first"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A text, and how it is written."""
+
+    text: str
+    encoding: Encoding = Encoding()
+
+
+def decoded(data: bytes) -> Decoded:
+    """UTF-8, or UTF-16 with its mark, else Latin-1. Raises ToolError for what is no text."""
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            try:
+                return _text(data[len(mark) :].decode(name), Encoding(name, mark))
+            except UnicodeDecodeError:
+                break
+    try:
+        return _text(data.decode(), Encoding())
+    except UnicodeDecodeError:
+        return _text(data.decode(LATIN), Encoding(LATIN))
+
+
+def _text(text: str, encoding: Encoding) -> Decoded:
+    if "\0" in text:
+        raise ToolError("not a text file")
+    return Decoded(text, encoding)
+
+
 END = "."
-SCRIPT = f'cat -- "$1" || exit 1; printf {END}'
+READ = f'cat -- "$1" || exit 1; printf {END}'
 """Argument: the file. What is printed last shows where it ends, with or without a newline."""
 
 
@@ -16,7 +82,7 @@ async def read_text(context: Context, path: str, limit_bytes: int) -> Decoded:
     """The text of a file of the repository. Raises ToolError, also for one that is larger or is no text."""
     found = readable(context.workdir, path, limit_bytes)
     ran = await context.programs.run(
-        ("/bin/sh", "-c", SCRIPT, "read", f"./{found}"), limit_bytes=limit_bytes + 4096, limit_s=LIMIT_S
+        ("/bin/sh", "-c", READ, "read", f"./{found}"), limit_bytes=limit_bytes + 4096, limit_s=LIMIT_S
     )
     if ran.exit_code != 0 or ran.truncated:
         words = " ".join(ran.output.split())[-200:]
@@ -25,3 +91,203 @@ async def read_text(context: Context, path: str, limit_bytes: int) -> Decoded:
         return decoded(ran.data.removesuffix(END.encode()))
     except ToolError as error:
         raise ToolError(f"{path}: {error}") from None
+
+
+MAX_FILE_BYTES = 8 * 2**20
+MAX_LINES = 2000
+MAX_CHARS = 60_000
+MAX_LINE_CHARS = 2000
+
+
+class ReadFilesArguments(Arguments, frozen=True):
+    """What to read."""
+
+    paths: Annotated[
+        list[Annotated[str, Meta(min_length=1)]],
+        Meta(min_length=1, max_length=20, description="Files, relative to the repository."),
+    ]
+    first_line: Annotated[int, Meta(ge=1, description="Begin at this line.")] = 1
+    lines: Annotated[int, Meta(ge=1, le=MAX_LINES, description="Read at most so many lines of each.")] = (
+        MAX_LINES
+    )
+
+
+async def _read(context: Context, args: ReadFilesArguments) -> Result:
+    """A file that cannot be read is told in its place, and the others are shown."""
+    shown, failed, cut = [], 0, False
+    left = MAX_CHARS
+    for path in args.paths:
+        try:
+            read = await read_text(context, path, MAX_FILE_BYTES)
+        except ToolError as error:
+            failed += 1
+            shown.append(str(error))
+            continue
+        part, shortened = numbered(read.text, args.first_line, args.lines, left)
+        cut = cut or shortened
+        left -= len(part)
+        written = f" ({read.encoding})" if read.encoding != Encoding() else ""
+        shown.append(f"=== {path}{written}\n{part}")
+    return Result("\n".join(shown), ok=failed < len(args.paths), truncated=cut)
+
+
+def numbered(text: str, first_line: int, count: int, limit_chars: int) -> tuple[str, bool]:
+    """The lines with their numbers, and whether some had to be left out. Pure."""
+    # As editors and grep count them: nothing but a newline ends a line.
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    shown: list[str] = []
+    size, long = 0, False
+    for number, line in enumerate(lines[first_line - 1 : first_line - 1 + count], first_line):
+        entry = f"{number}\t{clipped(line, MAX_LINE_CHARS)}"
+        long = long or len(line) > MAX_LINE_CHARS
+        size += len(entry) + 1
+        if size > limit_chars:
+            break
+        shown.append(entry)
+    last = first_line - 1 + len(shown)
+    if first_line > len(lines):
+        return f"(the file has {len(lines)} lines)" if lines else "(the file is empty)", False
+    if last < len(lines):
+        shown.append(f"(lines {first_line} to {last} of {len(lines)})")
+    return "\n".join(shown), long or last < len(lines) or first_line > 1
+
+
+READ_FILES = Tool(
+    "read_files",
+    "Read text files of the repository. Each line is shown with its number. "
+    "For a long file read a part: first_line and lines.",
+    "read",
+    ReadFilesArguments,
+    lambda args: Described(", ".join(args.paths), "Read", {"file_path": ", ".join(args.paths)}),
+    _read,
+)
+
+
+LIST_BYTES = 2**20
+LIST = """
+exec 2>/dev/null
+if command -v rg >/dev/null; then
+  exec rg --no-config --no-require-git --files --hidden --glob '!.git' --glob '!.codebutler' -- "$1"
+fi
+if git rev-parse --is-inside-work-tree >/dev/null; then
+  exec git ls-files --cached --others --exclude-standard --deduplicate -- "$1" ':(exclude,top).codebutler'
+fi
+find "$1" \\( -name .git -o -name .codebutler -o -name node_modules -o -name .venv -o -name __pycache__ \\) -prune \\
+  -o -type f -print
+"""
+
+
+class _ListFiles(Arguments, frozen=True):
+    path: Annotated[str, Meta(description="A directory, relative to the repository.")] = "."
+    most: Annotated[int, Meta(ge=1, le=2000, description="At most so many files.")] = 500
+
+
+async def _list(context: Context, args: _ListFiles) -> Result:
+    found = relative(context.workdir, args.path)
+    if not is_directory(context.workdir, args.path):
+        raise ToolError(f"{args.path}: a file, not a directory")
+    target = "." if found == "." else f"./{found}"
+    ran = await context.programs.run(
+        ("/bin/sh", "-c", LIST, "list", target), limit_bytes=LIST_BYTES, limit_s=LIMIT_S
+    )
+    if ran.exit_code != 0 and not ran.output.strip():
+        return Result("(no files)")
+    files = sorted({line.removeprefix("./") for line in ran.output.split("\n") if line})
+    shown = files[: args.most]
+    more = len(files) - len(shown)
+    note = f"\n… and {more}{' or more' if ran.truncated else ''} more files" if more or ran.truncated else ""
+    return Result("\n".join(shown) + note, truncated=bool(note))
+
+
+LIST_FILES = Tool(
+    "list_files",
+    "List the files below a directory of the repository; what .gitignore names is left out.",
+    "read",
+    _ListFiles,
+    lambda args: Described(args.path, "List", {"path": args.path}),
+    _list,
+)
+
+
+SEARCH_BYTES = 512 * 2**10
+LINE_CHARS = 300
+SEARCH = """
+pattern=$1 target=$2 kind=$3 case=$4 glob=$5
+# What cannot be opened is not worth a word; why it failed altogether is.
+quietly() {
+  said=$(mktemp) || exit 2
+  "$@" 2>"$said"
+  code=$?
+  [ $code -le 1 ] || cat "$said"
+  rm -f "$said"
+  exit $code
+}
+if command -v rg >/dev/null 2>&1; then
+  [ "$kind" = text ] && kind=-F || kind=-s
+  [ "$case" = any ] && case=-i || case=-s
+  quietly rg --no-config --no-require-git -nH --no-heading --color=never --hidden --sort=path ${glob:+--glob "$glob"} \\
+    --glob '!.git' --glob '!.codebutler' "$kind" "$case" -e "$pattern" -- "$target"
+fi
+[ "$kind" = text ] && kind=-F || kind=-E
+[ "$case" = any ] && case=-i || case=
+if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+  [ "$target" = . ] && where= || where="${target#./}/"
+  if [ -n "$glob" ] && [ -d "$target" ]; then target=":(glob)$where**/$glob"; else target=":(literal)${target#./}"; fi
+  [ "$target" = ":(literal)." ] && target=.
+  quietly git --no-pager grep -nI --untracked --exclude-standard --no-color "$kind" $case -e "$pattern" \\
+    -- "$target" ':(exclude,top).codebutler'
+fi
+for name in .git .codebutler node_modules .venv __pycache__; do set -- "$@" "--exclude-dir=$name"; done
+shift 5
+quietly grep -rnIH "$kind" $case ${glob:+--include="$glob"} "$@" -e "$pattern" -- "$target"
+"""
+"""Ripgrep, else git, else grep. All three end with 1 where nothing was found, and with 2 or more for an error."""
+
+
+class _CodeSearch(Arguments, frozen=True):
+    pattern: Annotated[
+        str, Meta(min_length=1, max_length=1000, description="The text, or a regular expression.")
+    ]
+    path: Annotated[str, Meta(description="Look below this directory, or in this file.")] = "."
+    regex: Annotated[bool, Meta(description="`pattern` is an extended regular expression.")] = False
+    any_case: Annotated[bool, Meta(description="Upper and lower case are the same.")] = False
+    glob: Annotated[str, Meta(max_length=200, description="Only files with such a name, as *.py")] = ""
+    most: Annotated[int, Meta(ge=1, le=500, description="At most so many lines.")] = 100
+
+
+async def _search(context: Context, args: _CodeSearch) -> Result:
+    found = relative(context.workdir, args.path)
+    is_directory(context.workdir, args.path)
+    words = (
+        args.pattern,
+        "." if found == "." else f"./{found}",
+        "regex" if args.regex else "text",
+        "any" if args.any_case else "same",
+        args.glob,
+    )
+    ran = await context.programs.run(
+        ("/bin/sh", "-c", SEARCH, "search", *words), limit_bytes=SEARCH_BYTES, limit_s=LIMIT_S
+    )
+    if ran.exit_code > 1:
+        raise ToolError(ran.note or " ".join(ran.output.split())[:300] or "the search failed")
+    lines = [line.removeprefix("./") for line in ran.output.split("\n") if line]
+    if not lines:
+        return Result("(nothing found)")
+    more = ran.truncated or len(lines) > args.most
+    note = "\n… and more: look for something rarer, or in a part of the repository" if more else ""
+    shown = [clipped(line, LINE_CHARS) for line in lines[: args.most]]
+    return Result("\n".join(shown) + note, truncated=more or shown != lines[: args.most])
+
+
+CODE_SEARCH = Tool(
+    "code_search",
+    "Find lines in the repository's files: as file:line:text. What .gitignore names is left out.",
+    "read",
+    _CodeSearch,
+    lambda args: Described(
+        args.pattern + ("" if args.path == "." else f" in {args.path}"),
+        "Grep",
+        {"pattern": args.pattern, "path": args.path},
+    ),
+    _search,
+)

@@ -1,4 +1,4 @@
-"""What a model wrote as a tool's name and arguments, brought into the shape that the tool has. Pure.
+"""Between a tool's arguments and what a model reads and writes: its JSON schema one way, its JSON the other. Pure.
 
 Repaired is what can mean one thing only; what is missing is never made up.
 """
@@ -9,12 +9,101 @@ import math
 import re
 import shlex
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from codebutler_worker.tools.aliases import EXPLAINING, FIELDS, TOOLS, VALUES
 from codebutler_worker.tools.lenient import UnreadableError, lenient
+from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.port import Arguments, Tool
+
+# What models call things that have another name here, because other agents' tools call them so.
+#
+# Everything is compared in lower case, letters and figures alone: ``filePath`` and ``file_path`` are ``filepath``.
+
+
+def _table(words: Mapping[str, str]) -> Mapping[str, frozenset[str]]:
+    return MappingProxyType({name: frozenset(others.split()) for name, others in words.items()})
+
+
+_FILE = "file filepath filename targetfile relativepath relativeworkspacepath absolutepath notebookpath"
+
+FIELDS = _table(
+    {
+        "path": f"{_FILE} paths files directory dir folder directorypath dirpath",
+        "paths": f"{_FILE} path files filepaths filenames",
+        "old": "oldstring oldstr oldtext oldcode search searchtext find original target before",
+        "new": "newstring newstr newtext newcode replace replacement replacewith updated after",
+        "all": "replaceall allowmultiple global everyoccurrence",
+        "content": "contents text filetext filecontent filecontents body data code",
+        "command": "cmd commands script shellcommand bashcommand commandline",
+        "cwd": "workdir workingdirectory workingdir directory dir",
+        "type": "input stdin keys sendkeys",
+        "wait_s": "timeout timeouts timeoutms timeoutsec timeoutseconds wait waitseconds yieldtimems",
+        "limit_s": "timeout timeouts timeoutms timeoutsec timeoutseconds wait waits waitseconds",
+        "pattern": "query search searchterm searchstring searchpattern text term keyword",
+        "regex": "isregex isregexp useregex regexp",
+        "any_case": "i ignorecase caseinsensitive insensitive",
+        "glob": "include includes includepattern filepattern fileglob",
+        "most": "limit max maxresults maxcount headlimit resultlimit numresults count",
+        "first_line": "offset start startline firstline fromline linestart line",
+        "lines": "limit count numlines linecount maxlines numberoflines",
+        "text": "goal subgoal title description content step task name",
+        "number": "id index step subgoal subgoalid stepnumber",
+        "state": "status",
+        "question": "text prompt message query",
+        "options": "choices answers suggestions",
+        "answer": "text message result summary finalanswer response content output",
+        "needs_user": "needsinput needuser blocked",
+        "url": "uri link address href",
+        "query": "q search searchquery searchterm text",
+        "key": "name id title",
+        "value": "text content fact note",
+        "plan": "text content markdown",
+        "name": "skill skillname",
+    }
+)
+
+EXPLAINING = frozenset(
+    ["description", "explanation", "reason", "purpose", "thought", "comment", "note", "title", "name", "id"]
+)
+"""What models add to any call: an argument is meant by it only where that one is required."""
+
+VALUES = _table(
+    {
+        "done": "completed complete finished achieved success",
+        "in_progress": "started active doing working begun running",
+        "pending": "todo open notstarted waiting",
+        "CTRL_C": "ctrlc sigint int interrupt c",
+        "KILL": "sigkill kill terminate sigterm stop",
+    }
+)
+
+TOOLS = _table(
+    {
+        "list_files": "ls listdir listdirectory listfile glob findfiles filesearch",
+        "code_search": "grep rg ripgrep search searchfiles searchcode codebasesearch grepsearch searchfilecontent",
+        "read_files": "read readfile readmanyfiles view viewfile openfile cat",
+        "edit_file": "edit strreplace replace searchreplace replaceinfile editfiles applydiff",
+        "write_file": "write createfile writetofile savefile create overwritefile",
+        "run_terminal_command": "bash shell sh terminal exec execute runcommand executecommand runshellcommand "
+        "runinterminal execcommand",
+        "bash": "runterminalcommand shell sh terminal exec execute runcommand executecommand runshellcommand",
+        "web_fetch": "fetch webfetch fetchurl openurl readurl",
+        "web_search": "websearch searchweb",
+        "ask_user": "ask askuserquestion askquestion askfollowupquestion",
+        "end_turn": "finish done complete attemptcompletion taskcomplete submit finalanswer",
+    }
+)
+
+WEIGHTY: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "bash": frozenset(FIELDS["cwd"] | {"cwd"}),
+        "write_file": frozenset({"append", "mode", "insertline", "startline", "endline"}),
+    }
+)
+"""By tool: arguments that it does not have, and without which it would do something else than was meant."""
 
 _WRAPPERS = frozenset({"arguments", "args", "parameters", "params", "input", "toolinput", "properties"})
 _NAMING = frozenset({"name", "tool", "toolname", "function", "type", "id"})
@@ -169,3 +258,50 @@ def _text(value: Any, field: str) -> Any:
 def simplified(name: str) -> str:
     """As names are compared: in lower case, letters and figures alone."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+MAX_ARGUMENTS_CHARS = 2**20
+MAX_KEYS, MAX_KEY_CHARS = 10, 40
+
+
+def schema_of(arguments: type[Arguments]) -> dict[str, Any]:
+    """The JSON schema of a tool's arguments, without references and titles of ours."""
+    (found,), components = msgspec.json.schema_components((arguments,), ref_template="{name}")
+    schema = dict(components[found["$ref"]]) if "$ref" in found else dict(found)
+    schema.pop("title", None)
+    schema.pop("description", None)  # the struct's docstring is not for models
+    return schema
+
+
+def definition(tool: Tool) -> dict[str, Any]:
+    """The tool as the chat completions API wants it described."""
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": schema_of(tool.arguments),
+        },
+    }
+
+
+def understood(tool: Tool, arguments: str) -> tuple[Arguments, str]:
+    """What the model wrote as the tool's arguments, and a note for it about what was ignored ("" = nothing).
+
+    Raises ToolError, with what was expected.
+    """
+    if len(arguments) > MAX_ARGUMENTS_CHARS:
+        raise ToolError(f"{tool.name}: the arguments are too long: split the work")
+    schema = schema_of(tool.arguments)
+    takes = f"{tool.name} takes {', '.join(schema['properties'])}"
+    try:
+        found, ignored = fitted(object_in(arguments), schema)
+        # Some models quote booleans.
+        args = msgspec.convert(found, tool.arguments, strict=False)
+    except (ValueError, msgspec.ValidationError, RecursionError) as error:
+        raise ToolError(f"{tool.name}: {error}. {takes}.") from None
+    for key in ignored:
+        if simplified(key) in WEIGHTY.get(tool.name, ()):
+            raise ToolError(f"{tool.name}: it has no `{key}`, and would do something else without. {takes}.")
+    names = ", ".join(f"`{key[:MAX_KEY_CHARS]}`" for key in ignored[:MAX_KEYS])
+    return args, f"(Ignored: {names}. {takes}.)" if names else ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from codebutler_worker.tools.display import clipped
 from codebutler_worker.tools.matching import MOST, PLAIN, TAB_COLUMNS, Match, columns, indent, matches
-from codebutler_worker.tools.nearest import nearest
-from codebutler_worker.tools.port import ToolError
+from codebutler_worker.tools.outcome import ToolError
 
 LINES_NAMED = 20
 TELLING_CHARS = 20
@@ -19,7 +19,7 @@ COMPARED_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Replacement:
     """``start`` to ``end`` of the file become ``text``."""
 
     start: int
@@ -29,7 +29,7 @@ class Change:
 
 def changes(
     path: str, text: str, old: str, new: str, *, every: bool = False
-) -> tuple[tuple[Change, ...], str]:
+) -> tuple[tuple[Replacement, ...], str]:
     """What has to change so that ``new`` is where ``old`` was, and what was overlooked in finding it ("" = nothing).
 
     Raises ToolError where it is not there, where it is more than once and not ``every`` one is meant, and where nothing
@@ -55,7 +55,7 @@ def changes(
     return made, found[0].rule
 
 
-def applied(text: str, made: tuple[Change, ...]) -> str:
+def applied(text: str, made: tuple[Replacement, ...]) -> str:
     """The file with the changes in it."""
     parts, at = [], 0
     for change in made:
@@ -84,7 +84,7 @@ def _line(text: str, match: Match) -> int:
     return text.count("\n", 0, match.start) + 1
 
 
-def _change(text: str, match: Match, usual: str) -> Change:
+def _change(text: str, match: Match, usual: str) -> Replacement:
     start, end = match.start, match.end
     if match.whole and not match.wanted.new:
         return _without(text, start, end)
@@ -103,18 +103,18 @@ def _change(text: str, match: Match, usual: str) -> Change:
             before = first + number - at
             told = (theirs[before], old[before]) if pairs else ("", "")
             lines.append((_adapted(new[number], *told, match, text[start:end]), usual))
-    return Change(start, end, "".join(line + ended for line, ended in lines[:-1]) + lines[-1][0])
+    return Replacement(start, end, "".join(line + ended for line, ended in lines[:-1]) + lines[-1][0])
 
 
-def _without(text: str, start: int, end: int) -> Change:
+def _without(text: str, start: int, end: int) -> Replacement:
     """Whole lines go, and with them the end of the last one, or of the one before."""
     for ended in ("\r\n", "\n"):
         if text.startswith(ended, end):
-            return Change(start, end + len(ended), "")
+            return Replacement(start, end + len(ended), "")
     for ended in ("\r\n", "\n"):
         if text.endswith(ended, 0, start):
-            return Change(start - len(ended), end, "")
-    return Change(start, end, "")
+            return Replacement(start - len(ended), end, "")
+    return Replacement(start, end, "")
 
 
 def _compared(old: list[str], new: list[str]) -> list[tuple[bool, tuple[int, int], tuple[int, int]]]:
@@ -198,3 +198,41 @@ def _usual_of(text: str) -> str:
     """How the file ends its lines."""
     dos = text.count("\r\n")
     return "\r\n" if dos and dos * 2 >= text.count("\n") else "\n"
+
+
+AROUND = 2
+MOST_SHOWN = 40
+MOST_LINES = 20_000
+LINE_CHARS = 200
+LIKE = 0.3
+"""Below that two lines have nothing to do with one another."""
+
+
+def nearest(text: str, old: str) -> str:
+    """Those lines with their numbers, "" if none are like it."""
+    sought = [line for line in old.split("\n") if line.strip()]
+    lines = [line.removesuffix("\r") for line in text.split("\n")[:MOST_LINES]]
+    if not sought:
+        return ""
+    # The line that says most stands for all of them.
+    at, anchor = max(enumerate(old.split("\n")), key=lambda one: len(one[1].strip()))
+    wanted = _pieces(anchor)
+    scored = ((_likeness(wanted, _pieces(line)), -number) for number, line in enumerate(lines))
+    likeness, best = max(scored, default=(0.0, 0))
+    if likeness < LIKE:
+        return ""
+    first = max(0, -best - at - AROUND)
+    last = min(len(lines), -best - at + len(old.split("\n")) + AROUND, first + MOST_SHOWN)
+    last = max(last, min(len(lines), -best + 1))
+    first = max(first, last - MOST_SHOWN)
+    shown = "\n".join(f"{number + 1}\t{clipped(lines[number], LINE_CHARS)}" for number in range(first, last))
+    return f"The nearest lines:\n{shown}"
+
+
+def _pieces(line: str) -> frozenset[str]:
+    plain = " ".join(line[:LINE_CHARS].lower().split())
+    return frozenset(plain[at : at + 3] for at in range(max(1, len(plain) - 2))) if plain else frozenset()
+
+
+def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other) if one and other else 0.0

@@ -3,21 +3,24 @@ call to call and never holds up the worker's loop."""
 
 from __future__ import annotations
 
+import base64
+import re
 import secrets
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.tasks import wait_for
 from codebutler_worker.egress.hosts import Place
+from codebutler.platform.waiting import wait_for
+from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.pty import INTERRUPT, PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.display import told
-from codebutler_worker.tools.listener import Listener, greeting, spelled
-from codebutler_worker.tools.port import Heard, ToolError
+from codebutler_worker.tools.outcome import ToolError
 
 BASH = ("bash", "--norc", "--noprofile", "--noediting", "-i")
 START_S = 60.0
@@ -26,6 +29,18 @@ BACKLOG_BYTES = 4 * 2**20
 BUSY = "a command still runs: ask for more of its output, type into it, or send it CTRL_C"
 IDLE = "no command runs: give one"
 GONE = "the shell ended; the next command gets a new one"
+
+
+@dataclass(frozen=True, slots=True)
+class ShellOutput:
+    """What a terminal showed since it was last asked. ``exit_code`` is None while the command still runs; ``cwd`` is
+    where the shell stands."""
+
+    text: str
+    exit_code: int | None = None
+    cwd: str = ""
+    truncated: bool = False
+    container: str = ""
 
 
 class ShellTerminal:
@@ -41,7 +56,7 @@ class ShellTerminal:
         outlet: Outlet | None = None,
     ) -> None:
         self.cwd = cwd or str(policy.workdir)
-        self._refused: list[Place] = []
+        self._refused: list[HostPort] = []
         self._outlet = outlet or Outlet("none")
         self._way: Way | None = None
         self._sandbox = sandbox
@@ -50,13 +65,13 @@ class ShellTerminal:
         self._process: PtyProcess | None = None
         self._word = ""
         self._container = ""
-        self._listener = Listener("")
-        self._backlog = Backlog()
+        self._listener = MarkReader("")
+        self._backlog = Unread()
         self._number = 0
         self._busy = False
 
     @property
-    def refused(self) -> tuple[Place, ...]:
+    def refused(self) -> tuple[HostPort, ...]:
         """What it asked for so far and may not reach."""
         return (*self._refused, *(self._way.refused if self._way is not None else ()))
 
@@ -65,7 +80,7 @@ class ShellTerminal:
         """Whether it was used at all."""
         return bool(self._word)
 
-    async def run(self, command: str, wait_s: float) -> Heard:
+    async def run(self, command: str, wait_s: float) -> ShellOutput:
         """Type a command, and listen until it has ended, ``wait_s`` at most. Raises ToolError."""
         if self._busy:
             raise ToolError(BUSY)
@@ -77,7 +92,7 @@ class ShellTerminal:
             raise ToolError("the shell does not read: send it CTRL_C")
         return await self._listen(process, wait_s)
 
-    async def more(self, wait_s: float) -> Heard:
+    async def more(self, wait_s: float) -> ShellOutput:
         """Listen on to the command that still runs. Raises ToolError if none does."""
         return await self._listen(self._running(), wait_s)
 
@@ -111,7 +126,7 @@ class ShellTerminal:
         if self._process is not None:
             return self._process
         self._word = secrets.token_hex(8)
-        self._listener, self._backlog, self._number = Listener(self._word), Backlog(), 0
+        self._listener, self._backlog, self._number = MarkReader(self._word), Unread(), 0
         way = self._way = await self._outlet.open(self._policy.workdir)
         try:
             launch = self._sandbox.wrap((*PROGRAM, *BASH), way.through(self._policy))
@@ -129,7 +144,7 @@ class ShellTerminal:
             raise ToolError("bash does not start here: use other tools")
         return process
 
-    async def _listen(self, process: PtyProcess, wait_s: float) -> Heard:
+    async def _listen(self, process: PtyProcess, wait_s: float) -> ShellOutput:
         deadline_s = self._clock.monotonic() + wait_s
         while True:
             process.output.clear()
@@ -149,19 +164,19 @@ class ShellTerminal:
                 return self._heard(None)
             await wait_for(self._clock, process.output, left_s)
 
-    async def _ended(self, process: PtyProcess) -> Heard:
+    async def _ended(self, process: PtyProcess) -> ShellOutput:
         heard = self._heard(process.returncode or 0)
         note = process.limit_hit or GONE
         await self.close()
         return replace(heard, text=f"{heard.text}\n({note})".lstrip("\n"))
 
-    def _heard(self, exit_code: int | None) -> Heard:
+    def _heard(self, exit_code: int | None) -> ShellOutput:
         text, flood = self._listener.take()
         text, cut = told(text)
-        return Heard(text, exit_code, self.cwd, truncated=cut or flood, container=self._container)
+        return ShellOutput(text, exit_code, self.cwd, truncated=cut or flood, container=self._container)
 
 
-class Backlog:
+class Unread:
     """What the terminal's reader has read and nobody has looked at yet; of a flood the end is kept."""
 
     def __init__(self) -> None:
@@ -179,3 +194,102 @@ class Backlog:
         with self._lock:
             data, self._data = self._data, bytearray()
         return bytes(data)
+
+
+# Where in a shell's output a command ends. Pure.
+#
+# Before each prompt the shell writes a mark: a record separator, a word nobody else knows, the number of the command,
+# its exit code, the directory, a record separator; and one with ``begun`` before it runs a command. Everything else is
+# what the command wrote.
+
+SEPARATOR = b"\x1e"
+MARK_BYTES = 8192
+"""The longest mark: a path has 4096 bytes at most."""
+HEAD_BYTES = 64 * 2**10
+TAIL_BYTES = 256 * 2**10
+LINE_CHARS = 3000
+"""Below what a terminal keeps of one line until Enter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The shell is at its prompt again."""
+
+    number: int
+    exit_code: int
+    cwd: str
+
+
+class MarkReader:
+    """Takes what the shell writes, in pieces. ``word`` is the one in its marks."""
+
+    def __init__(self, word: str) -> None:
+        self.mark: Mark | None = None
+        self.begun = 0
+        self._mark = re.compile(rb"\x1e" + word.encode() + rb" (\d+) (\d+|begun) ([^\x1e]*)\x1e")
+        self._open = bytearray()
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._skipped = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece; ``mark`` is the last mark so far, ``begun`` the number of the last command that was begun."""
+        self._open += data
+        rest = bytes(self._open)
+        while found := self._mark.search(rest):
+            self._keep(rest[: found.start()])
+            if found[2] == b"begun":
+                self.begun = int(found[1])
+            else:
+                self.mark = Mark(int(found[1]), int(found[2]), found[3].decode(errors="replace"))
+            rest = rest[found.end() :]
+        at = rest.rfind(SEPARATOR, max(0, len(rest) - MARK_BYTES))
+        whole = rest if at < 0 else rest[:at]
+        self._keep(whole)
+        self._open = bytearray(rest[len(whole) :])
+
+    def forget(self) -> None:
+        """Let go of what was heard so far."""
+        self._head.clear()
+        self._tail.clear()
+        self._skipped = 0
+
+    def take(self) -> tuple[str, bool]:
+        """What was written since the last time, and whether a flood had to be cut in the middle."""
+        cut = self._skipped > 0
+        middle = f"\n[… {self._skipped} bytes are left out …]\n".encode() if cut else b""
+        text = (bytes(self._head) + middle + bytes(self._tail)).decode(errors="replace")
+        self.forget()
+        return text, cut
+
+    def _keep(self, data: bytes) -> None:
+        room = HEAD_BYTES - len(self._head)
+        self._head += data[:room]
+        self._tail += data[max(0, room) :]
+        if (over := len(self._tail) - TAIL_BYTES) > 0:
+            del self._tail[:over]
+            self._skipped += over
+
+
+def greeting(word: str, cwd: str) -> bytes:
+    """The first line for the shell: no echo, no prompts, and the mark before each."""
+    mark = f'printf "\\036{word} %s %s %s\\036" "$__cb_n" "$?" "$PWD"'
+    return (
+        f"stty -echo; PS1= PS2=; unset HISTFILE; set +H; __cb_n=0; PROMPT_COMMAND='{mark}'; "
+        f"cd -- \"$(printf %s '{_encoded(cwd)}' | base64 -d)\" 2>/dev/null\n"
+    ).encode()
+
+
+def spelled(word: str, number: int, command: str) -> bytes:
+    """The lines that make the shell run a command: in pieces that no terminal cuts, and so that nothing in it is
+    taken for an answer to a program that reads."""
+    text = _encoded(command)
+    pieces = [text[at : at + LINE_CHARS] for at in range(0, len(text), LINE_CHARS)]
+    lines = ["__cb_c="] + [f"__cb_c=$__cb_c'{piece}'" for piece in pieces]
+    begun = f"__cb_n={number}; printf '\\036{word} {number} begun \\036'"
+    lines.append(f'{begun}; eval "$(printf %s "$__cb_c" | base64 -d)"')
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode(errors="replace")).decode()

@@ -10,15 +10,21 @@ import asyncio
 import hashlib
 import os
 import re
-import shutil
-import stat
 from collections.abc import Awaitable, Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from codebutler.config.registry import unaccented
+from codebutler.config.ownership import Owner
+from codebutler.text.letters import unaccented
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.destinations import open_beneath, status_beneath
+from codebutler_worker.sandbox.destinations import (
+    make_directory,
+    make_file,
+    open_beneath,
+    remove,
+    status_beneath,
+)
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.state_dir import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
 from codebutler_worker.tree.tree import NOT_GIT, Git, GitError
@@ -66,7 +72,7 @@ def name_of(conversation: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BranchRecord:
     """A conversation's branch and the commit it began at."""
 
     branch: str
@@ -105,7 +111,7 @@ class Worktrees:
                 branch = said.output.decode(errors="replace").strip()
                 if known is None or known.branch != branch:
                     await asyncio.to_thread(_record, self._repo, conversation, f"{branch} {commit}\n")
-                await asyncio.to_thread(_write, tree / STATE_DIR, READY, "")
+                await asyncio.to_thread(make_file, tree / STATE_DIR, READY, "")
             except OSError as error:
                 raise GitError(f"no worktree can be made: {error.strerror or error}") from error
             return tree
@@ -130,7 +136,7 @@ class Worktrees:
             try:
                 await asyncio.to_thread(_take_away, self._repo, name_of(conversation))
                 await Git(self._sandbox, self._repo, self._home).run(FORGET, *astuple(known))
-                await asyncio.to_thread(_remove, self._repo / STATE_DIR / WORKTREES, record_of(conversation))
+                await asyncio.to_thread(remove, self._repo / STATE_DIR / WORKTREES, record_of(conversation))
             except OSError as error:
                 raise GitError(f"an unused worktree stays: {error.strerror or error}") from error
             return ""
@@ -141,13 +147,13 @@ def record_of(conversation: str) -> str:
     return f"{name_of(conversation)}.branch"
 
 
-def begun(repo: Path, conversation: str) -> Begun | None:
+def begun(repo: Path, conversation: str) -> BranchRecord | None:
     """What the record says; None if there is none."""
     try:
         words = (repo / STATE_DIR / WORKTREES / record_of(conversation)).read_text().split()
     except OSError:
         return None
-    return Begun(*words) if len(words) == 2 else None
+    return BranchRecord(*words) if len(words) == 2 else None
 
 
 def existing(repo: Path, conversation: str) -> Path | None:
@@ -166,10 +172,10 @@ def _lay_out(repo: Path, name: str, commit: str) -> Path:
     state = repo / STATE_DIR
     check_state_dir(state)
     parent, entry, tree = state / WORKTREES, f"codebutler-{name}", state / WORKTREES / name
-    _make(state, WORKTREES, checkout.owner.uid, checkout.owner.gid)
+    _make(state, WORKTREES, checkout.owner)
     for directory, leaf in ((entries, entry), (parent, name)):
-        _remove(directory, leaf)
-        _make(directory, leaf, checkout.owner.uid, checkout.owner.gid)
+        remove(directory, leaf)
+        _make(directory, leaf, checkout.owner)
     for root, file, text in (
         (entries / entry, "HEAD", f"{commit}\n"),
         (entries / entry, "commondir", "../..\n"),
@@ -178,7 +184,7 @@ def _lay_out(repo: Path, name: str, commit: str) -> Path:
         (entries / entry, "gitdir", f"{tree}/.git\n"),
         (tree, ".git", f"gitdir: {entries / entry}\n"),
     ):
-        _write(root, file, text)
+        make_file(root, file, text)
     prepare_state_dir(tree)
     return tree
 
@@ -202,52 +208,19 @@ def _has_entries(tree: Path, directory: str) -> bool:
 
 def _take_away(repo: Path, name: str) -> None:
     (entries,) = inspect_checkout(repo).closed
-    _remove(repo / STATE_DIR / WORKTREES, name)
-    _remove(entries, f"codebutler-{name}")
+    remove(repo / STATE_DIR / WORKTREES, name)
+    remove(entries, f"codebutler-{name}")
 
 
 def _record(repo: Path, conversation: str, text: str) -> None:
     parent = repo / STATE_DIR / WORKTREES
-    _remove(parent, record_of(conversation))
-    _write(parent, record_of(conversation), text)
+    remove(parent, record_of(conversation))
+    make_file(parent, record_of(conversation), text)
 
 
-def _make(parent: Path, name: str, uid: int, gid: int) -> None:
-    """A directory of whoever owns the repository, unless it is there."""
-    at = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.mkdir(name, 0o755, dir_fd=at)
-        os.chown(name, uid, gid, dir_fd=at, follow_symlinks=False)
-    except FileExistsError:
-        status_beneath(parent, name)
-    finally:
-        os.close(at)
-
-
-def _remove(parent: Path, name: str) -> None:
-    at = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
-            os.unlink(name, dir_fd=at)
-        else:
-            shutil.rmtree(name, dir_fd=at)
-    except FileNotFoundError:
-        pass
-    finally:
-        os.close(at)
-
-
-def _write(directory: Path, name: str, text: str) -> None:
-    """A new file in ``directory``, of whoever owns that."""
-    at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        owner = os.fstat(at)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, 0o644, dir_fd=at), "w") as stream:
-            stream.write(text)
-            os.fchown(stream.fileno(), owner.st_uid, owner.st_gid)
-    finally:
-        os.close(at)
+def _make(parent: Path, name: str, owner: Owner) -> None:
+    if status_beneath(parent, name) is None:
+        make_directory(parent, name, 0o755, owner)
 
 
 def names_of(conversation: str, task: str) -> tuple[str, ...]:

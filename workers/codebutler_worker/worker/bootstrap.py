@@ -45,6 +45,8 @@ from codebutler_worker.conversation.parked import after_restore
 from codebutler_worker.media.shelf import forget_files
 from codebutler_worker.programs.leftovers import kill_orphans
 from codebutler_worker.runtime.runtime import Agents, Runtime
+from codebutler_worker.media.files import forget_files
+from codebutler_worker.programs.program import kill_orphans
 from codebutler_worker.sandbox.person import home_of_agents
 from codebutler_worker.store.opening import open_on_own_thread
 from codebutler_worker.store.state_dir import STATE_DIR

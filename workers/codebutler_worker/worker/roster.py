@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from codebutler.config.git_repo import committer_env
+from codebutler.config.committer import Committer
 from codebutler.config.programs import is_headless, program_of
 from codebutler.config.schema import CommandRule, Config, RepoSettings
 from codebutler.domain.clock import Clock
@@ -24,11 +25,12 @@ from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.undo import UndoBackend
 from codebutler_worker.egress.outlet import for_agents
-from codebutler_worker.media.service import MediaService
+from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.turns import prefixes_of
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
+from codebutler_worker.sandbox.limits import AgentSandbox, Limiter, configured
 from codebutler_worker.sandbox.person import ensure_home, identity
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
@@ -51,7 +53,8 @@ class Roster:
         self._home = home
         self._state = state
         self._clock = clock
-        self._sandbox: CommittingSandbox | None = None
+        self._sandbox: AgentSandbox | None = None
+        self._committer = Committer(Path(settings.path), home)
         self._trees: dict[Path, Tree] = {}
         self._worktrees: Worktrees | None = None
         self._lasting: Lasting | None = None
@@ -71,8 +74,7 @@ class Roster:
         backend = await self._backend(name)
         if self._sandbox is not None:
             # For each turn anew: who follows our hint to name himself shall not have to restart anything.
-            repo = Path(self._settings.path)
-            self._sandbox.committer = await asyncio.to_thread(committer_env, repo, self._home)
+            self._sandbox.committer = await asyncio.to_thread(self._committer.env)
         return backend
 
     async def _backend(self, name: str) -> AgentBackend:
@@ -160,13 +162,13 @@ class Roster:
                     log.warning("removed what workers that are no more left: %s", count(swept, "container"))
                 log.info("each conversation has a container of its own")
                 self._lasting = sandbox
-                self._sandbox = CommittingSandbox(sandbox)
+                self._sandbox = AgentSandbox(sandbox)
                 return self._sandbox
-            limiter = Limiter.detect(Limits.configured(section))
+            limiter = Limiter.detect(configured(section))
             if swept := await limiter.sweep():
                 log.warning("killed what workers that are no more left: %s", count(swept, "agent"))
             log.info("%s", limiter.told(walls=sandbox.name != "none"))
-            self._sandbox = CommittingSandbox(LimitedSandbox(sandbox, limiter))
+            self._sandbox = AgentSandbox(sandbox, limiter)
         return self._sandbox
 
 

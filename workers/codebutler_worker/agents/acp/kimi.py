@@ -21,7 +21,7 @@ from codebutler_worker.agents.acp.programs import Program, program
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.presets import KIMI, PRESETS, cost_usd, price_of
-from codebutler_worker.egress.service import BEARER, Gauge, Service
+from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
 from codebutler_worker.egress.way import HERE, Way
 from codebutler_worker.sandbox.person import make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
@@ -85,15 +85,15 @@ class Kimi:
         self._program: Program | None = None
         self._probing = asyncio.Lock()
 
-    def service(self, token: str) -> Service | None:
+    def service(self, token: str) -> ModelService | None:
         """The service that the key is for; None where the CLI has a login of its own."""
         if not self._settings.api_key:
             return None
         keys = (("authorization", f"{BEARER}{self._settings.api_key}"),)
-        return Service(base_url=self._settings.base_url, token=token, keys=keys)
+        return ModelService(base_url=self._settings.base_url, token=token, keys=keys)
 
     async def launch(
-        self, sandbox: Sandbox, request: TurnRequest, way: Way, service: Service | None
+        self, sandbox: Sandbox, request: TurnRequest, way: Way, service: ModelService | None
     ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
         async with self._probing:
@@ -103,7 +103,7 @@ class Kimi:
         return sandbox.wrap((*self._program.argv, "acp"), self.policy(self._program, request, way, service))
 
     def policy(
-        self, found: Program, request: TurnRequest, way: Way, service: Service | None
+        self, found: Program, request: TurnRequest, way: Way, service: ModelService | None
     ) -> SandboxPolicy:
         """What it may see: this directory's sessions, its login unless it has a key, the user's settings read-only.
 
@@ -130,7 +130,7 @@ class Kimi:
         home = {"HOME": str(self._home), "PATH": self._path, "LANG": "C.UTF-8", "TERM": "dumb"}
         return {**home, **QUIET, **passed}
 
-    def model_env(self, way: Way, service: Service | None) -> dict[str, str]:
+    def model_env(self, way: Way, service: ModelService | None) -> dict[str, str]:
         """How it reaches its model: through our proxy with a token, where there is one, else with the key itself."""
         if service is None:
             return {}
@@ -154,10 +154,10 @@ class Kimi:
         found = ledger.account(self._code, path, since_bytes, self.title, self.login)
         if found is None:
             return None
-        used = Gauge(input=found.input_tokens, cached=found.cached_tokens, output=found.output_tokens)
+        used = TokenMeter(input=found.input_tokens, cached=found.cached_tokens, output=found.output_tokens)
         return replace(found, cost_usd=self.cost(used))
 
-    def cost(self, tokens: Gauge) -> float | None:
+    def cost(self, tokens: TokenMeter) -> float | None:
         """A key is paid by the token; of what a login's subscription costs nothing is known."""
         if not self._settings.api_key:
             return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from codebutler_worker.agents.backend import TurnRequest, Verdict
-from codebutler_worker.egress.service import Gauge, Service
+from codebutler_worker.egress.service import ModelService, TokenMeter
 from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox
 
@@ -44,15 +44,15 @@ class Kind(Protocol):
     login: str
     hosts: tuple[str, ...]
 
-    def service(self, token: str) -> Service | None:
+    def service(self, token: str) -> ModelService | None:
         """The model's service, where it has a key that can stay outside; the agent gets ``token`` instead."""
 
     async def launch(
-        self, sandbox: Sandbox, request: TurnRequest, way: Way, service: Service | None
+        self, sandbox: Sandbox, request: TurnRequest, way: Way, service: ModelService | None
     ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
 
-    def cost(self, tokens: Gauge) -> float | None:
+    def cost(self, tokens: TokenMeter) -> float | None:
         """What so many tokens cost in USD; None if nobody knows."""
 
     def recorded_bytes(self, session_id: str, workdir: Path) -> int:

@@ -10,7 +10,7 @@ from codebutler.platform.lookup import look_up, missing_rule, path_of
 from codebutler_worker.agents.acp.kind import Account
 from codebutler_worker.agents.acp.programs import program
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.egress.service import Gauge, Service
+from codebutler_worker.egress.service import ModelService, TokenMeter
 from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
@@ -42,12 +42,12 @@ class Other:
         self._agent_env = agent_env
         self._path = path_of(agent_env)
 
-    def service(self, token: str) -> Service | None:  # noqa: ARG002 - the port's
+    def service(self, token: str) -> ModelService | None:  # noqa: ARG002 - the port's
         """It keeps its login itself: no key of it is ours."""
         return None
 
     async def launch(
-        self, sandbox: Sandbox, request: TurnRequest, way: Way, service: Service | None
+        self, sandbox: Sandbox, request: TurnRequest, way: Way, service: ModelService | None
     ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
         del service
@@ -75,7 +75,7 @@ class Other:
         )
         return sandbox.wrap((*found.argv, *self._rule.args), policy)
 
-    def cost(self, tokens: Gauge) -> float | None:  # noqa: ARG002 - the port's
+    def cost(self, tokens: TokenMeter) -> float | None:  # noqa: ARG002 - the port's
         """Its service's price is its own business."""
         return None
 

@@ -35,7 +35,7 @@ from codebutler_worker.agents.backend import (
     ToolUse,
 )
 from codebutler_worker.agents.summary import RESULT_CHARS, SUMMARY_CHARS, summarise
-from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
+from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
 _OVER = ("completed", "failed")

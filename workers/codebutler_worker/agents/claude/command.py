@@ -14,7 +14,7 @@ import msgspec
 from codebutler.config.schema import ClaudeSection, PermissionMode
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.claude.translate import COST, INITIALIZE
-from codebutler_worker.egress.service import BEARER, Service, parse_headers
+from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
 from codebutler_worker.egress.way import HERE
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.port import Network, SandboxPolicy
@@ -36,7 +36,7 @@ HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 CREDENTIALS = frozenset({*KEYS, BASE_URL, HEADERS})
 
 
-def service_of(agent_env: Mapping[str, str], token: str) -> Service | None:
+def service_of(agent_env: Mapping[str, str], token: str) -> ModelService | None:
     """The service behind the proxy; None if the CLI speaks with Anthropic by a login of its own."""
     keys = [
         (header, f"{prefix}{agent_env[name]}")
@@ -45,7 +45,7 @@ def service_of(agent_env: Mapping[str, str], token: str) -> Service | None:
     ]
     if not keys and not agent_env.get(BASE_URL):
         return None
-    return Service(
+    return ModelService(
         base_url=agent_env.get(BASE_URL) or API,
         token=token,
         keys=tuple(keys),
@@ -53,7 +53,9 @@ def service_of(agent_env: Mapping[str, str], token: str) -> Service | None:
     )
 
 
-def model_environment(agent_env: Mapping[str, str], service: Service | None, port: int) -> dict[str, str]:
+def model_environment(
+    agent_env: Mapping[str, str], service: ModelService | None, port: int
+) -> dict[str, str]:
     """What the CLI is told of its model, where the proxy is on ``port`` of its loopback; 0 = there is none."""
     if service is None or not port:
         return {name: agent_env[name] for name in sorted(CREDENTIALS) if agent_env.get(name)}

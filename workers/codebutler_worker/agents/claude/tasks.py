@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from codebutler_worker.agents.backend import Plan
-from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
+from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
 
 # The agent's task list, from the calls that write it. Pure: a TaskList is one turn's memory.
 #

@@ -14,7 +14,7 @@ from codebutler_worker.agents.claude.result import crash
 from codebutler_worker.agents.claude.schema import ControlRequest, Line, decode
 from codebutler_worker.agents.claude.translate import ASK_PERSON, Translator, questions
 from codebutler_worker.agents.running import Limits, Watch, metered
-from codebutler_worker.egress.service import Gauge
+from codebutler_worker.egress.service import TokenMeter
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess, Record
 from codebutler_worker.sandbox.port import Launch
@@ -62,7 +62,7 @@ class LiveSession:
         return session
 
     @property
-    def gauge(self) -> Gauge | None:
+    def gauge(self) -> TokenMeter | None:
         """What its model's service has answered so far; None if that cannot be seen."""
         return None if self.way is None else self.way.gauge
 

@@ -18,23 +18,19 @@ from codebutler_worker.agents.native.journalist import AgentLog
 from codebutler_worker.agents.native.model import Call
 from codebutler_worker.agents.native.permissions import PLANNING, after_plan, ruling
 from codebutler_worker.agents.native.waits import Waits
-from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
-from codebutler_worker.tools.port import (
-    Arguments,
-    Ask,
-    Context,
-    Described,
-    End,
-    Planned,
-    Propose,
+from codebutler_worker.tools.outcome import (
+    PLAN_TOOL,
+    AskPerson,
+    EndTurn,
+    PlanChanged,
+    PlanStep,
+    ProposePlan,
     Result,
-    Send,
-    Tool,
+    SendFile,
     ToolError,
 )
-from codebutler_worker.tools.programs import NotingPrograms
-from codebutler_worker.tools.repair import tool_named
-from codebutler_worker.tools.schema import definition, understood
+from codebutler_worker.tools.port import Arguments, Context, Described, Tool
+from codebutler_worker.tools.repair import definition, tool_named, understood
 
 SUMMARY_CHARS = 150
 AGREED = "The person agrees to the plan. Carry it out."
@@ -49,7 +45,7 @@ class Done:
     use_id: str
     result: Result
     records: tuple[Record, ...] = ()
-    end: End | None = None
+    end: EndTurn | None = None
     again: bool = False
     duration_s: float = 0.0
     valid: bool = True
@@ -139,9 +135,10 @@ class Acting:
         return self._tools[name], *understood(self._tools[name], call.arguments)
 
     async def _run(self, tool: Tool, args: Arguments, plan: tuple[PlanStep, ...]) -> Result:
-        programs = NotingPrograms(self._context.programs)
+        programs = self._context.programs
+        programs.container = ""
         try:
-            result = await tool.run(replace(self._context, plan=plan, programs=programs), args)
+            result = await tool.run(replace(self._context, plan=plan), args)
         except SandboxUnavailableError:
             raise
         except ToolError as error:
@@ -153,14 +150,14 @@ class Acting:
     ) -> AsyncGenerator[AgentEvent | Done]:
         """Do what the tool leaves to us."""
         match result.effect:
-            case Ask(text, options):
+            case AskPerson(text, options):
                 self.waits.expect(use_id)
                 yield Question(use_id, text, options)
                 answer = await self.waits.answered(use_id)
-                end = None if answer.allow else End(text, needs_user=True)
+                end = None if answer.allow else EndTurn(text, needs_user=True)
                 told = answer.text if answer.allow else f"{NO_ANSWER} {answer.text}".strip()
                 yield Done(use_id, replace(result, text=told), end=end)
-            case Propose(plan):
+            case ProposePlan(plan):
                 self.waits.expect(use_id)
                 yield Approval(use_id, PLAN_TOOL, "a plan", {"plan": plan})
                 answer = await self.waits.answered(use_id)
@@ -170,13 +167,13 @@ class Acting:
                     AGREED if answer.allow else f"The person does not agree: {answer.text or 'keep planning'}"
                 )
                 yield Done(use_id, replace(result, text=told))
-            case Planned(steps):
+            case PlanChanged(steps):
                 yield Plan(steps)
                 yield Done(use_id, result, (PlanRecord(steps),))
-            case Send(path):
+            case SendFile(path):
                 yield Text(f"<<<SLACK:file>>>{path}<<<END_SLACK>>>")
                 yield Done(use_id, result)
-            case End() as end:
+            case EndTurn() as end:
                 yield Done(use_id, result, end=end)
             case None:
                 yield Done(use_id, result, again=described.again)

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from codebutler_worker.agents.native.loop import CUT, CUT_TEXT, EMPTY
 from codebutler_worker.agents.native.model import Assistant, Message, System, Tokens, Told, User
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 BYTES_PER_TOKEN = 4.0
 PER_MESSAGE = 6

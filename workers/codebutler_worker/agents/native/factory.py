@@ -22,7 +22,7 @@ from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_tools
 from codebutler_worker.internet.fetch import Internet
-from codebutler_worker.internet.search import WebSearch as SearchService
+from codebutler_worker.internet.remote import WebSearch as SearchService
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.skills import Library
 from codebutler_worker.tools.add_subgoal import AddSubgoal
@@ -32,18 +32,23 @@ from codebutler_worker.tools.code_search import CodeSearch
 from codebutler_worker.tools.edit_file import EditFile
 from codebutler_worker.tools.end_turn import EndTurn
 from codebutler_worker.tools.list_files import ListFiles
+from codebutler_worker.skills.library import Library
+from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
 from codebutler_worker.tools.port import Tool
 from codebutler_worker.tools.programs import tool_policy
-from codebutler_worker.tools.propose_plan import ProposePlan
-from codebutler_worker.tools.read_files import ReadFiles
-from codebutler_worker.tools.remember import Forget, Remember
-from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
-from codebutler_worker.tools.send_file import SendFile
-from codebutler_worker.tools.update_subgoal import UpdateSubgoal
-from codebutler_worker.tools.use_skill import UseSkill
-from codebutler_worker.tools.web_fetch import WebFetch
-from codebutler_worker.tools.web_search import WebSearch
-from codebutler_worker.tools.write_file import WriteFile
+from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES
+from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, bash, use_skill
+from codebutler_worker.tools.talking import (
+    ADD_SUBGOAL,
+    ASK_USER,
+    END_TURN,
+    FORGET,
+    PROPOSE_PLAN,
+    REMEMBER,
+    SEND_FILE,
+    UPDATE_SUBGOAL,
+)
+from codebutler_worker.tools.web import web_fetch, web_search
 
 
 def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> NativeBackend:
@@ -71,28 +76,28 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
 def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, ...]:
     """What the model is offered; ``env`` names the proxies for services."""
     native = config.native
-    command: Tool = Bash(native.allowed_programs) if native.strict else RunTerminalCommand()
+    command: Tool = bash(native.allowed_programs) if native.strict else RUN_TERMINAL_COMMAND
     found: tuple[Tool, ...] = (
-        ListFiles(),
-        CodeSearch(),
-        ReadFiles(),
-        EditFile(),
-        WriteFile(),
+        LIST_FILES,
+        CODE_SEARCH,
+        READ_FILES,
+        EDIT_FILE,
+        WRITE_FILE,
         command,
-        AddSubgoal(),
-        UpdateSubgoal(),
-        AskUser(),
-        SendFile(),
-        Remember(),
-        Forget(),
+        ADD_SUBGOAL,
+        UPDATE_SUBGOAL,
+        ASK_USER,
+        SEND_FILE,
+        REMEMBER,
+        FORGET,
         *_web(config, env or {}),
-        EndTurn(),
+        END_TURN,
     )
-    return (*found, ProposePlan()) if native.permission_mode == "plan" else found
+    return (*found, PROPOSE_PLAN) if native.permission_mode == "plan" else found
 
 
 def _skills(library: Library) -> tuple[Tool, ...]:
-    return (UseSkill(library),) if library.enabled() else ()
+    return (use_skill(library),) if library.enabled() else ()
 
 
 def _web(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
@@ -100,8 +105,8 @@ def _web(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
     if not config.native.web:
         return ()
     secrets, service = secrets_of(config), SearchService(config.tavily, env)
-    fetch = WebFetch(Internet(), secrets)
-    return (fetch, WebSearch(service, secrets)) if service.available else (fetch,)
+    fetch = web_fetch(Internet(), secrets)
+    return (fetch, web_search(service, secrets)) if service.available else (fetch,)
 
 
 def _policy(home: Path, path: str, env: dict[str, str], workdir: Path, conversation: str) -> SandboxPolicy:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from codebutler_worker.agents.native.model import Assistant, Message, System, Told
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 VERSION = 1
 INTERRUPTED = "(nobody knows what came of this call: it was cut off)"

@@ -9,7 +9,7 @@ import msgspec
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.native.model import Call, Tokens
 from codebutler_worker.agents.record import SessionLog
-from codebutler_worker.tools.port import Result
+from codebutler_worker.tools.outcome import Result
 
 ARGUMENT_CHARS = 2000
 RESULT_CHARS = 2000

@@ -33,7 +33,7 @@ from codebutler_worker.agents.rehearsal.intents import Help, Intent, Review, und
 from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script, Step
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
 from codebutler_worker.agents.running import AgentContext, RunningTurns
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 SESSION = re.compile(r"rehearsal-[0-9a-f]{32}")
 MAX_REMEMBERED = 20

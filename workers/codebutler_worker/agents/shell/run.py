@@ -17,7 +17,7 @@ from codebutler_worker.agents.shell.command import is_key, keys
 from codebutler_worker.agents.shell.hearing import Hearing
 from codebutler_worker.agents.shell.screen import Terminal
 from codebutler_worker.programs.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
-from codebutler_worker.sandbox.committing import hint
+from codebutler_worker.sandbox.prelude import hint
 
 FIRST_S = 0.3
 QUIET_S = 0.3

@@ -1,12 +1,17 @@
-"""The heads of HTTP/1.1 messages, read strictly (RFC 9112) and written. Pure.
+"""HTTP/1.1 messages: heads, read strictly (RFC 9112) and written, and bodies passed on.
 
 Whoever sends them may be hostile: what two readers could read differently is refused, not mended.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+
+from codebutler.platform.aborting import abort
 
 MAX_HEAD_BYTES = 64 * 2**10
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -28,12 +33,12 @@ _HOP = frozenset(
 Headers = tuple[tuple[str, str], ...]
 
 
-class MalformedError(Exception):
+class MalformedHttpError(Exception):
     """This is no HTTP message; one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """The head of a request."""
 
     method: str
@@ -44,14 +49,14 @@ class Head:
         """All headers of that name (lower case)."""
         return [value for key, value in self.headers if key.lower() == name]
 
-    def without(self, *names: str) -> Head:
+    def without(self, *names: str) -> RequestHead:
         """The same without the headers of these names (lower case)."""
         return replace(self, headers=tuple(pair for pair in self.headers if pair[0].lower() not in names))
 
-    def onward(self, target: str, host: str) -> Head:
+    def onward(self, target: str, host: str) -> RequestHead:
         """As it goes to the server itself, for one request on a connection of its own."""
         kept = tuple(pair for pair in self.headers if pair[0].lower() not in {*_HOP, "host"})
-        return Head(self.method, target, (("Host", host), *kept, ("Connection", "close")))
+        return RequestHead(self.method, target, (("Host", host), *kept, ("Connection", "close")))
 
     def encode(self) -> bytes:
         """The bytes to send, up to the empty line that ends a head."""
@@ -64,23 +69,23 @@ class Head:
         lengths, codings = self.values("content-length"), self.values("transfer-encoding")
         if not codings:
             if len(lengths) > 1 or not all(re.fullmatch(r"[0-9]{1,18}", length) for length in lengths):
-                raise MalformedError("its length is not clear")
+                raise MalformedHttpError("its length is not clear")
             return int(lengths[0]) if lengths else 0
         if lengths or [coding.lower() for coding in codings] != ["chunked"]:
-            raise MalformedError("its length is not clear")
+            raise MalformedHttpError("its length is not clear")
         return None
 
 
-def parse(data: bytes) -> Head:
+def parse(data: bytes) -> RequestHead:
     """A request's head, with the empty line that ends it. Raises MalformedError."""
     first, headers = _lines(data)
     parts = first.split(" ")
     if len(parts) != 3 or parts[2] not in ("HTTP/1.1", "HTTP/1.0"):
-        raise MalformedError("it is no HTTP/1.1 request")
+        raise MalformedHttpError("it is no HTTP/1.1 request")
     method, target, _ = parts
     if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target):
-        raise MalformedError("its first line is not well formed")
-    return Head(method, target, headers)
+        raise MalformedHttpError("its first line is not well formed")
+    return RequestHead(method, target, headers)
 
 
 def closing(data: bytes) -> tuple[int, bytes]:
@@ -88,7 +93,7 @@ def closing(data: bytes) -> tuple[int, bytes]:
     first, headers = _lines(data)
     found = _STATUS.fullmatch(first)
     if found is None:
-        raise MalformedError("the service did not answer in HTTP")
+        raise MalformedHttpError("the service did not answer in HTTP")
     status = int(found[1])
     kept = [f"{key}: {value}" for key, value in headers if key.lower() not in _HOP]
     # An interim answer (1xx) is followed by the real one.
@@ -104,10 +109,10 @@ def _lines(data: bytes) -> tuple[str, Headers]:
         name, colon, value = line.partition(":")
         value = value.strip(" \t")
         if not colon or not _TOKEN.fullmatch(name) or any(ord(sign) < 32 and sign != "\t" for sign in value):
-            raise MalformedError("a header is not well formed")
+            raise MalformedHttpError("a header is not well formed")
         headers.append((name, value))
     if any(ord(sign) < 32 for sign in first):
-        raise MalformedError("its first line is not well formed")
+        raise MalformedHttpError("its first line is not well formed")
     return first, tuple(headers)
 
 
@@ -119,3 +124,79 @@ def refusal(status: int, reason: str, text: str) -> bytes:
         "Connection: close", "", "",
     )  # fmt: skip
     return "\r\n".join(lines).encode("latin-1", "replace") + body
+
+
+# Bytes from one connection to another, no more of them than belong there.
+
+PIECE_BYTES = 64 * 2**10
+# RFC 9112, 7.1: what int() takes besides (0x10, 1_0, +1), other readers take for something else.
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
+_TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n")
+MAX_TRAILER_BYTES = 64 * 2**10
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Mask = Callable[[bytes], bytes]
+"""Takes what came, gives what may go on; b"" asks for what it holds back."""
+
+
+async def both_ways(one: Streams, other: Streams) -> None:
+    """Until both have said all they had to say, or either is gone."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(pass_rest(one[0], other[1]))
+        tasks.create_task(pass_rest(other[0], one[1]))
+
+
+async def pass_rest(
+    source: asyncio.StreamReader, sink: asyncio.StreamWriter, mask: Mask | None = None
+) -> None:
+    """Everything up to the end, and the end; ``mask`` sees it before ``sink`` does."""
+    with contextlib.suppress(OSError):
+        while piece := await source.read(PIECE_BYTES):
+            sink.write(piece if mask is None else mask(piece))
+            await sink.drain()
+        if mask is not None:
+            sink.write(mask(b""))
+        if sink.can_write_eof():
+            sink.write_eof()
+        return
+    # One side is gone: so is what the other would say.
+    abort(sink.transport)
+
+
+async def pass_body(source: asyncio.StreamReader, sink: asyncio.StreamWriter, length: int | None) -> None:
+    """The body of one message: ``length`` bytes, or chunks (None). Raises MalformedError and EOFError.
+
+    Chunks are written anew: sizes as everybody reads them, without extensions and trailers.
+    """
+    if length is not None:
+        await _exactly(source, sink, length)
+        return
+    while size := await _chunk_size(source):
+        sink.write(b"%x\r\n" % size)
+        await _exactly(source, sink, size)
+        if await source.readexactly(2) != b"\r\n":
+            raise MalformedHttpError("a chunk is longer than it says")
+        sink.write(b"\r\n")
+    read = 0
+    while (line := await source.readuntil(b"\r\n")) != b"\r\n":
+        read += len(line)
+        if not _TRAILER.fullmatch(line) or read > MAX_TRAILER_BYTES:
+            raise MalformedHttpError("a trailer is not well formed")
+    sink.write(b"0\r\n\r\n")
+    await sink.drain()
+
+
+async def _chunk_size(source: asyncio.StreamReader) -> int:
+    found = _CHUNK.fullmatch(await source.readuntil(b"\r\n"))
+    if found is None:
+        raise MalformedHttpError("a chunk's size is not well formed")
+    return int(found[1], 16)
+
+
+async def _exactly(source: asyncio.StreamReader, sink: asyncio.StreamWriter, length: int) -> None:
+    while length:
+        piece = await source.read(min(length, PIECE_BYTES))
+        if not piece:
+            raise EOFError
+        length -= len(piece)
+        sink.write(piece)
+        await sink.drain()

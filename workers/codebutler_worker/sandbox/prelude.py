@@ -1,18 +1,94 @@
-"""Commits behind walls: who makes them, what git tracks of what is hidden, and what to do where git may not write."""
+"""What runs before a program behind walls, and then becomes it; and what is said of git there.
+
+In a namespace without network something makes the sockets that the proxy is reached at, and hands them out. In a
+repository that tracks files of `.codebutler` something shows them. Nothing of either stays.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
 
+from codebutler.config.committer import NAMING
 from codebutler_worker.sandbox.checkout import PRIVATE, SHARED, Checkout
 from codebutler_worker.sandbox.destinations import read_regular
-from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import ProxySocket
 
-# Commits behind walls: who makes them, and what to do where the walls keep git from changing something.
+INSIDE = "/run/codebutler-proxy"
+"""Where the proxy's socket appears."""
 
-NAMING = '`git config --global user.name "NAME"` and `git config --global user.email ADDRESS`'
-TOLD = (
+# Perl starts in a quarter of Python's time, but cannot send a descriptor: the kernel is asked itself. sendmsg(2),
+# cmsg(3), unix(7); 64-bit, little endian.
+SENDMSG: Mapping[str, int] = MappingProxyType({"x86_64": 46, "aarch64": 211})
+QUIET = ("PERL_BADLANG", "0")
+"""Else Perl complains of languages that are not installed (perllocale)."""
+PERL = r"""
+delete $ENV{PERL_BADLANG};
+my ($socket, $ports, $sendmsg, @argv) = @ARGV;
+sub give_up { print STDERR "codebutler: there is no way out of the sandbox\n"; exit 1 }
+my ($way, @listeners);
+for my $port (split /,/, $ports) {
+    my $listener;
+    if (socket($listener, 2, 1, 0) and bind($listener, pack("S n C4 x8", 2, $port, 127, 0, 0, 1))
+        and listen($listener, 128)) { push @listeners, $listener } elsif (!@listeners) { give_up }
+}
+socket($way, 1, 1, 0) and connect($way, pack("S Z108", 1, $socket)) or give_up;
+my $dot = ".";
+my $rights = pack("Q l l i*", 16 + 4 * @listeners, 1, 1, map { fileno $_ } @listeners);
+$rights .= "\0" x (-length($rights) % 8);
+my $vector = pack("P Q", $dot, 1);
+my $message = pack("Q Q P Q P Q l x4", 0, 0, $vector, 1, $rights, length $rights, 0);
+syscall($sendmsg, fileno $way, $message, 0) == 1 or give_up;
+exec {$argv[0]} @argv;
+print STDERR "cannot start $argv[0]: $!\n";
+exit 127
+"""
+
+# For any Python 3: a system's own need not be ours. `_socket`, because `socket` takes as long as the interpreter.
+# An interpreter ignores two signals, and what it becomes would inherit that.
+SCRIPT = """
+import _signal, _socket, os, sys
+path, ports, *argv = sys.argv[1:]
+listeners = []
+for port in ports.split(","):
+    try:
+        listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", int(port)))
+        listener.listen(128)
+        listeners.append(listener)
+    except OSError:
+        if not listeners:
+            sys.exit("codebutler: there is no way out of the sandbox")
+way = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+try:
+    way.connect(path)
+    fds = b"".join(listener.fileno().to_bytes(4, sys.byteorder) for listener in listeners)
+    way.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
+except OSError:
+    sys.exit("codebutler: there is no way out of the sandbox")
+for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+    _signal.signal(number, _signal.SIG_DFL)
+try:
+    os.execvp(argv[0], argv)
+except OSError as error:
+    sys.stderr.write("cannot start %s: %s\\n" % (argv[0], error.strerror))
+    os._exit(127)
+"""
+
+
+def swiftly(proxy: ProxySocket, perl: Path, machine: str, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The same with Perl, on a ``machine`` that is in ``SENDMSG``. Pure."""
+    return (str(perl), "-e", PERL.strip(), INSIDE, proxy.ports, str(SENDMSG[machine]), *argv)
+
+
+def through(proxy: ProxySocket, python: Path, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """``argv`` as it is started where ``proxy`` is the only way out. Pure."""
+    return (str(python), "-I", "-S", "-c", SCRIPT.strip(), INSIDE, proxy.ports, *argv)
+
+
+GIT_TOLD = (
     "Git in this sandbox: you can commit, branch and merge. The repository's configuration and its list of worktrees "
     "are read-only, so `git config`, `git remote add`, `git branch -u` and `git worktree add` fail: for one command "
     "use `git -c KEY=VALUE`, for a second checkout `git clone . /tmp/NAME`, and ask the owner for a lasting change. "
@@ -43,24 +119,6 @@ _HINTS = (
 def hint(output: str) -> str:
     """What to do about a failure of git that the walls cause, or a missing name; "" for all other output. Pure."""
     return next((advice for failure, advice in _HINTS if failure.search(output)), "")
-
-
-class CommittingSandbox:
-    """Another sandbox, in which git knows whose commits are made. ``committer`` is the environment that says so; a
-    policy's own goes before it."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self.name = sandbox.name
-        self.committer: dict[str, str] = {}
-        self._sandbox = sandbox
-
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """See the port."""
-        return self._sandbox.wrap(argv, replace(policy, env={**self.committer, **policy.env}))
-
-    async def self_test(self) -> None:
-        """See the port."""
-        await self._sandbox.self_test()
 
 
 # What git tracks below `.codebutler`, as git has it, in place of what is hidden there.

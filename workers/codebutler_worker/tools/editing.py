@@ -1,0 +1,120 @@
+"""Tools that change files: write_file and edit_file.
+
+Paths are checked on this side; reading and writing is done behind the walls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from codebutler_worker.tools.confined import writable
+from codebutler_worker.tools.display import difference
+from codebutler_worker.tools.outcome import Result, ToolError
+from codebutler_worker.tools.port import Arguments, Context, Described, Tool
+from codebutler_worker.tools.reading import Decoded, Encoding, read_text
+from codebutler_worker.tools.replacing import applied, changes
+
+MAX_CHARS = 2**20
+MAX_EDITED_BYTES = 8 * 2**20
+LIMIT_S = 60.0
+WRITE = """
+set -e
+mkdir -p -- "$(dirname -- "$1")"
+whole=$(mktemp)
+trap 'rm -f "$whole"' EXIT
+head -c "$2" > "$whole"
+[ "$(wc -c < "$whole")" -eq "$2" ] || { echo "the content did not arrive whole"; exit 1; }
+cat "$whole" > "$1"
+"""
+"""Arguments: the file, and how many bytes it has. What is there is replaced only once all of it has arrived, in
+place: its mode and its links stay."""
+
+
+class _WriteFile(Arguments, frozen=True):
+    path: Annotated[str, Meta(min_length=1, description="A file, relative to the repository.")]
+    content: Annotated[str, Meta(max_length=MAX_CHARS, description="Its whole content.")]
+
+
+async def _write(context: Context, args: _WriteFile) -> Result:
+    path = writable(context.workdir, args.path)
+    try:
+        before = await read_text(context, path, MAX_CHARS)
+    except ToolError:
+        before = Decoded("")
+    content, encoding = _as_before(args.content, before)
+    await _put(context, path, encoding.encoded(content))
+    kept = f" (still {encoding})" if encoding != Encoding() else ""
+    return Result(f"Wrote {path}{kept}.\n{difference(path, before.text, content)}")
+
+
+def _as_before(content: str, before: Decoded) -> tuple[str, Encoding]:
+    """The content with the line ends of what it replaces, in the same encoding where that can hold it."""
+    content = content.encode(errors="replace").decode()
+    lines = before.text.count("\n")
+    if lines and before.text.count("\r\n") == lines and "\r\n" not in content:
+        content = content.replace("\n", "\r\n")
+    try:
+        before.encoding.encoded(content)
+    except ToolError:
+        return content, Encoding()
+    return content, before.encoding
+
+
+async def _put(context: Context, path: str, data: bytes) -> None:
+    argv = ("/bin/sh", "-c", WRITE, "write", f"./{path}", str(len(data)))
+    # Never nothing: without a byte on its stdin nothing is sent at all.
+    ran = await context.programs.run(argv, stdin=data or b"\n", limit_s=LIMIT_S)
+    if ran.exit_code != 0:
+        lines = ran.output.strip().splitlines()
+        raise ToolError(f"{path}: not written: {ran.note or (lines[-1] if lines else 'no reason given')}")
+
+
+WRITE_FILE = Tool(
+    "write_file",
+    "Create a file, or replace all of it. To change a part of a file use edit_file.",
+    "edit",
+    _WriteFile,
+    lambda args: Described(args.path, "Write", {"file_path": args.path, "content": args.content}),
+    _write,
+)
+
+
+class _EditFile(Arguments, frozen=True):
+    path: Annotated[str, Meta(min_length=1, description="A file, relative to the repository.")]
+    old: Annotated[str, Meta(min_length=1, description="The text as it stands there.")]
+    new: Annotated[str, Meta(description="The text that replaces it.")]
+    all: Annotated[bool, Meta(description="Replace each occurrence; else there must be exactly one.")] = False
+
+
+async def _edit(context: Context, args: _EditFile) -> Result:
+    path = writable(context.workdir, args.path)
+    before = await read_text(context, path, MAX_EDITED_BYTES)
+    # On a thread: a long text is compared for a while.
+    after, overlooked = await asyncio.to_thread(_replaced, path, before.text, args)
+    await _put(context, path, before.encoding.encoded(after))
+    note = f" (found without regard to {overlooked})" if overlooked else ""
+    return Result(f"Changed {path}{note}.\n{difference(path, before.text, after)}")
+
+
+def _replaced(path: str, text: str, args: _EditFile) -> tuple[str, str]:
+    made, overlooked = changes(path, text, args.old, args.new, every=args.all)
+    return applied(text, made), overlooked
+
+
+def _described(args: _EditFile) -> Described:
+    given: dict[str, Any] = {"file_path": args.path, "old_string": args.old, "new_string": args.new}
+    return Described(args.path, "Edit", {**given, "replace_all": True} if args.all else given)
+
+
+EDIT_FILE = Tool(
+    "edit_file",
+    "Replace text in a file. Copy `old` from the file, with its indentation and without line numbers; it must be "
+    "there only once (give some lines around it), unless `all` is true. Shows the diff.",
+    "edit",
+    _EditFile,
+    _described,
+    _edit,
+)

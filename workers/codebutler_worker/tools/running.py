@@ -1,0 +1,208 @@
+"""Tools that run programs: run_terminal_command, bash (the strict way), use_skill."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from codebutler.config.skills.skill import Skill
+from codebutler_worker.skills.library import Library
+from codebutler_worker.tools.display import told
+from codebutler_worker.tools.outcome import Result, ToolError
+from codebutler_worker.tools.port import Arguments, Context, Described, Tool
+from codebutler_worker.tools.programs import ProgramOutput
+from codebutler_worker.tools.shell import ShellOutput
+
+
+class _TerminalCommand(Arguments, frozen=True):
+    command: Annotated[
+        str, Meta(max_length=100_000, description="A bash command, several lines if need be.")
+    ] = ""
+    cwd: Annotated[str, Meta(max_length=4000, description="Go to this directory before the command.")] = ""
+    type: Annotated[str, Meta(max_length=4000, description="Type this into the command that still runs.")] = (
+        ""
+    )
+    signal: Annotated[
+        Literal["", "CTRL_C", "KILL"],
+        Meta(
+            description="CTRL_C interrupts the command that still runs. KILL, for one that does not care, ends the "
+            "whole shell: the next command gets a new one in the same directory, without its variables."
+        ),
+    ] = ""
+    wait_s: Annotated[int, Meta(ge=0, le=300, description="Come back after so many seconds at most.")] = 30
+
+
+def _described(args: _TerminalCommand) -> Described:
+    if args.command:
+        command = _command(args)
+        return Described(" ".join(command.split()), "Bash", {"command": command})
+    if args.type:
+        return Described(f"types {args.type!r}", "Bash", {"type": args.type}, again=True)
+    words = {"CTRL_C": "Ctrl-C", "KILL": "ends the shell"}.get(args.signal, "more output")
+    return Described(words, "Bash", {"signal": args.signal}, again=True, kind="own")
+
+
+async def _run(context: Context, args: _TerminalCommand) -> Result:
+    if bool(args.command) + bool(args.type) + bool(args.signal) > 1:
+        raise ToolError("give a command, or something to type, or a signal: not two at once")
+    terminal = context.terminal
+    if args.command:
+        command = _command(args)
+        return _result(command, await terminal.run(command, args.wait_s))
+    if args.signal == "KILL":
+        await terminal.close()
+        return Result("The shell and all that it ran was ended; the next command gets a new one.")
+    if args.type:
+        await terminal.type(args.type)
+    elif args.signal:
+        await terminal.interrupt()
+    return _result("", await terminal.more(args.wait_s))
+
+
+def _command(args: _TerminalCommand) -> str:
+    if args.cwd.strip() in ("", "."):
+        return args.command
+    return f"cd -- {shlex.quote(args.cwd)} && {{\n{args.command}\n}}"
+
+
+def _result(command: str, heard: ShellOutput) -> Result:
+    state = "still running" if heard.exit_code is None else f"exit code {heard.exit_code}, in {heard.cwd}"
+    return Result(
+        f"{heard.text}\n({state})".lstrip("\n"),
+        argv=("bash", "-c", command) if command else (),
+        exit_code=heard.exit_code,
+        truncated=heard.truncated,
+        container=heard.container,
+    )
+
+
+RUN_TERMINAL_COMMAND = Tool(
+    "run_terminal_command",
+    "Run a command in a bash that keeps its directory and variables from call to call. "
+    "A command that takes longer than wait_s goes on: call again without a command to read what it writes next, "
+    "with `type` to answer it, or with signal CTRL_C to interrupt it.",
+    "command",
+    _TerminalCommand,
+    _described,
+    _run,
+)
+"""One terminal for each turn; the directory is kept from turn to turn."""
+
+
+BASH_BYTES = 256 * 2**10
+OPERATORS = "();<>|&"
+
+
+class _Bash(Arguments, frozen=True):
+    command: Annotated[str, Meta(min_length=1, max_length=8000, description="A program and its arguments.")]
+    limit_s: Annotated[int, Meta(ge=1, le=600, description="End it after so many seconds.")] = 60
+
+
+def bash(allowed: Sequence[str]) -> Tool:
+    """One program with its arguments, without a shell. ``allowed`` are the programs that may be run."""
+    return Tool(
+        "bash",
+        "Run one program in the repository and read what it writes. There is no shell: no pipes, no redirections, "
+        f"no &&, no variables. These programs may be run: {', '.join(sorted(allowed))}.",
+        "command",
+        _Bash,
+        lambda args: Described(args.command, "Bash", {"command": args.command}),
+        partial(_bash, frozenset(allowed)),
+    )
+
+
+async def _bash(allowed: frozenset[str], context: Context, args: _Bash) -> Result:
+    words = _split(args.command)
+    if words[0] not in allowed:
+        raise ToolError(f"{words[0]} may not be run here (native.allowedPrograms): use another tool")
+    ran = await context.programs.run(words, limit_bytes=BASH_BYTES, limit_s=args.limit_s, network=True)
+    text, cut = told(ran.output)
+    note = f"\n({ran.note})" if ran.note else ""
+    return Result(
+        f"{text}\n(exit code {ran.exit_code}){note}".lstrip("\n"),
+        argv=words,
+        exit_code=ran.exit_code,
+        truncated=cut or ran.truncated,
+    )
+
+
+def _split(command: str) -> tuple[str, ...]:
+    """The words as a shell would split them. Raises ToolError for what only a shell could do."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=OPERATORS)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        words = tuple(lexer)
+    except ValueError as error:
+        raise ToolError(f"this is no command: {str(error).lower()}") from None
+    if any(word and not word.strip(OPERATORS) for word in words) or "\n" in command.strip():
+        raise ToolError("there is no shell here: no pipes, no redirections, no && and no ;: run one program")
+    if not words:
+        raise ToolError("there is nothing to run")
+    return words
+
+
+SKILL_BYTES = 64 * 2**10
+SKILL_S = 60.0
+DESCRIBED_CHARS = 200
+
+
+class _UseSkill(Arguments, frozen=True):
+    name: Annotated[str, Meta(min_length=1, max_length=64, description="The skill's name.")]
+    arguments: Annotated[str, Meta(max_length=20_000, description="What it is to be used on, in words.")] = ""
+
+
+class _Said(msgspec.Struct, frozen=True):
+    text: str
+
+
+def use_skill(library: Library) -> Tool:
+    """Instructions come as the tool's result; a program runs behind the walls, without network and keys."""
+    skills = library.enabled()
+    listed = "\n".join(
+        f"- {name}: {skill.description[:DESCRIBED_CHARS]}" for name, skill in sorted(skills.items())
+    )
+    return Tool(
+        "use_skill",
+        f"Learn how something is done here before you do it. The skills:\n{listed}",
+        # A call that may run a program needs the same permission as one.
+        "command" if any(skill.kind == "code" for skill in skills.values()) else "own",
+        _UseSkill,
+        lambda args: Described(args.name, "Skill", {"skill": args.name, "arguments": args.arguments}),
+        partial(_use, library),
+    )
+
+
+async def _use(library: Library, context: Context, args: _UseSkill) -> Result:
+    skills = await asyncio.to_thread(library.enabled)
+    skill = skills.get(args.name)
+    if skill is None:
+        raise ToolError(f"there is no skill {args.name!r}; there are {', '.join(sorted(skills)) or 'none'}")
+    if skill.kind == "prompt":
+        return Result(f"The skill {skill.name}; go on by it:\n\n{skill.instructions}")
+    given = msgspec.json.encode({"arguments": args.arguments, "workdir": str(context.workdir)})
+    argv = ("python3", "-I", "-c", skill.program)
+    ran = await context.programs.run(argv, stdin=given, limit_bytes=SKILL_BYTES, limit_s=SKILL_S)
+    shown = ("python3", f"{skill.name}/skill.py")
+    if ran.exit_code != 0 or ran.truncated:
+        why = ran.note or f"it ended with exit code {ran.exit_code}"
+        text = f"The skill {skill.name} did not work: {why}\n{ran.output[-2000:]}"
+        return Result(text, ok=False, argv=shown, exit_code=ran.exit_code, truncated=ran.truncated)
+    return Result(_answer(skill, ran), argv=shown, exit_code=0)
+
+
+def _answer(skill: Skill, ran: ProgramOutput) -> str:
+    """What the program says: the JSON object in its last line. Raises ToolError if there is none."""
+    lines = ran.output.strip().splitlines()
+    try:
+        return msgspec.json.decode(lines[-1] if lines else "", type=_Said).text or "(it says nothing)"
+    except (msgspec.DecodeError, UnicodeError):
+        raise ToolError(
+            f'the skill {skill.name} did not end with a line of JSON such as {{"text": "…"}}'
+        ) from None
