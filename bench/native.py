@@ -20,9 +20,9 @@ from bench.scene import BenchError, Pace
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
-from codebutler_worker.agents.native.dialect import Dialect
-from codebutler_worker.agents.native.loop import Limits
+from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.model import Assistant, Call, Prompt, Reply, Tokens, Waiting
+from codebutler_worker.agents.native.services import Dialect
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
@@ -101,7 +101,7 @@ def _agent(repo: Path, model: Metronome) -> NativeBackend:
         return tool_policy(workdir, repo, os.defpath, {}, chat)
 
     thinker = Thinker(model=model, context=10_000_000, cost=lambda _: None)
-    habits = Habits(limits=Limits(most_turns=STEPS + 1))
+    habits = Habits(limits=LoopLimits(most_turns=STEPS + 1))
     return NativeBackend(thinker, (Told(),), context, policy, Sessions(repo, 30), habits)
 
 

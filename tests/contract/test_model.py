@@ -25,10 +25,10 @@ from codebutler_worker.agents.native.model import (
     Waiting,
     complete,
 )
-from codebutler_worker.agents.native.scripted import ScriptedModel
 from codebutler_worker.agents.native.service import Endpoint, OpenAIModel
 from tests.modelserver import server as script
 from tests.modelserver.completions import CompletionsServer
+from tests.scriptedmodel import ScriptedModel
 
 PROMPT = Prompt((System("Be brief."), User("hello")))
 

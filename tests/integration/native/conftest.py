@@ -16,9 +16,8 @@ from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Answer, Started, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.factory import tools
-from codebutler_worker.agents.native.loop import Limits
+from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.model import Assistant, Call, Model, Reply, Tokens, Told
-from codebutler_worker.agents.native.scripted import Line, ScriptedModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
@@ -26,6 +25,7 @@ from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
+from tests.scriptedmodel import Line, ScriptedModel
 from tests.walls import as_it_is
 
 DEADLINE_S = 60
@@ -50,7 +50,7 @@ class Studio:
     service: Model | None = None
     section: NativeSection = field(default_factory=NativeSection)
     context: int = 100_000
-    habits: Habits = field(default_factory=lambda: Habits(limits=Limits(most_turns=20)))
+    habits: Habits = field(default_factory=lambda: Habits(limits=LoopLimits(most_turns=20)))
     cost: Callable[[Reply], float | None] = lambda reply: 0.001 * reply.tokens.output
     answer: Callable[[AgentEvent], Answer | None] = lambda _: None
     turns: int = 0

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from codebutler_worker.agents.native.model import Prompt, Reply, Told
-from codebutler_worker.agents.native.scripted import Line
 from tests.integration.native.conftest import says
+from tests.scriptedmodel import Line
 
 Calls = tuple[str, dict[str, Any]]
 RUN = "run_terminal_command"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from codebutler_worker.agents.native.backend import Habits
-from codebutler_worker.agents.native.loop import Limits
+from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.model import Assistant, ModelError, Prompt, Reply, Tokens
 from tests.integration.native.conftest import Studio, says, session_of
 from tests.turns import end
@@ -64,7 +64,7 @@ async def test_a_model_too_small_for_the_orders_says_so(studio: Studio) -> None:
 
 
 async def test_what_is_not_counted_is_reckoned_and_meets_its_limit(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9, most_usd=0.5))
+    studio.habits = Habits(limits=LoopLimits(most_turns=9, most_usd=0.5))
     studio.cost = lambda reply: 0.0001 * reply.tokens.input
     uncounted = [Reply(says("x" * 400, look(at), call_id=f"c{at}").said, Tokens()) for at in range(5)]
     finished = end(await studio.run("work", *uncounted))

@@ -14,8 +14,6 @@ import pytest
 
 from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.backend import ToolUse
-from codebutler_worker.agents.native.dialect import Dialect
-from codebutler_worker.agents.native.history import Said, mended
 from codebutler_worker.agents.native.model import (
     Assistant,
     ModelError,
@@ -26,7 +24,8 @@ from codebutler_worker.agents.native.model import (
     Told,
     User,
 )
-from codebutler_worker.agents.native.sessions import Journal, Sessions
+from codebutler_worker.agents.native.services import Dialect
+from codebutler_worker.agents.native.sessions import Said, Session, Sessions, mended
 from codebutler_worker.agents.native.wire import body
 from tests.integration.native.conftest import Studio, says, session_of
 from tests.integration.native.tasks import Calls
@@ -199,11 +198,11 @@ def test_old_sessions_are_removed(tmp_path: Path) -> None:
     old = sessions.begin("then", NOW_S)
     old.append([Said(System("orders"))])
     old.close()
-    assert sessions.resume(old.session_id) is not None
-    file = tmp_path / ".codebutler" / "native" / f"{old.session_id}.jsonl"
+    assert sessions.resume(old.id) is not None
+    file = tmp_path / ".codebutler" / "native" / f"{old.id}.jsonl"
     os.utime(file, (NOW_S, NOW_S))
     sessions.begin("now", NOW_S + 31 * 86_400).close()
-    assert sessions.resume(old.session_id) is None
+    assert sessions.resume(old.id) is None
 
 
 @pytest.mark.parametrize("name", ["../../x", "native-1", "native-" + "0" * 31 + "/", ""])
@@ -230,7 +229,7 @@ async def test_without_room_for_its_session_an_agent_does_nothing(studio: Studio
 
 
 def test_a_full_disk_is_said_in_one_line() -> None:
-    journal = Journal(os.open("/dev/full", os.O_WRONLY), "native-x")
+    journal = Session(os.open("/dev/full", os.O_WRONLY), "native-x")
     with pytest.raises(
         StoreError, match=r"^the agent's session cannot be kept: No space left on device: make room$"
     ):

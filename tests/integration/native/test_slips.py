@@ -12,13 +12,13 @@ import pytest
 
 from codebutler_worker.agents.native.model import Prompt, Told
 from codebutler_worker.agents.native.model import Reply as Meant
-from codebutler_worker.agents.native.scripted import Line
 from codebutler_worker.agents.native.service import Endpoint, OpenAIModel
 from tests.integration.native.conftest import Studio
 from tests.integration.native.tasks import TASKS, Task, do, edit
 from tests.integration.native.test_tasks import held, lay_out, meant
 from tests.modelserver.script import Call, Reply
 from tests.modelserver.slips import SLIPS, Next, SlippingServer, asked
+from tests.scriptedmodel import Line
 from tests.turns import end
 from tests.walls import walled
 

@@ -22,7 +22,7 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.native.backend import Habits
-from codebutler_worker.agents.native.loop import Limits
+from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.model import (
     Assistant,
     Call,
@@ -161,7 +161,7 @@ async def test_the_second_same_call_is_warned_of_and_the_third_ends_it_undone(st
 
 
 async def test_it_ends_at_its_limits(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=2))
+    studio.habits = Habits(limits=LoopLimits(most_turns=2))
     commands = [
         says("", ("run_terminal_command", {"command": f"echo {at}"}), call_id=str(at)) for at in range(3)
     ]
@@ -170,7 +170,7 @@ async def test_it_ends_at_its_limits(studio: Studio) -> None:
 
 
 async def test_money_is_a_limit_where_the_price_is_known(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9, most_usd=0.01))
+    studio.habits = Habits(limits=LoopLimits(most_turns=9, most_usd=0.01))
     events = await studio.run("work", says("", LOOK), says("Done."))
     assert (end(events).reason, len(studio.model.asked)) == ("limit", 1)
 
@@ -253,7 +253,7 @@ async def test_a_stop_ends_it_while_it_asks(studio: Studio) -> None:
 
 
 async def test_its_time_is_limited(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), timeout_s=1.5)
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), timeout_s=1.5)
     wait = ("run_terminal_command", {"command": "sleep 300", "wait_s": 300})
     finished = end(await studio.run("work", says("", wait)))
     assert (finished.ok, finished.reason) == (False, "timeout")
@@ -324,7 +324,7 @@ RUN = ("run_terminal_command", {"command": "echo x > ran"})
 async def test_permission_modes_mean_what_they_mean_everywhere(
     studio: Studio, mode: str, asked: list[str]
 ) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), mode=mode)  # type: ignore[arg-type]
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), mode=mode)  # type: ignore[arg-type]
     studio.answer = lambda event: Answer(True) if isinstance(event, Approval) else None
     events = await studio.run("work", says("", LOOK, WRITE, RUN), says("Done."))
     assert end(events).ok
@@ -336,7 +336,7 @@ async def test_permission_modes_mean_what_they_mean_everywhere(
 
 
 async def test_calls_of_one_answer_are_asked_for_together(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), mode="ask")
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), mode="ask")
     studio.model.play(says("", WRITE, LOOK, RUN, ("write_file", {"path": 3})), says("Done."))
     request = studio.request("work")
     asked: list[str] = []
@@ -357,7 +357,7 @@ async def test_calls_of_one_answer_are_asked_for_together(studio: Studio) -> Non
 
 
 async def test_what_is_refused_is_not_done_and_the_model_hears_why(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), mode="ask")
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), mode="ask")
     studio.answer = lambda event: Answer(False, "not there") if isinstance(event, Approval) else None
     await studio.run("work", says("", WRITE), says("Fine."))
     assert not (studio.repo / "made").exists()
@@ -365,7 +365,7 @@ async def test_what_is_refused_is_not_done_and_the_model_hears_why(studio: Studi
 
 
 async def test_a_person_who_says_no_is_no_mistake_of_the_models(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), mode="ask")
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), mode="ask")
     studio.answer = lambda event: Answer(False) if isinstance(event, Approval) else None
     tries = [
         says("", ("write_file", {"path": "made", "content": str(at)}), call_id=str(at)) for at in range(4)
@@ -374,7 +374,7 @@ async def test_a_person_who_says_no_is_no_mistake_of_the_models(studio: Studio) 
 
 
 async def test_a_plan_that_somebody_agrees_to_may_be_carried_out_step_by_step(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), mode="plan")
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), mode="plan")
     studio.section = NativeSection(permission_mode="plan")
     studio.answer = lambda event: Answer(True) if isinstance(event, Approval) else None
     propose = ("propose_plan", {"plan": "1. write it"})

@@ -15,7 +15,7 @@ from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
+from codebutler_worker.agents.rehearsal.actions import ToolError, Tools
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from acp.schema import RequestPermissionRequest, SessionNotification
 
-from codebutler_worker.agents.acp.pipe import decode
+from codebutler_worker.agents.acp.link import decode
 from codebutler_worker.agents.acp.translate import MOST_CALLS, MOST_CHARS, Translator, is_choice, option_for
 from codebutler_worker.agents.backend import (
     AgentEvent,

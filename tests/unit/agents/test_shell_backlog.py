@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler_worker.agents.shell.backlog import HEAD_BYTES, TAIL_BYTES, Backlog, Batch
+from codebutler_worker.agents.shell.output import HEAD_BYTES, TAIL_BYTES, Backlog, Batch
 
 
 def test_what_fits_comes_out_whole() -> None:

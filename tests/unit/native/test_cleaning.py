@@ -15,9 +15,9 @@ from codebutler_worker.agents.native.cleaning import (
     summed_up,
     too_full,
 )
-from codebutler_worker.agents.native.history import mended
 from codebutler_worker.agents.native.loop import CUT
 from codebutler_worker.agents.native.model import Assistant, Call, Message, System, Told, User
+from codebutler_worker.agents.native.sessions import mended
 from codebutler_worker.tools.plan import PlanStep
 
 CONTEXT = 10_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.agents.native.history import (
+from codebutler_worker.agents.native.model import Assistant, Call, Message, System, Told, User
+from codebutler_worker.agents.native.sessions import (
     INTERRUPTED,
     Cleaned,
     History,
@@ -19,7 +20,6 @@ from codebutler_worker.agents.native.history import (
     mended,
     read,
 )
-from codebutler_worker.agents.native.model import Assistant, Call, Message, System, Told, User
 from codebutler_worker.tools.plan import PlanStep
 
 START: list[Record] = [Opened("2026-01-01"), Said(System("orders"))]

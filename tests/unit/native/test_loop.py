@@ -16,7 +16,7 @@ from codebutler_worker.agents.native.loop import (
     Act,
     AskModel,
     Leave,
-    Limits,
+    LoopLimits,
     Progress,
     acted,
     ended,
@@ -29,7 +29,7 @@ from codebutler_worker.agents.native.loop import (
 )
 from codebutler_worker.agents.native.model import Assistant, Call, Reply, Tokens
 
-LIMITS = Limits(most_turns=5)
+LIMITS = LoopLimits(most_turns=5)
 
 
 def answer(text: str = "", *calls: str, cut: bool = False, tokens: int = 10) -> Reply:
@@ -77,7 +77,7 @@ def test_an_answer_without_calls_is_the_end() -> None:
 def test_it_ends_at_the_limit_of_answers() -> None:
     progress = after(*(answer("", f"tool{at}") for at in range(5)))
     assert step(progress, LIMITS) == Leave("max_turns")
-    for without in (Limits(), Limits(most_turns=0)):
+    for without in (LoopLimits(), LoopLimits(most_turns=0)):
         assert step(after(*(answer("", f"tool{at}") for at in range(500))), without) == AskModel()
 
 
@@ -145,15 +145,15 @@ def test_words_that_were_cut_off_are_gone_on_with_and_are_one_answer() -> None:
     progress = after(
         answer("", "read_files"), *(answer(part, cut=True) for part in ("One, ", "two, th", "ree"))
     )
-    assert step(progress, Limits(most_turns=9)) == AskModel(CUT_TEXT)
+    assert step(progress, LoopLimits(most_turns=9)) == AskModel(CUT_TEXT)
     progress = replied(progress, answer(", four."), 0.0)
-    assert step(progress, Limits(most_turns=9)) == Leave("done")
+    assert step(progress, LoopLimits(most_turns=9)) == Leave("done")
     assert progress.answer == "One, two, three, four."
 
 
 def test_an_answer_without_end_is_given_as_far_as_it_came() -> None:
     progress = after(*(answer(f"part {at} ", cut=True) for at in range(MOST_PARTS)))
-    assert step(progress, Limits(most_turns=99)) == Leave("done")
+    assert step(progress, LoopLimits(most_turns=99)) == Leave("done")
     assert progress.answer.startswith("part 0 part 1 ")
     assert "The answer stops here" in progress.answer
 
@@ -183,7 +183,7 @@ def test_what_was_cut_off_is_said_once_the_rest_is_done() -> None:
 
 
 def test_it_ends_when_the_money_or_the_tokens_are_spent_but_not_before_what_was_called_is_done() -> None:
-    for limits in (Limits(most_turns=9, most_usd=0.02), Limits(most_turns=9, most_tokens=20)):
+    for limits in (LoopLimits(most_turns=9, most_usd=0.02), LoopLimits(most_turns=9, most_tokens=20)):
         assert step(after(answer("", "a")), limits) == AskModel()
         assert step(after(answer("", "a"), answer("", "b")), limits) == Leave("budget")
         waiting = replied(after(answer("", "a")), answer("", "b"), 0.01)
@@ -216,7 +216,7 @@ REPLIES = st.builds(
 def test_every_history_ends_and_nothing_is_done_three_times_or_left_out(
     history: list[tuple[Reply, bool, bool]], most: int
 ) -> None:
-    limits, progress = Limits(most_turns=most), Progress()
+    limits, progress = LoopLimits(most_turns=most), Progress()
     done: list[str] = []
     asked = 0
     for reply, valid, again in history:

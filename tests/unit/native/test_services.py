@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from codebutler_worker.agents.native.dialect import Dialect, alternated, learned
 from codebutler_worker.agents.native.model import (
     Assistant,
     Call,
@@ -19,8 +18,8 @@ from codebutler_worker.agents.native.model import (
     Told,
     User,
 )
-from codebutler_worker.agents.native.retry import refusal
 from codebutler_worker.agents.native.service import EventDecoder, told
+from codebutler_worker.agents.native.services import Dialect, alternated, learned, refusal
 from codebutler_worker.agents.native.wire import END, Assembler, body
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "services"

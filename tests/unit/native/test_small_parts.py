@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from codebutler.config.schema import Config, KimiSection, NativeSection, OpenAISection, Price
 from codebutler.domain.errors import AgentUnavailableError
+from codebutler_worker.agents.native.acting import ruling
 from codebutler_worker.agents.native.model import Tokens
-from codebutler_worker.agents.native.permissions import ruling
 from codebutler_worker.agents.native.presets import PRESETS, cost_usd, price_of, target
 from codebutler_worker.tools.display import HEAD_CHARS, TAIL_CHARS, shown, told
 from codebutler_worker.tools.listener import Listener, Mark, spelled

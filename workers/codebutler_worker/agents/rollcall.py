@@ -9,9 +9,9 @@ from pathlib import Path
 
 from codebutler.config.schema import Config, OpenAISection, RepoSettings
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.agents.acp.factory import rule_of, survey_kimi
-from codebutler_worker.agents.claude.probe import survey_claude
-from codebutler_worker.agents.headless.factory import survey_headless, survey_program
+from codebutler_worker.agents.acp.backend import rule_of, survey_kimi
+from codebutler_worker.agents.claude.backend import survey_claude
+from codebutler_worker.agents.headless import survey_headless, survey_program
 from codebutler_worker.agents.native.presets import target
 from codebutler_worker.agents.survey import Survey
 

@@ -98,7 +98,7 @@ def _first(logs: SessionLogs, sessions: list[str]) -> str | None:
 def _tail(logs: SessionLogs, sessions: list[str], count: int, pages: Pages) -> Reply:
     """The last lines that the newest session with any output wrote, as a terminal would show them."""
     # A terminal emulator is not for every worker's memory.
-    from codebutler_worker.agents.shell.backlog import returning
+    from codebutler_worker.agents.shell.output import returning
     from codebutler_worker.agents.shell.screen import Terminal
 
     for session in sessions:

@@ -145,7 +145,7 @@ class Roster:
 
     async def _program(self, rule: CommandRule) -> AgentBackend:
         # A terminal emulator is not for every worker's memory.
-        from codebutler_worker.agents.shell.factory import shell_backend
+        from codebutler_worker.agents.shell.backend import shell_backend
 
         return shell_backend(rule, self._settings, await self._walls(), self._home, self._clock)
 
@@ -201,7 +201,7 @@ def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) 
 def _acp(name: str) -> Maker:
     def make(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
         # Nor is the protocol, with its library.
-        from codebutler_worker.agents.acp.factory import acp_backend
+        from codebutler_worker.agents.acp.backend import acp_backend
 
         return acp_backend(name, settings, sandbox, home, clock)
 
@@ -210,7 +210,7 @@ def _acp(name: str) -> Maker:
 
 def _headless(rule: CommandRule) -> Maker:
     def make(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-        from codebutler_worker.agents.headless.factory import headless_backend
+        from codebutler_worker.agents.headless import headless_backend
 
         return headless_backend(rule, settings, sandbox, home, clock)
 

@@ -23,7 +23,7 @@ from acp.schema import (
     UsageUpdate,
 )
 
-from codebutler_worker.agents.answer import Answer, Growing
+from codebutler_worker.agents.answer import RESULT_CHARS, SUMMARY_CHARS, Answer, Growing, summarise
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -34,7 +34,6 @@ from codebutler_worker.agents.backend import (
     ToolResult,
     ToolUse,
 )
-from codebutler_worker.agents.summary import RESULT_CHARS, SUMMARY_CHARS, summarise
 from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")

@@ -111,7 +111,7 @@ UNATTENDED = "CronCreate,CronDelete,CronList,ScheduleWakeup,RemoteTrigger,ListAg
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Installation:
     """What stays the same for every process of one repository."""
 
     binary: Path
@@ -146,7 +146,7 @@ def argv(settings: ClaudeSection, binary: Path, session_id: str, *, resume: bool
     return (*words, "--resume" if resume else "--session-id", session_id)
 
 
-def environment(around: Surroundings) -> dict[str, str]:
+def environment(around: Installation) -> dict[str, str]:
     """The environment of the CLI and of every tool it runs, but for what it reaches its model with."""
     passed = {key: value for key, value in around.agent_env.items() if key in PASSED_ON}
     return {
@@ -163,7 +163,7 @@ def environment(around: Surroundings) -> dict[str, str]:
 
 
 def policy(
-    around: Surroundings, workdir: Path, session_id: str, network: Network, env: Mapping[str, str]
+    around: Installation, workdir: Path, session_id: str, network: Network, env: Mapping[str, str]
 ) -> SandboxPolicy:
     """What the CLI may see: its login, this directory's sessions and the session's task list; the user's own
     settings read-only. ``network`` and ``env`` are its way to its model.

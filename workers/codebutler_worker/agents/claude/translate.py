@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from codebutler_worker.agents.answer import Answer, Growing
+from codebutler_worker.agents.answer import Answer, Growing, arguments, result_text, summarise
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -20,7 +20,7 @@ from codebutler_worker.agents.backend import (
     Verdict,
     Withdrawn,
 )
-from codebutler_worker.agents.claude.result import Meter, judge
+from codebutler_worker.agents.claude.result import Meter, PlanKeeper, TaskList, judge
 from codebutler_worker.agents.claude.schema import (
     AssistantLine,
     Block,
@@ -37,8 +37,6 @@ from codebutler_worker.agents.claude.schema import (
     SystemLine,
     UserLine,
 )
-from codebutler_worker.agents.claude.tasks import PlanKeeper, TaskList
-from codebutler_worker.agents.summary import arguments, result_text, summarise
 from codebutler_worker.tools.plan import PLAN_TOOL
 
 INITIALIZE = "initialize"

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import msgspec
 
 from codebutler.config.schema import PermissionMode
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse
+from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse, one_line
 from codebutler_worker.agents.native.cleaning import BYTES_PER_TOKEN
-from codebutler_worker.agents.native.history import Planned as PlanRecord
-from codebutler_worker.agents.native.history import Record
-from codebutler_worker.agents.native.journalist import AgentLog
-from codebutler_worker.agents.native.model import Call
-from codebutler_worker.agents.native.permissions import PLANNING, after_plan, ruling
-from codebutler_worker.agents.native.waits import Waits
+from codebutler_worker.agents.native.model import Call, Tokens
+from codebutler_worker.agents.native.sessions import Planned as PlanRecord
+from codebutler_worker.agents.native.sessions import Record
+from codebutler_worker.agents.record import SessionLog
+from codebutler_worker.agents.running import Waits
 from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
 from codebutler_worker.tools.port import (
     Arguments,
@@ -25,6 +25,7 @@ from codebutler_worker.tools.port import (
     Context,
     Described,
     End,
+    Kind,
     Planned,
     Propose,
     Result,
@@ -88,7 +89,7 @@ class Acting:
             yield Done(use_id, Result(str(error), ok=False), valid=False)
             return
         described = tool.describe(args)
-        summary = one_line(described.summary)
+        summary = one_line(described.summary, SUMMARY_CHARS)
         yield ToolUse(use_id, tool.name, summary, described.input)
         verdict = ruling(self._mode, described.kind or tool.kind)
         if verdict == "refuse":
@@ -125,7 +126,9 @@ class Acting:
                 use_id = self._use_id(call)
                 self._foreseen.add(use_id)
                 self.waits.expect(use_id)
-                yield Approval(use_id, described.tool, one_line(described.summary), described.input)
+                yield Approval(
+                    use_id, described.tool, one_line(described.summary, SUMMARY_CHARS), described.input
+                )
 
     def _use_id(self, call: Call) -> str:
         """What people and their answers know the call by; a model's own ids may be anything."""
@@ -188,7 +191,81 @@ def _noted(done: Done, note: str) -> Done:
     return replace(done, result=replace(done.result, text=f"{done.result.text}\n{note}".lstrip("\n")))
 
 
-def one_line(text: str) -> str:
-    """The text on one line, cut where that is too long."""
-    line = " ".join(text.split())
-    return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1] + "…"
+Ruling = Literal["allow", "ask", "refuse"]
+
+PLANNING = (
+    "Nothing is changed or run before the person has agreed to a plan: look around, then call propose_plan."
+)
+_ASKED: dict[PermissionMode, frozenset[Kind]] = {
+    "bypassPermissions": frozenset(),
+    "acceptEdits": frozenset(("command", "web")),
+    "ask": frozenset(("edit", "command", "web")),
+    "plan": frozenset(("web",)),
+}
+_REFUSED: frozenset[Kind] = frozenset(("edit", "command"))
+
+
+def ruling(mode: PermissionMode, kind: Kind) -> Ruling:
+    """Whether a call of that kind may run, needs somebody's leave, or is out of the question."""
+    if mode == "plan" and kind in _REFUSED:
+        return "refuse"
+    return "ask" if kind in _ASKED[mode] else "allow"
+
+
+def after_plan(mode: PermissionMode) -> PermissionMode:
+    """The mode once somebody has agreed to the plan: what it does is asked for one by one."""
+    return "ask" if mode == "plan" else mode
+
+
+ARGUMENT_CHARS = 2000
+RESULT_CHARS = 2000
+
+
+class AgentLog:
+    """Writes into the turn's session log. ``container_id`` names the walls where there is no container."""
+
+    def __init__(self, log: SessionLog, clock: Clock, container_id: str) -> None:
+        log.ending = ""
+        self._log = log
+        self._clock = clock
+        self._container_id = container_id
+
+    def asked(self, model: str, tokens: Tokens, duration_s: float, calls: int) -> None:
+        """The model answered."""
+        self._write("model", model=model, duration_s=round(duration_s, 3), calls=calls, **_counts(tokens))
+
+    def called(self, call: Call, result: Result, duration_s: float) -> None:
+        """A tool was called, or was refused."""
+        self._write(
+            "tool",
+            tool=call.name,
+            arguments=call.arguments[:ARGUMENT_CHARS],
+            container_id=result.container or self._container_id,
+            argv=list(result.argv),
+            duration_s=round(duration_s, 3),
+            exit_code=result.exit_code,
+            truncated=result.truncated,
+            ok=result.ok,
+            result=result.text[:RESULT_CHARS],
+        )
+
+    def ended(self, stopped_reason: str, tokens: Tokens, cost_usd: float | None, turns: int) -> None:
+        """The turn is over."""
+        self._write("end", stopped_reason=stopped_reason, cost_usd=cost_usd, turns=turns, **_counts(tokens))
+
+    def noted(self, event: str, text: str) -> None:
+        """Anything else that explains what happened."""
+        self._write(event, text=text)
+
+    def _write(self, event: str, **told: Any) -> None:
+        stamp = self._clock.now().isoformat(timespec="milliseconds")
+        entry = {"time": stamp, "event": event, "session": self._log.session, **told}
+        self._log.write(msgspec.json.encode(entry) + b"\n")
+
+
+def _counts(tokens: Tokens) -> dict[str, int]:
+    return {
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "cached_tokens": tokens.cached_input,
+    }

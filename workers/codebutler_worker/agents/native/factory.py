@@ -13,7 +13,7 @@ from codebutler.config.secrets import secrets_of
 from codebutler.domain.clock import Clock
 from codebutler.platform.lookup import path_of
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
-from codebutler_worker.agents.native.loop import Limits
+from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.presets import cost_usd, price_of, target
 from codebutler_worker.agents.native.service import OpenAIModel
 from codebutler_worker.agents.native.sessions import Sessions
@@ -58,7 +58,9 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
     context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
     policy = partial(_policy, home, path, dict(env))
     habits = Habits(
-        limits=Limits(most_turns=native.max_turns, most_usd=native.max_usd, most_tokens=native.max_tokens),
+        limits=LoopLimits(
+            most_turns=native.max_turns, most_usd=native.max_usd, most_tokens=native.max_tokens
+        ),
         timeout_s=native.timeout * 60,
         mode=native.permission_mode,
         strict=native.strict,

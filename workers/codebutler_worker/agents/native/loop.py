@@ -36,7 +36,7 @@ REPEATED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class LoopLimits:
     """Of one turn; None or 0 = no limit. ``most_turns`` counts the model's answers."""
 
     most_turns: int = 0
@@ -107,7 +107,7 @@ class Leave:
 Step = AskModel | Act | Leave
 
 
-def step(progress: Progress, limits: Limits) -> Step:
+def step(progress: Progress, limits: LoopLimits) -> Step:
     """What to do next. What was called is done before anything else is asked or paid for."""
     if progress.leaving is not None:
         return Leave(progress.leaving, progress.open)
@@ -219,7 +219,7 @@ def _twice(recent: tuple[Made, ...], length: int) -> bool:
     return len(before) == length and last == before
 
 
-def _spent(progress: Progress, limits: Limits) -> bool:
+def _spent(progress: Progress, limits: LoopLimits) -> bool:
     used, tokens = progress.cost_usd, progress.tokens.input + progress.tokens.output
     over_usd = limits.most_usd is not None and used is not None and used >= limits.most_usd
     return over_usd or (limits.most_tokens is not None and tokens >= limits.most_tokens)

@@ -16,9 +16,8 @@ import msgspec
 
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.native import wire
-from codebutler_worker.agents.native.dialect import Dialect, learned
 from codebutler_worker.agents.native.model import ModelError, Prompt, Reply, SoFar, Waiting
-from codebutler_worker.agents.native.retry import pause_s, refusal, retry_after_s
+from codebutler_worker.agents.native.services import Dialect, learned, pause_s, refusal, retry_after_s
 from codebutler_worker.internet.proxy import proxy_of
 
 # Server-sent events, as far as chat completions use them: bytes in, the ``data`` of each event out.

@@ -23,10 +23,8 @@ from codebutler_worker.agents.backend import (
     Writing,
 )
 from codebutler_worker.agents.native import cleaning, loop
-from codebutler_worker.agents.native.acting import Acting, Done
-from codebutler_worker.agents.native.history import INTERRUPTED, Planned, Stood
-from codebutler_worker.agents.native.journalist import AgentLog
-from codebutler_worker.agents.native.loop import Act, AskModel, Leave, Limits, Progress
+from codebutler_worker.agents.native.acting import Acting, AgentLog, Done
+from codebutler_worker.agents.native.loop import Act, AskModel, Leave, LoopLimits, Progress
 from codebutler_worker.agents.native.model import (
     Assistant,
     Call,
@@ -41,8 +39,8 @@ from codebutler_worker.agents.native.model import (
     Waiting,
     complete,
 )
-from codebutler_worker.agents.native.session import Session
-from codebutler_worker.agents.native.waits import Waits, following
+from codebutler_worker.agents.native.sessions import INTERRUPTED, Cleaned, Planned, Session, Stood
+from codebutler_worker.agents.running import Waits, following
 from codebutler_worker.tools.repair import as_json
 
 NOTHING = "(done)"
@@ -70,7 +68,7 @@ class Turn:
     """``events`` runs it once. ``progress`` and ``exit`` tell afterwards how it went."""
 
     def __init__(
-        self, request: TurnRequest, thinker: Thinker, acting: Acting, session: Session, limits: Limits
+        self, request: TurnRequest, thinker: Thinker, acting: Acting, session: Session, limits: LoopLimits
     ) -> None:
         self.progress = Progress()
         self.leave: Leave | None = None
@@ -86,14 +84,6 @@ class Turn:
         self._context = thinker.context
         self._left = 0
         """The tokens that were left when room was made last."""
-        self._said: list[str] = []
-
-    def steer(self, text: str) -> bool:
-        """Say something into the turn; False if it is over."""
-        if self.leave is not None or self._waits.stopping.is_set():
-            return False
-        self._said.append(text)
-        return True
 
     @property
     def usage(self) -> Usage:
@@ -103,26 +93,30 @@ class Turn:
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Everything that happens until the loop leaves. Raises ModelError, StoreError and CutOffError."""
+        self._waits.listens = True
         yield Started(self._session.id, self._session.fresh, self._thinker.model.name)
         if all(step.state == "done" for step in self._session.history.plan):
             await self._session.keep(Planned(()))
         else:
             yield Plan(self._session.history.plan)
         await self._session.say(User(self._request.prompt))
-        while True:
-            await self._hear()
-            step = loop.step(self.progress, self._limits)
-            match step:
-                case Leave():
-                    self.leave = step
-                    return
-                case Act(call):
-                    events = self._act(call)
-                case AskModel(nudge):
-                    events = self._think(nudge)
-            async with aclosing(events):
-                async for event in events:
-                    yield event
+        try:
+            while True:
+                await self._hear()
+                step = loop.step(self.progress, self._limits)
+                match step:
+                    case Leave():
+                        self.leave = step
+                        return
+                    case Act(call):
+                        events = self._act(call)
+                    case AskModel(nudge):
+                        events = self._think(nudge)
+                async with aclosing(events):
+                    async for event in events:
+                        yield event
+        finally:
+            self._waits.listens = False
 
     async def close(self, terminal_cwd: str) -> None:
         """Settle what was left open, so that the session can be taken up again."""
@@ -135,9 +129,10 @@ class Turn:
 
     async def _hear(self) -> None:
         """Take in what people said meanwhile, once no call waits for its result."""
-        if not self._said or self.progress.open:
+        said = self._waits.said
+        if not said or self.progress.open:
             return
-        said, self._said = self._said, []
+        self._waits.said = []
         await self._session.say(*(User(text) for text in said))
         self.progress = loop.steered(self.progress)
 
@@ -225,7 +220,7 @@ class Turn:
                 warning = [loop.REPEATED] if loop.repeats(after) else []
                 await self._session.say(Told(call.id, "\n".join([result.text or NOTHING, *warning])))
                 self.progress = after
-                if event.end is not None and not self._said:
+                if event.end is not None and not self._waits.said:
                     self.progress = loop.ended(self.progress, event.end.text, needs_user=event.end.needs_user)
                 self._log.called(call, result, event.duration_s)
                 good = result.ok and result.exit_code in (None, 0)
@@ -254,7 +249,7 @@ class Turn:
             messages = cleaning.summed_up(messages, at, summary, plan, asked)
         if desperate:
             messages = cleaning.clipped(messages, self._gauge, context)
-        await self._session.clean(messages)
+        await self._session.keep(Cleaned(messages))
         self._left = self._gauge.of(messages)
         self._log.noted("cleaned", f"{before} tokens became {self._left}")
 

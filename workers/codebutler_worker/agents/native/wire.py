@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler_worker.agents.native.dialect import Dialect, alternated
+from codebutler_worker.agents.native.content import before_calls, parted, said_so_far, words_of, written_calls
 from codebutler_worker.agents.native.model import (
     Assistant,
     Call,
@@ -25,9 +25,7 @@ from codebutler_worker.agents.native.model import (
     Tokens,
     Told,
 )
-from codebutler_worker.agents.native.prose import parted, said_so_far, words_of
-from codebutler_worker.agents.native.retry import refusal
-from codebutler_worker.agents.native.written_calls import before_calls, written_calls
+from codebutler_worker.agents.native.services import Dialect, alternated, refusal
 
 NO_REASONING = " "
 ERROR_CHARS = 8_000
