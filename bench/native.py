@@ -18,10 +18,10 @@ from pathlib import Path
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
+from codebutler_worker.agents.backend import Finished, Limit, ToolResult, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.loop import LoopLimits
-from codebutler_worker.agents.native.model import Assistant, Call, Prompt, Reply, Tokens, Waiting
+from codebutler_worker.agents.native.model import Assistant, Call, Prompt, Reply, Tokens
 from codebutler_worker.agents.native.services import Dialect
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
@@ -63,7 +63,7 @@ class Metronome:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
+    async def ask(self, prompt: Prompt) -> AsyncGenerator[Limit | Reply]:
         """The next step, or the end."""
         self.bodies.append(body(self.name, prompt, Dialect("own")))
         at = len(self.bodies)

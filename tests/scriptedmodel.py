@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 
-from codebutler_worker.agents.native.model import Assistant, ModelError, Prompt, Reply, SoFar, Waiting
+from codebutler_worker.agents.backend import Limit, Thinking, Writing
+from codebutler_worker.agents.native.model import Assistant, ModelError, Prompt, Reply
 
 Line = Reply | ModelError | Callable[[Prompt], Reply]
 """One answer: as it stands, a failure, or made from what was asked."""
@@ -26,7 +27,7 @@ class ScriptedModel:
         """Append to the script."""
         self._lines.extend(lines)
 
-    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | SoFar | Reply]:
+    async def ask(self, prompt: Prompt) -> AsyncGenerator[Limit | Writing | Thinking | Reply]:
         """The next line of the script, that it reasons and half of its words first."""
         self.asked.append(prompt)
         line = self._lines.popleft() if self._lines else EXHAUSTED
@@ -34,9 +35,9 @@ class ScriptedModel:
             raise line
         reply = line if isinstance(line, Reply) else line(prompt)
         if reply.said.reasoning:
-            yield SoFar("")
+            yield Thinking("")
         if begun := reply.said.content[: len(reply.said.content) // 2]:
-            yield SoFar(begun)
+            yield Writing(begun)
         yield reply
 
     async def close(self) -> None:

@@ -37,7 +37,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.headless import HeadlessBackend
-from codebutler_worker.agents.native.factory import native_backend
+from codebutler_worker.agents.native.backend import native_backend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext

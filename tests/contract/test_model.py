@@ -10,22 +10,22 @@ from typing import Protocol
 import pytest
 
 from codebutler.domain.clock import SystemClock
+from codebutler_worker.agents.backend import Limit, Thinking, Writing
 from codebutler_worker.agents.native.model import (
     Assistant,
     Call,
+    Endpoint,
     Model,
     ModelError,
     Prompt,
     Reply,
-    SoFar,
     System,
     Tokens,
     Told,
     User,
-    Waiting,
     complete,
 )
-from codebutler_worker.agents.native.service import Endpoint, OpenAIModel
+from codebutler_worker.agents.native.service import OpenAIModel
 from tests.modelserver import server as script
 from tests.modelserver.completions import CompletionsServer
 from tests.scriptedmodel import ScriptedModel
@@ -97,7 +97,7 @@ async def test_it_ends_with_exactly_one_reply(rig: Rig) -> None:
     rig.play(script.Reply("one"))
     async with asyncio.timeout(30):
         events = [event async for event in rig.model.ask(PROMPT)]
-    assert [type(event) for event in events if not isinstance(event, Waiting | SoFar)] == [Reply]
+    assert [type(event) for event in events if not isinstance(event, Limit | Writing | Thinking)] == [Reply]
     assert isinstance(events[-1], Reply)
 
 
@@ -106,7 +106,7 @@ async def test_what_there_is_before_the_end_is_how_the_answer_begins(rig: Rig) -
     rig.play(script.Reply(text))
     async with asyncio.timeout(30):
         events = [event async for event in rig.model.ask(PROMPT)]
-    begun = [event.text for event in events if isinstance(event, SoFar)]
+    begun = [event.text for event in events if isinstance(event, Writing)]
     assert begun
     assert all(each and text.startswith(each) for each in begun)
     assert begun == sorted(begun, key=len)
@@ -116,7 +116,7 @@ async def test_that_it_reasons_is_told_before_what_it_says(rig: Rig) -> None:
     rig.play(script.Reply("Done.", thoughts="Let me see."))
     async with asyncio.timeout(30):
         events = [event async for event in rig.model.ask(PROMPT)]
-    assert events[0] == SoFar("")
+    assert events[0] == Thinking("")
     assert isinstance(events[-1], Reply)
     assert events[-1].said.reasoning == "Let me see."
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from codebutler_worker.agents.acp.kimi_record import account, length
+from codebutler_worker.agents.acp.kimi import account, length
 
 WIRE = Path(__file__).parents[2] / "golden" / "kimi" / "wire.jsonl"
 TITLE, LOGIN = "Kimi Code", "log in."

@@ -14,8 +14,7 @@ import pytest
 from codebutler.config.schema import Config, NativeSection
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Answer, Started, TurnRequest
-from codebutler_worker.agents.native.backend import Habits, NativeBackend
-from codebutler_worker.agents.native.factory import tools
+from codebutler_worker.agents.native.backend import Habits, NativeBackend, tools
 from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.model import Assistant, Call, Model, Reply, Tokens, Told
 from codebutler_worker.agents.native.sessions import Sessions

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from codebutler.domain.clock import SystemClock
+from codebutler_worker.agents.backend import Limit, Writing
 from codebutler_worker.agents.native.model import (
     Assistant,
     Call,
+    Endpoint,
     ModelError,
     Prompt,
     Reply,
-    SoFar,
     System,
     Tokens,
     Told,
     User,
-    Waiting,
     complete,
 )
-from codebutler_worker.agents.native.service import Endpoint, OpenAIModel, Patience
+from codebutler_worker.agents.native.service import OpenAIModel, Patience
 from tests.modelserver.chat import events
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call as Calls
@@ -188,8 +188,8 @@ async def test_a_busy_service_is_asked_again_when_it_says(
         Line("At last."),
     )
     events = [event async for event in model.ask(PROMPT)]
-    assert [type(event) for event in events] == [Waiting, Waiting, SoFar, Reply]
-    assert isinstance(events[0], Waiting)
+    assert [type(event) for event in events] == [Limit, Limit, Writing, Reply]
+    assert isinstance(events[0], Limit)
     assert events[0].text == "the model service is at its limit: slow down; asking again in 0 s"
 
 
@@ -211,7 +211,7 @@ async def test_an_answer_is_told_while_it_comes(server: CompletionsServer, model
         async for event in model.ask(PROMPT):
             if not seen:
                 # The service is in the middle of its answer.
-                assert event == SoFar("One two three four, ")
+                assert event == Writing("One two three four, ")
                 server.release.set()
             seen.append(event)
     assert isinstance(seen[-1], Reply)
@@ -224,8 +224,8 @@ async def test_an_answer_that_breaks_off_begins_anew(server: CompletionsServer, 
     server.play(Line(), Line("All of it."))
     async with asyncio.timeout(30):
         seen = [event async for event in model.ask(PROMPT)]
-    assert [type(event) for event in seen] == [SoFar, Waiting, SoFar, Reply]
-    assert (seen[0], seen[2]) == (SoFar("Half of it."), SoFar("All of it."))
+    assert [type(event) for event in seen] == [Writing, Limit, Writing, Reply]
+    assert (seen[0], seen[2]) == (Writing("Half of it."), Writing("All of it."))
 
 
 async def test_a_silent_service_is_given_up(server: CompletionsServer) -> None:
@@ -233,7 +233,7 @@ async def test_a_silent_service_is_given_up(server: CompletionsServer) -> None:
     model = OpenAIModel(Endpoint(server.base_url, "m"), SystemClock(), patience=patience, chance=lambda: 0.0)
     server.play(Line("never", hold=True), Line("then"))
     events = [event async for event in model.ask(PROMPT)]
-    assert isinstance(events[0], Waiting)
+    assert isinstance(events[0], Limit)
     assert "did not answer in time" in events[0].text
     assert isinstance(events[-1], Reply)
     await model.close()

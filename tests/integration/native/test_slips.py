@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from codebutler_worker.agents.native.model import Prompt, Told
+from codebutler_worker.agents.native.model import Endpoint, Prompt, Told
 from codebutler_worker.agents.native.model import Reply as Meant
-from codebutler_worker.agents.native.service import Endpoint, OpenAIModel
+from codebutler_worker.agents.native.service import OpenAIModel
 from tests.integration.native.conftest import Studio
 from tests.integration.native.tasks import TASKS, Task, do, edit
 from tests.integration.native.test_tasks import held, lay_out, meant

@@ -15,13 +15,14 @@ from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.rehearsal.actions import ToolError, Tools
+from codebutler_worker.agents.rehearsal.actions import Tools
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.cgroups import PREFIX, Bounds, Group, Slot, find_slots, own_slots
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from codebutler_worker.tools.port import ToolError
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.ordinary import give_away
 from tests.programs import require

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.agents.native.factory import tools
+from codebutler_worker.agents.native.backend import tools
 from codebutler_worker.tools.port import Context, Result
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.schema import schema_of

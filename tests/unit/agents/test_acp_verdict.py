@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.agents.acp.agent import AUTH_REQUIRED, TurnRecord, judge_error
-from codebutler_worker.agents.acp.kimi_record import account_of
+from codebutler_worker.agents.acp.kimi import account_of
 from codebutler_worker.agents.process import TimeLimits, Watch
 
 WIRE = Path(__file__).parents[2] / "golden" / "kimi" / "wire.jsonl"

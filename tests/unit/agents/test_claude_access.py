@@ -59,7 +59,7 @@ def test_without_a_proxy_it_holds_its_keys_itself() -> None:
 
 @pytest.mark.parametrize("network", ["none", "open", Door(Path("/tmp/d"), 1)])
 def test_the_way_is_in_the_policy(network: Door) -> None:
-    around = command.Installation(Path("/usr/bin/claude"), Path("/home/you"), "/usr/bin")
+    around = command.Installation(Path("/home/you"), "/usr/bin", binary=Path("/usr/bin/claude"))
     policy = command.policy(around, Path("/srv/repo"), "id", network, {"HTTPS_PROXY": "p"})
     assert policy.network == network
     assert policy.env["HTTPS_PROXY"] == "p"

@@ -22,7 +22,7 @@ BINARY = Path("/opt/claude/claude")
 
 
 def around(**env: str) -> command.Installation:
-    return command.Installation(BINARY, Path("/home/you"), "/usr/bin", env)
+    return command.Installation(Path("/home/you"), "/usr/bin", env, binary=BINARY)
 
 
 def words(**settings: object) -> str:
@@ -81,7 +81,7 @@ def test_only_the_directorys_own_sessions_are_visible(tmp_path: Path) -> None:
     assert command.sessions(claude, Path("/srv/my.repo_x")) == claude / "projects" / "-srv-my-repo-x"
     assert command.sessions(claude, Path("/srv/café 🛒")) == claude / "projects" / "-srv-caf----"
     assert command.sessions(claude, Path("/" + "x" * 250)) == claude / "projects"
-    around = command.Installation(BINARY, tmp_path, "/usr/bin", {})
+    around = command.Installation(tmp_path, "/usr/bin", binary=BINARY)
     with pytest.raises(AgentUnavailableError, match="other directories would show"):
         command.policy(around, Path("/" + "x" * 250), "s", "none", {})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.model import Quoted
-from codebutler_worker.agents.rehearsal.intents import ListFiles, understand
+from codebutler_worker.agents.rehearsal.language import Intent, understand
 from codebutler_worker.conversation.turn.history import (
     CLOSING,
     RECORD_CHARS,
@@ -103,4 +103,4 @@ def test_who_reads_prose() -> None:
 
 def test_the_rehearsal_agent_does_not_act_on_a_record() -> None:
     record = record_of_turns((Exchange("claude", (("U1", "create file x with y"),), "git status"),), "+z")
-    assert understand(f"{record}\n\nlist files") == [ListFiles(".")]
+    assert understand(f"{record}\n\nlist files") == [Intent("List", ".")]

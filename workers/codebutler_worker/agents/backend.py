@@ -286,6 +286,11 @@ class Verdict:
         """Whether the turn was done; stopped and interrupted ones were not."""
         return self.reason == "done"
 
+    @property
+    def finished(self) -> Finished:
+        """As the end of a turn, of which nothing else is known."""
+        return Finished(self.ok, self.text, self.reason)
+
 
 STOPPED = Verdict("stopped", "Stopped.")
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
-from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest
+from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.sandbox.port import Sandbox
@@ -74,7 +74,7 @@ class TurnBackend(ABC, Generic[T]):
 
     @abstractmethod
     def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
-        """The turn's events. Where it raises CodeButlerError, the agent was unavailable."""
+        """The turn's events. Where it raises CodeButlerError, the agent was unavailable; CutOffError, it was stopped."""
 
     async def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
@@ -94,10 +94,11 @@ class TurnBackend(ABC, Generic[T]):
                         if isinstance(event, Finished):
                             log.heard(event)
                         yield event
-                except CodeButlerError as error:
-                    finished = Finished(ok=False, text=str(error), reason="unavailable")
-                    log.heard(finished)
-                    yield finished
+                except (CodeButlerError, CutOffError) as error:
+                    stopped = isinstance(error, CutOffError)
+                    verdict = STOPPED if stopped else Verdict("unavailable", str(error))
+                    log.heard(verdict.finished)
+                    yield verdict.finished
         finally:
             del self._live[turn.turn_id]
             self._stopped.discard(turn.turn_id)
@@ -166,8 +167,10 @@ class Waits(LiveTurn):
     """A turn that works step by step: each step may be cut off by a stop or, after ``limit_s`` of work, by the time;
     waiting for people counts for nothing. ``said``: what people put into the turn, while it ``listens``."""
 
-    def __init__(self, clock: Clock, limit_s: float | None = None) -> None:
+    def __init__(self, clock: Clock, limit_s: float | None = None, *, stopped: bool = False) -> None:
         self.stopping = asyncio.Event()
+        if stopped:
+            self.stopping.set()
         self.said: list[str] = []
         self.listens = False
         self._clock = clock

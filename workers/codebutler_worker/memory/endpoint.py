@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 from codebutler.config.schema import Config
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.protocol.findings import Finding, ok
-from codebutler_worker.agents.native.presets import KIMI, PRESETS, target
-from codebutler_worker.agents.native.service import Endpoint
+from codebutler_worker.agents.native.model import KIMI, PRESETS, Endpoint, target
 
 
 def memory_endpoint(config: Config) -> Endpoint | None:
@@ -40,4 +39,4 @@ def _endpoint(config: Config) -> Endpoint:
     kimi = config.kimi
     if kimi.api_key:
         return Endpoint(kimi.base_url, kimi.model or PRESETS[KIMI].model, kimi.api_key)
-    return target(config).endpoint
+    return target(config)

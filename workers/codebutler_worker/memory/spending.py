@@ -34,7 +34,7 @@ class Purse:
 
     async def paid(self, model: str, conversation: str, tokens: Tokens) -> None:
         """Write down what an answer has used."""
-        from codebutler_worker.agents.native.presets import cost_usd, price_of
+        from codebutler_worker.agents.native.model import cost_usd, price_of
 
         cost = cost_usd(tokens, price_of(self._desk.settings.config.native.prices, model))
         await self._desk.commit(

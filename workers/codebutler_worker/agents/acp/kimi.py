@@ -7,20 +7,21 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.schema import KimiSection, PermissionMode, Price
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
-from codebutler_worker.agents.acp import kimi_record
-from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord
+from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord, judge_error
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.agents.native.model import Tokens
-from codebutler_worker.agents.native.presets import KIMI, PRESETS, cost_usd, price_of
+from codebutler_worker.agents.native.model import KIMI, PRESETS, Tokens, cost_usd, price_of
 from codebutler_worker.agents.survey import (
     Executable,
     Supported,
@@ -31,6 +32,7 @@ from codebutler_worker.agents.survey import (
 )
 from codebutler_worker.egress.service import BEARER, Gauge, Service
 from codebutler_worker.egress.way import HERE, Way
+from codebutler_worker.sandbox.destinations import open_beneath
 from codebutler_worker.sandbox.person import as_owner, make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
@@ -147,7 +149,7 @@ class Kimi(AcpAgent):
 
     def record_bytes(self, session_id: str, workdir: Path) -> int:
         """How long its record of the session is. Blocking."""
-        return kimi_record.length(self._code, record_of(session_id, workdir))
+        return length(self._code, record_of(session_id, workdir))
 
     def record_since(self, session_id: str, workdir: Path, since_bytes: int) -> TurnRecord | None:
         """What its record says of the turn; None if there is none. Blocking.
@@ -155,7 +157,7 @@ class Kimi(AcpAgent):
         A failed model call is, over the protocol, a turn that ended well without a word.
         """
         path = record_of(session_id, workdir)
-        found = kimi_record.account(self._code, path, since_bytes, self.title, self.login)
+        found = account(self._code, path, since_bytes, self.title, self.login)
         if found is None:
             return None
         used = Gauge(input=found.input_tokens, cached=found.cached_tokens, output=found.output_tokens)
@@ -275,3 +277,92 @@ def packaged(binary: Path) -> str:
             continue
         return found.version if found.name == PACKAGE else ""
     return ""
+
+
+LIMIT_BYTES = 32 * 2**20
+R = TypeVar("R")
+
+
+class WireUsage(Struct, rename="camel"):
+    """Tokens of one model call."""
+
+    input_other: int = 0
+    output: int = 0
+    input_cache_read: int = 0
+    input_cache_creation: int = 0
+
+
+class WireFailure(Struct):
+    """Why a turn failed, in Kimi Code's own words; ``code`` is one of its names for errors."""
+
+    code: str = ""
+    message: str = ""
+
+
+class WireLine(Struct):
+    """A line, as far as it matters here."""
+
+    type: str = ""
+    usage: WireUsage | None = None
+    reason: str = ""
+    error: WireFailure | None = None
+
+
+_MARKS = (b'"usage.record"', b'"turn.ended"')
+_DECODER = msgspec.json.Decoder(WireLine)
+
+
+def length(root: Path, relative: str) -> int:
+    """How long the record is, 0 if there is none. Blocking."""
+    return _opened(root, relative, lambda _, size: size) or 0
+
+
+def account(root: Path, relative: str, since_bytes: int, title: str, login: str) -> TurnRecord | None:
+    """What is recorded after ``since_bytes``; None if nothing can be read. Blocking."""
+
+    def read(descriptor: int, size: int) -> bytes:
+        begin = max(since_bytes, size - LIMIT_BYTES)
+        return os.pread(descriptor, LIMIT_BYTES, begin) if begin <= size else b""
+
+    data = _opened(root, relative, read)
+    return None if data is None else account_of(data, title, login)
+
+
+def account_of(data: bytes, title: str, login: str) -> TurnRecord:
+    """Pure: the record of a turn, line by line; what is not understood is passed over."""
+    into = out = calls = ended = cached = 0
+    failed: WireFailure | None = None
+    for line in data.split(b"\n"):
+        # Most lines hold whole prompts and are not of interest.
+        if not any(mark in line for mark in _MARKS):
+            continue
+        try:
+            said = _DECODER.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        if said.type == "usage.record" and said.usage is not None:
+            used = said.usage
+            into += used.input_other + used.input_cache_read + used.input_cache_creation
+            cached += used.input_cache_read
+            out += used.output
+            calls += 1
+        elif said.type == "turn.ended":
+            ended += 1
+            failed = (said.error or WireFailure()) if said.reason == "failed" else None
+    verdict = judge_error(0, f"{failed.message} ({failed.code})", title, login) if failed else None
+    return TurnRecord(into, out, calls, verdict, ended, cached)
+
+
+def _opened(root: Path, relative: str, use: Callable[[int, int], R]) -> R | None:
+    """What ``use`` makes of the file's descriptor and size; None if there is no such file."""
+    try:
+        descriptor = open_beneath(root, relative, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(descriptor)
+        return use(descriptor, found.st_size) if stat.S_ISREG(found.st_mode) else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

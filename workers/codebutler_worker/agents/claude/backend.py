@@ -126,7 +126,9 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
             if self._around is None:
                 path = path_of(self._agent_env)
                 binary = find_binary(self._settings.binary, path, workdir, self._home)
-                around = command.Installation(binary, self._home, path, self._agent_env)
+                around = command.Installation(
+                    home=self._home, path=path, agent_env=self._agent_env, binary=binary
+                )
                 if note := judge_version(await ask_version(binary, command.environment(around), workdir)):
                     log.warning(note)
                 self._around = around

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from codebutler.domain.errors import CodeButlerError
+from codebutler.config.schema import Config, Price
+from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
+from codebutler_worker.agents.backend import Limit, Thinking, Writing
 
 Trouble = Literal["auth", "quota", "limit", "overloaded", "unreachable", "too_long", "refused"]
 """``quota``: no more until it is paid for; ``limit``: no more for now; ``too_long``: the conversation does not fit;
@@ -93,20 +95,6 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """The service could not answer and is asked again; one line for people."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class SoFar:
-    """What there is so far of the words of an answer; it replaces the one before. "": the model reasons."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Reply:
     """A whole answer. ``cut``: the service ended it at a length limit, in the middle of a call if ``lost_call``."""
 
@@ -124,14 +112,28 @@ class Prompt:
     tools: tuple[dict[str, Any], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model is. ``key`` "" = the service needs none. ``replay_reasoning``: it wants its own reasoning back
+    with each request. ``answer_tokens``: how long an answer may be, None = what the service thinks best.
+    ``context``: how many tokens it takes at once."""
+
+    base_url: str
+    model: str
+    key: str = field(default="", repr=False)
+    replay_reasoning: bool = False
+    answer_tokens: int | None = None
+    context: int = 0
+
+
 class Model(Protocol):
     """One language model."""
 
     name: str
 
-    def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | SoFar | Reply]:
-        """Any number of Waiting and SoFar, then one Reply. Raises ModelError. Closing the iterator cancels the
-        request."""
+    def ask(self, prompt: Prompt) -> AsyncGenerator[Limit | Writing | Thinking | Reply]:
+        """What people may see meanwhile (Limit: it could not answer, and is asked again), then one Reply. Raises
+        ModelError. Closing the iterator cancels the request."""
 
     async def close(self) -> None:
         """Let go of connections. It may be asked again afterwards."""
@@ -144,3 +146,78 @@ async def complete(model: Model, prompt: Prompt) -> Reply:
             if isinstance(event, Reply):
                 return event
     raise ModelError("unreachable", "the model service ended without an answer: try again")
+
+
+# What a model's tokens cost, by the price list of the configuration.
+
+PER = 1_000_000
+
+
+def price_of(prices: Mapping[str, Price], model: str) -> Price | None:
+    """The model's entry; None if nobody has written one: then tokens are shown instead of money."""
+    return prices.get(model)
+
+
+def cost_usd(tokens: Tokens, price: Price | None) -> float | None:
+    """In USD; None without a price. Without one of its own a cached token costs what any other does."""
+    if price is None:
+        return None
+    cached = min(tokens.cached_input, tokens.input)
+    cached_price = price.input if price.cached_input is None else price.cached_input
+    total = (tokens.input - cached) * price.input + cached * cached_price + tokens.output * price.output
+    return total / PER
+
+
+KIMI, GROQ, OPENAI, OLLAMA = "kimi", "groq", "openai", "ollama"
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """``model`` "" = it has to be named in the configuration. ``context`` in tokens."""
+
+    base_url: str
+    model: str
+    context: int
+    needs_key: bool = True
+    replay_reasoning: bool = False
+    answer_tokens: int | None = None
+
+
+PRESETS = {
+    # platform.kimi.ai: thinking models want their reasoning back as long as a task goes on. How long an answer may be
+    # is told as Kimi Code tells it (2.1.0), since a file that is written is an answer, too.
+    KIMI: Preset(
+        "https://api.moonshot.ai/v1", "kimi-k2.6", 256_000, replay_reasoning=True, answer_tokens=32_000
+    ),
+    GROQ: Preset("https://api.groq.com/openai/v1", "openai/gpt-oss-120b", 128_000),
+    OPENAI: Preset("https://api.openai.com/v1", "", 128_000),
+    # What Ollama takes by default is much less than its models could: OLLAMA_CONTEXT_LENGTH.
+    OLLAMA: Preset("http://127.0.0.1:11434/v1", "", 32_000, needs_key=False),
+}
+
+OTHER = Preset("", "", 64_000, needs_key=False)
+"""A service that is known by its address only: what it takes is found out when it is too much."""
+
+
+def target(config: Config) -> Endpoint:
+    """What ``native`` of the configuration says. Raises AgentUnavailableError with what is missing.
+
+    Kimi's address, key and model are those of ``kimi``, OpenAI's those of ``openai``, unless ``native`` has its own.
+    """
+    native, preset = config.native, PRESETS[config.native.preset]
+    section = {KIMI: config.kimi, OPENAI: config.openai}.get(native.preset)
+    usual = section.base_url if section else preset.base_url
+    base_url = native.base_url or usual
+    # A key goes only where its owner meant it to go.
+    own = section if base_url == usual else None
+    if base_url != usual:
+        preset = OTHER
+    key = native.api_key or (own.api_key if own else "")
+    model = native.model or (config.kimi.model if own is config.kimi else "") or preset.model
+    if not model:
+        raise AgentUnavailableError("the native agent has no model: set native.model")
+    if preset.needs_key and not key:
+        key_name = f"{native.preset if own else 'native'}.apiKey"
+        raise AgentUnavailableError(f"the native agent has no key: run `codebutler config set {key_name}`")
+    context = native.context_tokens or preset.context
+    return Endpoint(base_url, model, key, preset.replay_reasoning, preset.answer_tokens, context)

@@ -9,14 +9,15 @@ import math
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from codebutler.domain.clock import Clock
+from codebutler_worker.agents.backend import Limit, Thinking, Writing
 from codebutler_worker.agents.native import wire
-from codebutler_worker.agents.native.model import ModelError, Prompt, Reply, SoFar, Waiting
+from codebutler_worker.agents.native.model import Endpoint, ModelError, Prompt, Reply
 from codebutler_worker.agents.native.services import Dialect, learned, pause_s, refusal, retry_after_s
 from codebutler_worker.internet.proxy import proxy_of
 
@@ -86,18 +87,6 @@ LOOK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a model is. ``key`` "" = the service needs none. ``replay_reasoning``: it wants its own reasoning back
-    with each request. ``answer_tokens``: how long an answer may be, None = what the service thinks best."""
-
-    base_url: str
-    model: str
-    key: str = field(default="", repr=False)
-    replay_reasoning: bool = False
-    answer_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Patience:
     """``silence_s``: how long the service may say nothing, also in the middle of an answer."""
 
@@ -127,8 +116,8 @@ class OpenAIModel:
         """What the service has taught us so far."""
         self._client: httpx.AsyncClient | None = None
 
-    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | SoFar | Reply]:
-        """Any number of Waiting and SoFar, then one Reply. Raises ModelError. Closing the iterator cancels the
+    async def ask(self, prompt: Prompt) -> AsyncGenerator[Limit | Writing | Thinking | Reply]:
+        """What people may see meanwhile, then one Reply. Raises ModelError. Closing the iterator cancels the
         request."""
         retries = lessons = 0
         while True:
@@ -145,7 +134,7 @@ class OpenAIModel:
                 if wait_s is None:
                     raise
                 retries += 1
-                yield Waiting(f"{error}; asking again in {wait_s:.0f} s")
+                yield Limit(f"{error}; asking again in {wait_s:.0f} s")
                 await self._clock.sleep(wait_s)
             else:
                 return
@@ -156,7 +145,7 @@ class OpenAIModel:
         if client is not None:
             await client.aclose()
 
-    async def _try(self, prompt: Prompt) -> AsyncGenerator[SoFar | Reply]:
+    async def _try(self, prompt: Prompt) -> AsyncGenerator[Writing | Thinking | Reply]:
         import httpx  # half a megabyte that most workers never need
 
         url = f"{self._endpoint.base_url.rstrip('/')}/chat/completions"
@@ -178,7 +167,9 @@ class OpenAIModel:
                 "unreachable", f"the model service cannot be reached ({kind}): check native.baseUrl"
             ) from None
 
-    async def _listen(self, response: httpx.Response, prompt: Prompt) -> AsyncGenerator[SoFar | Reply]:
+    async def _listen(
+        self, response: httpx.Response, prompt: Prompt
+    ) -> AsyncGenerator[Writing | Thinking | Reply]:
         assembler = wire.Assembler(prompt.tools)
         if "json" in response.headers.get("content-type", ""):
             assembler.feed(b"".join([piece async for piece in _bounded(response)]))
@@ -189,7 +180,7 @@ class OpenAIModel:
                     now_s = self._clock.monotonic()
                     if assembler.pieces > told and now_s - told_s >= LOOK_S:
                         told, told_s = assembler.pieces, now_s
-                        yield SoFar(assembler.text)
+                        yield Writing(assembler.text) if assembler.text else Thinking("")
         if not assembler.finish:
             raise ModelError("unreachable", "the model service broke off in the middle of an answer")
         yield assembler.reply()

@@ -33,10 +33,8 @@ from codebutler_worker.agents.native.model import (
     ModelError,
     Prompt,
     Reply,
-    SoFar,
     Told,
     User,
-    Waiting,
     complete,
 )
 from codebutler_worker.agents.native.sessions import INTERRUPTED, Cleaned, Planned, Session, Stood
@@ -166,8 +164,10 @@ class Turn:
         prompt = Prompt(self._session.messages, self._acting.definitions)
         began_s = self._clock.monotonic()
         async with aclosing(self._thinker.model.ask(prompt)) as answers:
-            while isinstance(event := await self._waits.work(following(answers)), Waiting | SoFar):
-                yield self._meanwhile(event)
+            while isinstance(event := await self._waits.work(following(answers)), Limit | Writing | Thinking):
+                if isinstance(event, Limit):
+                    self._log.noted("waiting", event.text)
+                yield event
         if event is None:
             raise ModelError("unreachable", "the model service ended without an answer")
         if event.tokens.input:
@@ -188,13 +188,6 @@ class Turn:
         async with aclosing(self._acting.foresee(self.progress.open)) as asked:
             async for each in asked:
                 yield each
-
-    def _meanwhile(self, event: Waiting | SoFar) -> AgentEvent:
-        """What people see before the answer is there."""
-        if isinstance(event, SoFar):
-            return Writing(event.text) if event.text else Thinking("")
-        self._log.noted("waiting", event.text)
-        return Limit(event.text)
 
     async def _take(self, reply: Reply) -> None:
         """The answer goes into the session before anything is done with it."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+import shlex
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from uuid import uuid4
 
 from codebutler_worker.agents.backend import (
-    STOPPED,
     AgentEvent,
+    Answer,
+    Approval,
     Finished,
     Plan,
+    Question,
     Reason,
     Started,
     Text,
@@ -23,25 +27,36 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.record import SessionLog
-from codebutler_worker.agents.rehearsal import wording
-from codebutler_worker.agents.rehearsal.actions import (
-    ToolError,
-    Tools,
-    carried_out,
-    check,
-    decided,
-    described,
-    request_of,
-    steps_of,
-)
-from codebutler_worker.agents.rehearsal.intents import Help, Intent, Review, understand
-from codebutler_worker.agents.running import AgentContext, CutOffError, TurnBackend, Waits
+from codebutler_worker.agents.rehearsal import language
+from codebutler_worker.agents.rehearsal.actions import Tools, carried_out, check
+from codebutler_worker.agents.rehearsal.language import Intent, understand
+from codebutler_worker.agents.running import AgentContext, TurnBackend, Waits
 from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.port import ToolError
 
 SESSION = re.compile(r"rehearsal-[0-9a-f]{32}")
 MAX_REMEMBERED = 20
+HELP = Intent("Help")
+REVIEW = (
+    Intent("List"),
+    Intent("Search", text="TODO"),
+    Intent("Git", text="log"),
+    Intent("Git", text="status"),
+)
 PACE_S = 2.0
 """For each step of a review: less, and nobody sees its plan."""
+
+
+LEFT_ALONE = "You said no, so I left `{path}` alone."
+NO_LANGUAGE = "You chose no language, so I wrote no `.gitignore`."
+PATTERNS: Mapping[str, str] = MappingProxyType(
+    {
+        "Python": "__pycache__/\n*.pyc\n.venv/\ndist/",
+        "Node": "node_modules/\ndist/\n*.log\n.env",
+        "Go": "bin/\n*.test\n*.out",
+        "Rust": "target/\n*.rs.bk",
+    }
+)
 
 
 @dataclass
@@ -73,34 +88,15 @@ class RehearsalBackend(TurnBackend[Waits]):
         self._said: dict[str, list[str]] = {}
 
     async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
-        waits = Waits(self._clock)
-        if self._unwanted(turn.turn_id):
-            waits.stopping.set()
-        self._live[turn.turn_id] = waits
-        try:
-            async with aclosing(self._rehearse(turn, waits, record)) as events:
-                async for event in events:
-                    yield event
-        except CutOffError:
-            yield Finished(ok=False, text=STOPPED.text, reason=STOPPED.reason)
-
-    def _session(self, wanted: str | None) -> Started:
-        """A session id says by its form that it is ours, so one survives a restart; its memory does not."""
-        if wanted and SESSION.fullmatch(wanted):
-            return Started(wanted)
-        return Started(f"rehearsal-{uuid4().hex}", fresh=wanted is not None)
-
-    async def _rehearse(
-        self, turn: TurnRequest, waits: Waits, record: SessionLog
-    ) -> AsyncGenerator[AgentEvent]:
+        waits = self._live[turn.turn_id] = Waits(self._clock, stopped=self._unwanted(turn.turn_id))
         started = self._session(turn.session_id)
         yield started
         earlier = self._said.setdefault(started.session_id, [])
         introduce = not earlier and turn.session_id != started.session_id
-        asked = understand(turn.prompt) or [Help()]
-        steps = steps_of(asked)
+        asked = understand(turn.prompt) or [HELP]
+        steps = [step for intent in asked for step in (REVIEW if intent.verb == "Review" else (intent,))]
         tools = Tools(self._sandbox, turn.workdir, self._home, record.write, turn.conversation)
-        work = _Work(tools, tuple(earlier), PACE_S if Review() in asked else 0.0)
+        work = _Work(tools, tuple(earlier), PACE_S if Intent("Review") in asked else 0.0)
         for number, intent in enumerate(steps):
             if len(steps) > 1:
                 yield _plan(steps, number)
@@ -111,8 +107,8 @@ class RehearsalBackend(TurnBackend[Waits]):
             yield _plan(steps, len(steps))
         earlier.append(turn.prompt)
         del earlier[:-MAX_REMEMBERED]
-        if introduce and work.ok and Help() not in asked:
-            work.answers.append(wording.INTRODUCTION)
+        if introduce and work.ok and HELP not in asked:
+            work.answers.append(language.INTRODUCTION)
         text = "\n\n".join(work.answers)
         usage = _usage(turn.prompt, text, len(steps))
         if work.ok:
@@ -120,6 +116,12 @@ class RehearsalBackend(TurnBackend[Waits]):
         yield usage
         reason: Reason = "done" if work.ok else "failed"
         yield Finished(ok=work.ok, text=text, reason=reason, usage=usage, total_cost_usd=0.0)
+
+    def _session(self, wanted: str | None) -> Started:
+        """A session id says by its form that it is ours, so one survives a restart; its memory does not."""
+        if wanted and SESSION.fullmatch(wanted):
+            return Started(wanted)
+        return Started(f"rehearsal-{uuid4().hex}", fresh=wanted is not None)
 
     async def _step(
         self, turn: TurnRequest, waits: Waits, work: _Work, intent: Intent
@@ -153,7 +155,7 @@ class RehearsalBackend(TurnBackend[Waits]):
 
 def _plan(intents: Sequence[Intent], at: int) -> Plan:
     """The steps, of which the one numbered ``at`` is under way."""
-    texts = [wording.step(*described(intent)) for intent in intents]
+    texts = [language.step(*described(intent)) for intent in intents]
     return Plan(
         tuple(
             PlanStep(text, "done" if number < at else "in_progress" if number == at else "pending")
@@ -165,3 +167,57 @@ def _plan(intents: Sequence[Intent], at: int) -> Plan:
 def _usage(prompt: str, answer: str, tools: int) -> Usage:
     """No model counted these: words stand in for tokens."""
     return Usage(len(prompt.split()), len(answer.split()), 0.0, tools + 1)
+
+
+def request_of(intent: Intent, request_id: str) -> Approval | Question | None:
+    """What has to be asked before ``intent`` is carried out; None for most."""
+    match intent.verb:
+        case "Delete":
+            command = shlex.join(["rm", intent.path])
+            return Approval(request_id, "Bash", command, {"command": command})
+        case "Ignore":
+            return Question(request_id, "Which language should the `.gitignore` be for?", tuple(PATTERNS))
+    return None
+
+
+def decided(intent: Intent, answer: Answer) -> Intent | str:
+    """What is to be done after the answer, or what to say instead.
+
+    Raises ToolError for an answer that makes no sense.
+    """
+    match intent.verb:
+        case "Delete" if not answer.allow:
+            reason = f" ({answer.text})" if answer.text else ""
+            return LEFT_ALONE.format(path=intent.path) + reason
+        case "Ignore":
+            known = {name.lower(): text for name, text in PATTERNS.items()}
+            chosen = answer.text.strip().lower() if answer.allow else ""
+            if not chosen:
+                return NO_LANGUAGE
+            if chosen not in known:
+                raise ToolError(
+                    f"I do not know “{answer.text}”, only {', '.join(PATTERNS)}. I wrote no .gitignore."
+                )
+            return Intent("Append", ".gitignore", known[chosen])
+    return intent
+
+
+def described(intent: Intent) -> tuple[str, str]:
+    """The tool's name and one line on what it does; an empty name for what needs no tool."""
+    match intent:
+        case Intent("List", path):
+            return "List", path
+        case Intent("Read" | "Attached", path):
+            return "Read", path
+        case Intent("Search", _, text):
+            return "Search", text
+        case Intent("Git", _, question):
+            return "Git", f"git {question}"
+        case Intent("Write" | "Append" | "Replace" | "Delete", path):
+            return intent.verb, path
+        case Intent("Ignore"):
+            return "Write", ".gitignore"
+        case Intent("Wait", _, seconds):
+            return "Wait", f"{seconds} s"
+        case _:
+            return "", ""
