@@ -179,11 +179,12 @@ def call(rule: CommandRule, program: Sequence[str], prompt: str, session: str) -
 
     Raises AgentUnavailableError if it is too long for an argument.
     """
-    named = {SESSION: session, SESSION_UUID: str(uuid5(NAMESPACE_URL, session))}
-    words = [_filled(word, named) for word in rule.args]
+    uuid = str(uuid5(NAMESPACE_URL, session))
+    words = [word.replace(SESSION, session).replace(SESSION_UUID, uuid) for word in rule.args]
     if words and words[-1] == FROM_STDIN:
         return Invocation((*program, *words), prompt.encode(errors="replace"))
-    text = _no_option(prompt.replace("\0", ""))
+    text = prompt.replace("\0", "")
+    text = f" {text}" if text.startswith("-") else text  # what somebody says is no option
     if len(text.encode(errors="replace")) > MAX_ARGUMENT_BYTES:
         raise AgentUnavailableError(
             f"{rule.prefix}: the prompt is too long for an argument: let its `args` end with `-`, "
@@ -192,17 +193,6 @@ def call(rule: CommandRule, program: Sequence[str], prompt: str, session: str) -
     if any(PROMPT in word for word in words):
         return Invocation((*program, *(word.replace(PROMPT, text) for word in words)))
     return Invocation((*program, *words, text))
-
-
-def _filled(word: str, named: dict[str, str]) -> str:
-    for place, value in named.items():
-        word = word.replace(place, value)
-    return word
-
-
-def _no_option(text: str) -> str:
-    """What somebody says is no option, however it begins."""
-    return f" {text}" if text.startswith("-") else text
 
 
 # From a repository's settings.

@@ -74,7 +74,7 @@ class TurnBackend(ABC, Generic[T]):
 
     @abstractmethod
     def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
-        """The turn's events. Where it raises CodeButlerError, the agent was unavailable; CutOffError, it was stopped."""
+        """The turn's events. CodeButlerError: the agent was unavailable; CutOffError: the turn was stopped."""
 
     async def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""

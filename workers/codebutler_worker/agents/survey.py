@@ -6,13 +6,13 @@ import asyncio
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from codebutler.config.schema import CommandRule
-from codebutler.domain.errors import AgentUnavailableError
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.lookup import look_up, missing_rule
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.egress.way import Way
@@ -139,6 +139,15 @@ class Supported:
                     f"`{Path(argv[-1]).name} --version` does not answer: reinstall {self.name} with `{self.install}`"
                 ) from None
         return said.decode(errors="replace")
+
+
+async def survey_of(prefix: str, probing: Awaitable[tuple[str, str]], login: str) -> Survey:
+    """Of an agent that says its version and a note on it; ``login``: how to log in, "" if somebody has."""
+    try:
+        version, note = await probing
+    except (AgentUnavailableError, SandboxUnavailableError) as error:
+        return Survey(prefix, ready=False, note=str(error))
+    return Survey(prefix, ready=not login, note=login or note, version=version)
 
 
 # Programs that are scripts: what runs them, and what of the disk they need to be run inside walls.

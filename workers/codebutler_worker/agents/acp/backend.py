@@ -13,14 +13,13 @@ import msgspec
 
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord
 from codebutler_worker.agents.acp.kimi import Kimi, ask_version, judge
 from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Usage, Verdict
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.agents.survey import Survey, dotted, version_in
+from codebutler_worker.agents.survey import Survey, dotted, survey_of, version_in
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.programs.process import AgentProcess
@@ -138,16 +137,13 @@ async def survey_kimi(settings: RepoSettings, home: Path) -> Survey:
     """Kimi Code: its program, its version, its key or login."""
     section, repo = kimi_of(settings.config), Path(settings.path)
     kimi = Kimi(section, home, settings.agent_env)
-    try:
-        found = kimi.find(repo)
-        said = await ask_version(found, kimi.environment(), repo)
-        note = judge(said)
-    except (AgentUnavailableError, SandboxUnavailableError) as error:
-        return Survey(kimi.name, ready=False, note=str(error))
-    version = dotted(version_in(said))
-    if not section.api_key and not await asyncio.to_thread(_has_login, home):
-        return Survey(kimi.name, ready=False, note=LOGIN, version=version)
-    return Survey(kimi.name, ready=True, note=note, version=version)
+
+    async def probed() -> tuple[str, str]:
+        said = await ask_version(kimi.find(repo), kimi.environment(), repo)
+        return dotted(version_in(said)), judge(said)
+
+    has_login = bool(section.api_key) or await asyncio.to_thread(_has_login, home)
+    return await survey_of(kimi.name, probed(), "" if has_login else LOGIN)
 
 
 def _has_login(home: Path) -> bool:

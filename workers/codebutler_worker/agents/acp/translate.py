@@ -23,7 +23,7 @@ from acp.schema import (
     UsageUpdate,
 )
 
-from codebutler_worker.agents.answer import RESULT_CHARS, SUMMARY_CHARS, Answer, Growing, summarise
+from codebutler_worker.agents.answer import SUMMARY_CHARS, Answer, Growing, result_text, summarise
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -85,7 +85,9 @@ class Translator:
                 return self._said(chunk)
             case AgentThoughtChunk() as chunk:
                 self.worked = True
-                return self._thinks(_prose(chunk))
+                begins = bool(text := _prose(chunk)) and self._thought.is_empty
+                self._thought.add(text)
+                return [Thinking("")] if begins else []
             case ToolCallStart() | ToolCallProgress() as call:
                 return self._called(call)
             case AgentPlanUpdate(entries=entries):
@@ -129,11 +131,6 @@ class Translator:
             events.append(Text(text.strip()))
         return events
 
-    def _thinks(self, text: str) -> list[AgentEvent]:
-        begins = bool(text) and self._thought.is_empty
-        self._thought.add(text)
-        return [Thinking("")] if begins else []
-
     def _said(self, chunk: AgentMessageChunk) -> list[AgentEvent]:
         self.worked = True
         events = self._untold()
@@ -160,7 +157,7 @@ class Translator:
         if call.status in _OVER:
             del self._calls[call.tool_call_id]
             text = texts_of(call) or (call.raw_output if isinstance(call.raw_output, str) else "")
-            events.append(ToolResult(call.tool_call_id, call.status == "completed", cut(text)))
+            events.append(ToolResult(call.tool_call_id, call.status == "completed", result_text(text)))
         return events
 
     def _learn(self, known: Running, call: Call) -> None:
@@ -250,8 +247,3 @@ def arguments_in(text: str) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError):
         return {}
     return given if isinstance(given, dict) else {}
-
-
-def cut(text: str) -> str:
-    """What a tool answered, shortened."""
-    return text if len(text) <= RESULT_CHARS else text[: RESULT_CHARS - 1] + "…"

@@ -14,7 +14,7 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from codebutler.config.paths import Home
 from codebutler.config.schema import ClaudeSection, RepoSettings
-from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
@@ -24,7 +24,7 @@ from codebutler_worker.agents.instructions import repository_says
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.agents.survey import Supported, Survey, Version, dotted, version_in
+from codebutler_worker.agents.survey import Supported, Survey, Version, dotted, survey_of, version_in
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner, make_directories
@@ -207,17 +207,15 @@ CREDENTIALS = ".claude/.credentials.json"
 async def survey_claude(settings: RepoSettings, home: Path) -> Survey:
     """Its program, its version, its key or login."""
     env, repo = settings.agent_env, Path(settings.path)
-    try:
+
+    async def probed() -> tuple[str, str]:
         binary = find_binary(settings.config.claude.binary, path_of(env), repo, home)
         version = await ask_version(binary, env, repo)
-        note = judge_version(version)
-    except (AgentUnavailableError, SandboxUnavailableError) as error:
-        return Survey("claude", ready=False, note=str(error))
-    shown = dotted(version)
-    if not await asyncio.to_thread(_logged_in, env, home):
-        note = LOGIN.format(env_file=Home.from_env(os.environ).env_file)
-        return Survey("claude", ready=False, note=note, version=shown)
-    return Survey("claude", ready=True, note=note, version=shown)
+        return dotted(version), judge_version(version)
+
+    logged_in = await asyncio.to_thread(_logged_in, env, home)
+    login = "" if logged_in else LOGIN.format(env_file=Home.from_env(os.environ).env_file)
+    return await survey_of("claude", probed(), login)
 
 
 def _logged_in(env: Mapping[str, str], home: Path) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 
 from codebutler.config.schema import ClaudeSection, PermissionMode
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.agents.claude.translate import COST, INITIALIZE
+from codebutler_worker.agents.claude.translate import INITIALIZE
 from codebutler_worker.agents.survey import PASSED_ON as PASSED_ON_TO_ALL
 from codebutler_worker.agents.survey import Surroundings
 from codebutler_worker.egress.service import BEARER, Service, parse_headers
@@ -188,11 +188,6 @@ def initialize_line(system_prompt: str) -> bytes:
     if system_prompt:
         request["appendSystemPrompt"] = system_prompt
     return control_line(INITIALIZE, request)
-
-
-def cost_line() -> bytes:
-    """Ask what the session has cost so far; also answered while a tool runs."""
-    return control_line(COST, {"subtype": "get_session_cost"})
 
 
 def control_line(request_id: str, request: dict[str, Any]) -> bytes:

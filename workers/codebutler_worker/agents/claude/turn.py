@@ -9,7 +9,7 @@ from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Reason
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.result import crashed
 from codebutler_worker.agents.claude.schema import ControlRequest, decode
-from codebutler_worker.agents.claude.translate import ASK_PERSON, Translator, questions
+from codebutler_worker.agents.claude.translate import ASK_PERSON, COST, Translator, questions
 from codebutler_worker.agents.process import ProcessTurn, TimeLimits, Watch, metered
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
@@ -131,7 +131,8 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
     async def _look(self) -> list[AgentEvent]:
         """Ask what it has cost; tell what has been used, if that is far more than the CLI tells, and than before."""
         if self.translator.meter.wants_price():
-            await self.process.write_line(command.cost_line())
+            # Also answered while a tool runs.
+            await self.process.write_line(command.control_line(COST, {"subtype": "get_session_cost"}))
         told = self.translator.meter.usage
         seen = metered(told, self.way.gauge)
         if seen in (told, self._seen):

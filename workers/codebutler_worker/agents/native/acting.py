@@ -167,8 +167,8 @@ class Acting:
                 self.waits.expect(use_id)
                 yield Approval(use_id, PLAN_TOOL, "a plan", {"plan": plan})
                 answer = await self.waits.answered(use_id)
-                if answer.allow:
-                    self._mode = after_plan(self._mode)
+                if answer.allow and self._mode == "plan":
+                    self._mode = "ask"  # what it does is asked for one by one
                 told = (
                     AGREED if answer.allow else f"The person does not agree: {answer.text or 'keep planning'}"
                 )
@@ -210,11 +210,6 @@ def ruling(mode: PermissionMode, kind: Kind) -> Ruling:
     if mode == "plan" and kind in _REFUSED:
         return "refuse"
     return "ask" if kind in _ASKED[mode] else "allow"
-
-
-def after_plan(mode: PermissionMode) -> PermissionMode:
-    """The mode once somebody has agreed to the plan: what it does is asked for one by one."""
-    return "ask" if mode == "plan" else mode
 
 
 ARGUMENT_CHARS = 2000

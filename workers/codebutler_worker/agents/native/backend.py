@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 from codebutler.config.paths import Home
@@ -293,7 +292,10 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
     path = path_of(env)
     outlet = for_tools(config.sandbox, sandbox.name, env)
     context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
-    policy = partial(_policy, home, path, dict(env))
+
+    def policy(workdir: Path, conversation: str) -> SandboxPolicy:
+        return tool_policy(workdir, home, path, env, conversation)
+
     habits = Habits(
         limits=LoopLimits(
             most_turns=native.max_turns, most_usd=native.max_usd, most_tokens=native.max_tokens
@@ -303,7 +305,9 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
         strict=native.strict,
     )
     sessions = Sessions(Path(settings.path), config.logs.retention_days)
-    offered = (*tools(config, env), *_skills(Library(settings, Home.from_env(os.environ))))
+    library, offered = Library(settings, Home.from_env(os.environ)), tools(config, env)
+    if library.enabled():
+        offered = (*offered, UseSkill(library))
     return NativeBackend(thinker, offered, context, policy, sessions, habits)
 
 
@@ -330,10 +334,6 @@ def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, .
     return (*found, ProposePlan()) if native.permission_mode == "plan" else found
 
 
-def _skills(library: Library) -> tuple[Tool, ...]:
-    return (UseSkill(library),) if library.enabled() else ()
-
-
 def _web(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
     """A tool that could only say no is not offered."""
     if not config.native.web:
@@ -341,7 +341,3 @@ def _web(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
     secrets, service = secrets_of(config), SearchService(config.tavily, env)
     fetch = WebFetch(Internet(), secrets)
     return (fetch, WebSearch(service, secrets)) if service.available else (fetch,)
-
-
-def _policy(home: Path, path: str, env: dict[str, str], workdir: Path, conversation: str) -> SandboxPolicy:
-    return tool_policy(workdir, home, path, env, conversation)

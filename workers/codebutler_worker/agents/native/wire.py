@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from codebutler_worker.agents.backend import one_line
 from codebutler_worker.agents.native.content import before_calls, parted, said_so_far, words_of, written_calls
 from codebutler_worker.agents.native.model import (
     Assistant,
@@ -140,7 +141,7 @@ class _Building:
         self.index = index
         self.id = call_id
         self.name = ""
-        self.extra: Any = None
+        self.extra = ""
         self.arguments: list[str] = []
 
 
@@ -203,8 +204,7 @@ class Assembler:
         """All of it, whatever form the service gave its parts."""
         text, thought = parted("".join(self._text))
         calls = tuple(
-            Call(each.id, each.name, "".join(each.arguments) or "{}", _kept(each.extra))
-            for each in self._calls
+            Call(each.id, each.name, "".join(each.arguments) or "{}", each.extra) for each in self._calls
         )
         if not calls:
             text, calls = written_calls(text, self._tools)
@@ -227,9 +227,13 @@ class Assembler:
         for part in said.tool_calls or []:
             building = self._building(part)
             building.name = building.name or part.function.name or ""
-            building.extra = building.extra or part.extra_content
+            if part.extra_content and not building.extra:
+                building.extra = msgspec.json.encode(part.extra_content).decode()
             if part.function.arguments:
-                building.arguments.append(_as_text(part.function.arguments))
+                told = part.function.arguments
+                building.arguments.append(
+                    told if isinstance(told, str) else msgspec.json.encode(told).decode()
+                )
 
     def _building(self, part: CallPart) -> _Building:
         """The call that a part belongs to; another id begins another call, whatever the index says."""
@@ -242,20 +246,12 @@ class Assembler:
         return found
 
 
-def _as_text(arguments: str | dict[str, Any]) -> str:
-    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-
-
 def _is_json(text: str) -> bool:
     try:
         msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
         return False
     return True
-
-
-def _kept(extra: Any) -> str:
-    return msgspec.json.encode(extra).decode() if extra else ""
 
 
 def tokens_of(usage: UsagePart) -> Tokens:
@@ -280,13 +276,7 @@ def broken_off(error: Any) -> ModelError:
 def error_words(error: Any) -> tuple[str, str, str]:
     """The code (or type) of an error, its message as one line, and all of its words, "" where there are none."""
     words = msgspec.json.encode(error).decode()[:ERROR_CHARS]
-    code = str(error.get("code") or error.get("type") or "") if isinstance(error, dict) else ""
-    return code, error_text(error), words
-
-
-def error_text(error: Any, limit: int = 300) -> str:
-    """What a service says went wrong, as one line."""
-    if isinstance(error, dict):
-        error = error.get("message") or error.get("code") or error.get("type") or "no reason given"
-    line = " ".join(str(error).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    if not isinstance(error, dict):
+        return "", one_line(str(error)), words
+    code = str(error.get("code") or error.get("type") or "")
+    return code, one_line(str(error.get("message") or code or "no reason given")), words
