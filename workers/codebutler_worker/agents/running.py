@@ -69,7 +69,7 @@ class TurnBackend(ABC, Generic[T]):
         self._closed = False
         self._live: dict[str, T | None] = {}  # by turn; None: its program is only starting, or ending
         self._stopped: set[str] = set()  # those of them that were asked to stop
-        self._sessions: dict[str, set[str]] = {}  # those that a turn owns
+        self._owned: dict[str, set[str]] = {}  # those that a turn owns
         self._endings: dict[asyncio.Task[None], set[str]] = {}  # of processes, by the sessions they work in
 
     @abstractmethod
@@ -80,7 +80,7 @@ class TurnBackend(ABC, Generic[T]):
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
         if ending := [task for task, sessions in self._endings.items() if turn.session_id in sessions]:
             await asyncio.wait(ending)
-        if any(turn.session_id in sessions for sessions in self._sessions.values()):
+        if any(turn.session_id in sessions for sessions in self._owned.values()):
             yield Finished(ok=False, text=BUSY, reason="failed")
             return
         self._live[turn.turn_id] = None
@@ -134,12 +134,12 @@ class TurnBackend(ABC, Generic[T]):
 
     def _claim(self, turn_id: str, session_id: str) -> None:
         """The turn owns the session."""
-        self._sessions.setdefault(turn_id, set()).add(session_id)
+        self._owned.setdefault(turn_id, set()).add(session_id)
 
     def _end(self, turn_id: str, ending: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Run ``ending``, which ends the turn's process, even if nobody waits for it any more."""
         task = asyncio.create_task(ending, name=f"end:{turn_id}")
-        self._endings[task] = self._sessions.get(turn_id, set())
+        self._endings[task] = self._owned.get(turn_id, set())
         task.add_done_callback(self._endings.pop)
         return task
 
@@ -150,7 +150,7 @@ class TurnBackend(ABC, Generic[T]):
             try:
                 await ending
             finally:
-                self._sessions.pop(turn_id, None)
+                self._owned.pop(turn_id, None)
 
         await asyncio.shield(self._end(turn_id, released()))
 

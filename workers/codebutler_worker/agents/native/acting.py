@@ -114,8 +114,9 @@ class Acting:
         """The tool that is meant by a name, if one is; else the name."""
         return tool_named(said, self._tools) or said
 
-    async def foresee(self, calls: Sequence[Call]) -> AsyncGenerator[AgentEvent]:
-        """Ask for leave for several calls at once: people decide about them together."""
+    def foreseen(self, calls: Sequence[Call]) -> list[Approval]:
+        """What permission is needed for several calls, at once: people decide about them together."""
+        found: list[Approval] = []
         for call in calls if len(calls) > 1 else ():
             try:
                 tool, args, _ = self._understood(call)
@@ -126,9 +127,9 @@ class Acting:
                 use_id = self._use_id(call)
                 self._foreseen.add(use_id)
                 self.waits.expect(use_id)
-                yield Approval(
-                    use_id, described.tool, one_line(described.summary, SUMMARY_CHARS), described.input
-                )
+                summary = one_line(described.summary, SUMMARY_CHARS)
+                found.append(Approval(use_id, described.tool, summary, described.input))
+        return found
 
     def _use_id(self, call: Call) -> str:
         """What people and their answers know the call by; a model's own ids may be anything."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from codebutler.config.schema import Config, Price
+from codebutler.config.schema import Config, KimiSection, OpenAISection, Price
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
 from codebutler_worker.agents.backend import Limit, Thinking, Writing
 
@@ -123,7 +123,7 @@ class Endpoint:
     key: str = field(default="", repr=False)
     replay_reasoning: bool = False
     answer_tokens: int | None = None
-    context: int = 0
+    context: int = field(default=0, compare=False)
 
 
 class Model(Protocol):
@@ -205,7 +205,8 @@ def target(config: Config) -> Endpoint:
     Kimi's address, key and model are those of ``kimi``, OpenAI's those of ``openai``, unless ``native`` has its own.
     """
     native, preset = config.native, PRESETS[config.native.preset]
-    section = {KIMI: config.kimi, OPENAI: config.openai}.get(native.preset)
+    sections: dict[str, KimiSection | OpenAISection] = {KIMI: config.kimi, OPENAI: config.openai}
+    section = sections.get(native.preset)
     usual = section.base_url if section else preset.base_url
     base_url = native.base_url or usual
     # A key goes only where its owner meant it to go.

@@ -185,9 +185,8 @@ class Turn:
         if event.said.content.strip():
             yield Text(event.said.content)
         yield self.usage
-        async with aclosing(self._acting.foresee(self.progress.open)) as asked:
-            async for each in asked:
-                yield each
+        for asked in self._acting.foreseen(self.progress.open):
+            yield asked
 
     async def _take(self, reply: Reply) -> None:
         """The answer goes into the session before anything is done with it."""
