@@ -21,9 +21,15 @@ from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Limit, ToolResult, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.loop import LoopLimits
-from codebutler_worker.agents.native.model import Assistant, Call, Prompt, Reply, Tokens
+from codebutler_worker.agents.native.model import (
+    AssistantMessage,
+    ModelReply,
+    ModelRequest,
+    TokenCount,
+    ToolCall,
+)
 from codebutler_worker.agents.native.services import Dialect
-from codebutler_worker.agents.native.sessions import Sessions
+from codebutler_worker.agents.native.sessions import NativeSessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.record import SessionLogs
@@ -63,15 +69,17 @@ class Metronome:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    async def ask(self, prompt: Prompt) -> AsyncGenerator[Limit | Reply]:
+    async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | ModelReply]:
         """The next step, or the end."""
         self.bodies.append(body(self.name, prompt, Dialect("own")))
         at = len(self.bodies)
         if at > STEPS:
-            yield Reply(Assistant("Done."))
+            yield ModelReply(AssistantMessage("Done."))
             return
         given = json.dumps({"paths": ["file.txt"], "lines": at})
-        yield Reply(Assistant("I read on.", (Call(f"c{at}", "read_files", given),)), Tokens(100, 10))
+        yield ModelReply(
+            AssistantMessage("I read on.", (ToolCall(f"c{at}", "read_files", given),)), TokenCount(100, 10)
+        )
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -102,7 +110,7 @@ def _agent(repo: Path, model: Metronome) -> NativeBackend:
 
     thinker = Thinker(model=model, context=10_000_000, cost=lambda _: None)
     habits = Habits(limits=LoopLimits(most_turns=STEPS + 1))
-    return NativeBackend(thinker, (Told(),), context, policy, Sessions(repo, 30), habits)
+    return NativeBackend(thinker, (Told(),), context, policy, NativeSessions(repo, 30), habits)
 
 
 async def _turn(agent: NativeBackend, repo: Path, number: int) -> list[float]:

@@ -9,7 +9,7 @@ import pytest
 from codebutler_worker.agents.backend import Answer, Question, ToolUse
 from codebutler_worker.agents.native.backend import Habits
 from codebutler_worker.agents.native.loop import Exit, LoopLimits
-from codebutler_worker.agents.native.model import Reply
+from codebutler_worker.agents.native.model import ModelReply
 from codebutler_worker.conversation.parked import LIMITS
 from tests.integration.native.conftest import Studio, says
 from tests.turns import end
@@ -17,19 +17,19 @@ from tests.turns import end
 ROOMY = LoopLimits(most_turns=9)
 
 
-def look(at: int) -> Reply:
+def look(at: int) -> ModelReply:
     return says("", ("list_files", {"most": at}), call_id=str(at))
 
 
-def wrong(at: int) -> Reply:
+def wrong(at: int) -> ModelReply:
     return says("", ("read_files", {"colour": at}), call_id=str(at))
 
 
-def ask() -> Reply:
+def ask() -> ModelReply:
     return says("", ("ask_user", {"question": "Which one?"}))
 
 
-CASES: dict[Exit, tuple[tuple[Reply, ...], LoopLimits, str, str]] = {
+CASES: dict[Exit, tuple[tuple[ModelReply, ...], LoopLimits, str, str]] = {
     "done": ((look(1), says("All of it.")), ROOMY, "done", "All of it."),
     "max_turns": ((look(1), look(2), look(3)), LoopLimits(most_turns=2), "max_turns", "choose Continue"),
     "repeated_call": ((look(1),) * 3, ROOMY, "stalled", "the same call (list_files). Tell it"),

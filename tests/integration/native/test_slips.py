@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from codebutler_worker.agents.native.model import Endpoint, Prompt, Told
-from codebutler_worker.agents.native.model import Reply as Meant
+from codebutler_worker.agents.native.model import Endpoint, ModelRequest, ToolMessage
+from codebutler_worker.agents.native.model import ModelReply as Meant
 from codebutler_worker.agents.native.service import OpenAIModel
 from tests.integration.native.conftest import Studio
 from tests.integration.native.tasks import TASKS, Task, do, edit
@@ -44,7 +44,9 @@ def saying(line: Line) -> Next:
     def said(body: dict[str, Any]) -> Reply:
         assert not isinstance(line, Exception)
         found = (
-            line if isinstance(line, Meant) else line(Prompt(tuple(Told("", told) for told in asked(body))))
+            line
+            if isinstance(line, Meant)
+            else line(ModelRequest(tuple(ToolMessage("", told) for told in asked(body))))
         )
         calls = tuple(Call(call.name, json.loads(call.arguments)) for call in found.said.calls)
         return Reply(found.said.content, calls)

@@ -24,13 +24,13 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.native.backend import Habits
 from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.model import (
-    Assistant,
-    Call,
+    AssistantMessage,
     ModelError,
-    Reply,
-    System,
-    Tokens,
-    User,
+    ModelReply,
+    SystemMessage,
+    TokenCount,
+    ToolCall,
+    UserMessage,
 )
 from codebutler_worker.tools.plan import PlanStep
 from tests.integration.native.conftest import Studio, says, session_of
@@ -61,11 +61,11 @@ async def test_the_model_is_told_its_orders_and_the_task(studio: Studio) -> None
     (studio.repo / "CLAUDE.md").symlink_to(studio.home / "secret")
     await studio.run("be polite", says("Done."))
     orders, task = studio.model.asked[0].messages
-    assert isinstance(orders, System)
+    assert isinstance(orders, SystemMessage)
     assert "Be kind." in orders.content
     assert "Use tabs." in orders.content
     assert "not for models" not in orders.content
-    assert task == User("be polite")
+    assert task == UserMessage("be polite")
     names = [tool["function"]["name"] for tool in studio.model.asked[0].tools]
     assert "run_terminal_command" in names
     assert "bash" not in names
@@ -121,9 +121,13 @@ async def test_a_tool_that_fails_honestly_is_no_reason_to_give_up(studio: Studio
 
 
 async def test_arguments_with_other_names_and_a_fence_around_them_are_understood(studio: Studio) -> None:
-    fenced = Call("a", "Read", '```json\n{"file_path": "src/app.py", "limit": "1",}\n```')
-    extra = Call("b", "edit_file", '{"file": "src/app.py", "old": "hello", "new": "good day", "mode": "x"}')
-    events = await studio.run("work", Reply(Assistant("", (fenced, extra)), Tokens(1, 1)), says("Done."))
+    fenced = ToolCall("a", "Read", '```json\n{"file_path": "src/app.py", "limit": "1",}\n```')
+    extra = ToolCall(
+        "b", "edit_file", '{"file": "src/app.py", "old": "hello", "new": "good day", "mode": "x"}'
+    )
+    events = await studio.run(
+        "work", ModelReply(AssistantMessage("", (fenced, extra)), TokenCount(1, 1)), says("Done.")
+    )
     assert end(events).ok
     assert "1\tdef greet(name):" in studio.told()[0]
     assert studio.told()[1].endswith("(Ignored: `mode`. edit_file takes path, old, new, all.)")
@@ -133,14 +137,14 @@ async def test_arguments_with_other_names_and_a_fence_around_them_are_understood
 
 async def test_what_is_sent_back_to_the_service_is_json_whatever_the_model_wrote(studio: Studio) -> None:
     calls = tuple(
-        Call(f"c{at}", "read_files", text)
+        ToolCall(f"c{at}", "read_files", text)
         for at, text in enumerate(("{'path': 'README.md'}", "what?", '{"paths": ["a"]}'))
     )
-    await studio.run("work", Reply(Assistant("", calls), Tokens(1, 1)), says("Done."))
+    await studio.run("work", ModelReply(AssistantMessage("", calls), TokenCount(1, 1)), says("Done."))
     sent = [
         json.loads(call.arguments)
         for message in studio.model.asked[-1].messages
-        if isinstance(message, Assistant)
+        if isinstance(message, AssistantMessage)
         for call in message.calls
     ]
     assert sent == [{"path": "README.md"}, {"unreadable": "what?"}, {"paths": ["a"]}]
@@ -221,7 +225,7 @@ async def test_what_is_said_meanwhile_reaches_the_running_turn(studio: Studio) -
             last = event
     assert steered
     assert end([last]).text == "Done.\n\nAnd blue."
-    assert studio.model.asked[-1].messages[-1] == User("no, blue")
+    assert studio.model.asked[-1].messages[-1] == UserMessage("no, blue")
     assert not await studio.agent().steer(request.turn_id, "too late")
 
 

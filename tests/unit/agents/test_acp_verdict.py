@@ -8,7 +8,7 @@ import pytest
 
 from codebutler_worker.agents.acp.agent import AUTH_REQUIRED, TurnRecord, judge_error
 from codebutler_worker.agents.acp.kimi import account_of
-from codebutler_worker.agents.process import TimeLimits, Watch
+from codebutler_worker.agents.process import TimeLimits, TurnWatch
 
 WIRE = Path(__file__).parents[2] / "golden" / "kimi" / "wire.jsonl"
 TITLE, LOGIN = "Kimi Code", "log in."
@@ -72,7 +72,7 @@ def test_a_record_of_nonsense_is_no_failure() -> None:
 
 
 def test_only_the_agents_own_time_counts() -> None:
-    watch = Watch(0, TimeLimits(100, start_s=10, stall_s=50))
+    watch = TurnWatch(0, TimeLimits(100, start_s=10, stall_s=50))
     watch.pass_time(9, asking=False)
     assert watch.due(busy=False) is None
     watch.pass_time(10, asking=False)

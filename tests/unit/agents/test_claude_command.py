@@ -13,9 +13,9 @@ from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.backend import judge_version
 from codebutler_worker.agents.claude.result import crashed
 from codebutler_worker.agents.claude.schema import decode
-from codebutler_worker.agents.claude.translate import Translator
+from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import due
-from codebutler_worker.agents.process import TimeLimits, Watch
+from codebutler_worker.agents.process import TimeLimits, TurnWatch
 from codebutler_worker.agents.survey import version_in
 
 BINARY = Path("/opt/claude/claude")
@@ -104,8 +104,8 @@ def test_a_crash_tells_the_last_line() -> None:
     assert crashed(1, "--x cannot be used with root/sudo privileges").reason == "unavailable"
 
 
-def heard(*lines: dict[str, object]) -> Translator:
-    translator = Translator(Path("/r"))
+def heard(*lines: dict[str, object]) -> ClaudeTranslator:
+    translator = ClaudeTranslator(Path("/r"))
     for line in lines:
         translator.feed(decode(json.dumps(line).encode()))
     return translator
@@ -144,7 +144,7 @@ def task(kind: str) -> dict[str, object]:
     ],
 )
 def test_when_a_turn_is_ended(lines: list[dict[str, object]], after_s: float, expected: str | None) -> None:
-    watch = Watch(0, TimeLimits(timeout_s=1000, stall_s=100))
+    watch = TurnWatch(0, TimeLimits(timeout_s=1000, stall_s=100))
     turn = heard(*lines)
     watch.heard()
     watch.pass_time(after_s, asking=bool(turn.asking), answered=turn.result is not None)
@@ -152,7 +152,7 @@ def test_when_a_turn_is_ended(lines: list[dict[str, object]], after_s: float, ex
 
 
 def test_a_program_that_never_says_a_word_is_not_waited_for_as_long() -> None:
-    watch = Watch(0, TimeLimits(timeout_s=1000, stall_s=100, start_s=30))
+    watch = TurnWatch(0, TimeLimits(timeout_s=1000, stall_s=100, start_s=30))
     watch.pass_time(29, asking=False)
     assert watch.due(busy=False) is None
     watch.pass_time(30, asking=False)
@@ -160,7 +160,7 @@ def test_a_program_that_never_says_a_word_is_not_waited_for_as_long() -> None:
 
 
 def test_every_line_is_a_sign_of_life() -> None:
-    watch = Watch(0, TimeLimits(timeout_s=1000, stall_s=100))
+    watch = TurnWatch(0, TimeLimits(timeout_s=1000, stall_s=100))
     watch.pass_time(99, asking=False)
     watch.heard()
     watch.pass_time(198, asking=False)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from codebutler.config.schema import Config, KimiSection, NativeSection, OpenAISection, Price
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.native.acting import ruling
-from codebutler_worker.agents.native.model import PRESETS, Tokens, cost_usd, price_of, target
+from codebutler_worker.agents.native.model import PRESETS, TokenCount, cost_usd, price_of, target
 from codebutler_worker.tools.display import HEAD_CHARS, TAIL_CHARS, shown, told
 from codebutler_worker.tools.listener import Listener, Mark, spelled
 
 
 def test_cached_tokens_have_a_price_of_their_own_if_somebody_says_so() -> None:
-    tokens = Tokens(1_000_000, 500_000, 400_000)
+    tokens = TokenCount(1_000_000, 500_000, 400_000)
     assert cost_usd(tokens, Price(input=1.0, output=4.0)) == 3.0
     assert cost_usd(tokens, Price(input=1.0, output=4.0, cached_input=0.5)) == pytest.approx(2.8)
     assert cost_usd(tokens, None) is None

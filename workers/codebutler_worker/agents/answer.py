@@ -65,7 +65,7 @@ _ASIDE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerText:
     """The answer so far. ``is_over``: a tool worked since, so what is said next begins it anew. ``is_cut``: the service
     cut off its end."""
 
@@ -79,7 +79,7 @@ class Answer:
         text = self.prose.strip()
         return f"{text}\n\n{STOPS_HERE}" if text and self.is_cut else text
 
-    def said(self, prose: str) -> Answer:
+    def said(self, prose: str) -> AnswerText:
         """With one more block of prose."""
         if not prose.strip():
             return self
@@ -89,13 +89,13 @@ class Answer:
             joined = self.prose + prose[_repeated(self.prose, prose) :]
         else:
             joined = f"{self.prose.rstrip()}\n\n{prose.lstrip()}"
-        return Answer(joined[:MOST_CHARS])
+        return AnswerText(joined[:MOST_CHARS])
 
-    def cut(self) -> Answer:
+    def cut(self) -> AnswerText:
         """The service cut off what was said last."""
         return self if self.is_over else replace(self, is_cut=True)
 
-    def called(self, tool: str) -> Answer:
+    def called(self, tool: str) -> AnswerText:
         """After a call of a tool, by its name."""
         return self if tool.lower() in _ASIDE else replace(self, is_over=True, is_cut=False)
 

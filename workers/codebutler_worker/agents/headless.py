@@ -16,11 +16,10 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import look_up, missing_rule, path_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest, line_of
-from codebutler_worker.agents.record import SessionLog, SessionLogs
+from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend
 from codebutler_worker.agents.shell.output import Stripper
 from codebutler_worker.agents.survey import Surroundings, Survey
-from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.port import Sandbox
@@ -202,11 +201,9 @@ def headless_backend(
     rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
 ) -> HeadlessBackend:
     """The agent behind ``rule``'s prefix. Raises SandboxUnavailableError."""
-    config = settings.config
     around = Surroundings(home, path_of(settings.agent_env), settings.agent_env)
-    outlet = for_agents(config.sandbox, sandbox.name, settings.agent_env)
-    context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
-    return HeadlessBackend(rule, context, around, config.session.timeout_minutes * 60)
+    context = AgentContext.of(settings, sandbox, clock)
+    return HeadlessBackend(rule, context, around, settings.config.session.timeout_minutes * 60)
 
 
 def survey_headless(settings: RepoSettings, home: Path) -> list[Survey]:

@@ -70,7 +70,7 @@ class TimeLimits:
     background_s: float = 60.0
 
 
-class Watch:
+class TurnWatch:
     """What has lasted how long in a turn: ``silent_s`` without a sign of life, ``answered_s`` since its result."""
 
     def __init__(self, now: float, limits: TimeLimits) -> None:
@@ -163,7 +163,7 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
         """What has happened that the agent does not tell; asked every second."""
 
     @abstractmethod
-    def _due(self, watch: Watch) -> Verdict | None:
+    def _due(self, watch: TurnWatch) -> Verdict | None:
         """How the turn must end now, although the agent has not ended it."""
 
     @abstractmethod
@@ -181,7 +181,7 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Run the prompt and yield what comes of it; afterwards ``verdict`` is set."""
-        name, watch = self.request.turn_id, Watch(self._clock.monotonic(), self._limits)
+        name, watch = self.request.turn_id, TurnWatch(self._clock.monotonic(), self._limits)
         hear = asyncio.create_task(self._hear(), name=f"hear:{name}")
         tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
         try:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
-from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.outlet import Outlet, for_agents
 from codebutler_worker.sandbox.port import Sandbox
 
+OutletFor = Callable[[SandboxSection, str, Mapping[str, str]], Outlet]
 BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 
 
@@ -28,6 +30,14 @@ class AgentContext:
     clock: Clock
     outlet: Outlet = field(default_factory=Outlet)
     logs: SessionLogs | None = None
+
+    @classmethod
+    def of(
+        cls, settings: RepoSettings, sandbox: Sandbox, clock: Clock, outlet: OutletFor = for_agents
+    ) -> AgentContext:
+        """As the configuration says. Raises SandboxUnavailableError."""
+        way = outlet(settings.config.sandbox, sandbox.name, settings.agent_env)
+        return cls(sandbox, clock, way, SessionLogs.of(settings))
 
 
 class LiveTurn:

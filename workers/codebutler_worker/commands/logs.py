@@ -99,7 +99,7 @@ def _tail(logs: SessionLogs, sessions: list[str], count: int, pages: Pages) -> R
     """The last lines that the newest session with any output wrote, as a terminal would show them."""
     # A terminal emulator is not for every worker's memory.
     from codebutler_worker.agents.shell.output import returning
-    from codebutler_worker.agents.shell.screen import Terminal
+    from codebutler_worker.agents.shell.screen import TerminalScreen
 
     for session in sessions:
         try:
@@ -108,7 +108,7 @@ def _tail(logs: SessionLogs, sessions: list[str], count: int, pages: Pages) -> R
             continue
         except OSError as error:
             return Reply((said(_unreadable(session, error)),))
-        terminal = Terminal()
+        terminal = TerminalScreen()
         terminal.feed(returning(written))
         now = terminal.take()
         pages.take(Output(settled=(*now.settled, *now.live)[-max(count, 1) :]))

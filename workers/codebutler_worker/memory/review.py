@@ -182,10 +182,10 @@ class Reviews:
         return applied.text
 
     async def _complete(self, model: Model, conversation: str, orders: str, question: str) -> str:
-        from codebutler_worker.agents.native.model import Prompt, System, User, complete
+        from codebutler_worker.agents.native.model import ModelRequest, SystemMessage, UserMessage, complete
 
         async with asyncio.timeout(ANSWER_S):
-            reply = await complete(model, Prompt((System(orders), User(question))))
+            reply = await complete(model, ModelRequest((SystemMessage(orders), UserMessage(question))))
         await self._purse.paid(model.name, conversation, reply.tokens)
         return reply.said.content
 

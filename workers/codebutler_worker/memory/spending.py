@@ -13,7 +13,7 @@ from codebutler_worker.desk.draft import Draft
 from codebutler_worker.store.rows import Account, ExpenseRow
 
 if TYPE_CHECKING:
-    from codebutler_worker.agents.native.model import Tokens
+    from codebutler_worker.agents.native.model import TokenCount
 
 PURPOSE = "(memory)"
 
@@ -32,7 +32,7 @@ class Purse:
         _, until = day_of(self._desk.clock.now(), zone_of(self._desk.settings.config.budget.timezone))
         return line.key, until
 
-    async def paid(self, model: str, conversation: str, tokens: Tokens) -> None:
+    async def paid(self, model: str, conversation: str, tokens: TokenCount) -> None:
         """Write down what an answer has used."""
         from codebutler_worker.agents.native.model import cost_usd, price_of
 

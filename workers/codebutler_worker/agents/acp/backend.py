@@ -17,10 +17,9 @@ from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord
 from codebutler_worker.agents.acp.kimi import Kimi, ask_version, judge
 from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Usage, Verdict
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
-from codebutler_worker.agents.record import SessionLog, SessionLogs
+from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Survey, dotted, survey_of, version_in
-from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Sandbox
@@ -111,8 +110,7 @@ def acp_backend(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path,
         if rule is None
         else AcpAgent(rule, home, settings.agent_env, config.session.timeout_minutes)
     )
-    outlet = for_agents(config.sandbox, sandbox.name, settings.agent_env)
-    return AcpBackend(agent, AgentContext(sandbox, clock, outlet, SessionLogs.of(settings)))
+    return AcpBackend(agent, AgentContext.of(settings, sandbox, clock))
 
 
 def rule_of(config: Config, name: str) -> CommandRule | None:

@@ -21,7 +21,7 @@ from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
 from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord, judge_error
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.agents.native.model import KIMI, PRESETS, Tokens, cost_usd, price_of
+from codebutler_worker.agents.native.model import KIMI, PRESETS, TokenCount, cost_usd, price_of
 from codebutler_worker.agents.survey import (
     Executable,
     Supported,
@@ -167,7 +167,7 @@ class Kimi(AcpAgent):
         """A key is paid by the token; of what a login's subscription costs nothing is known."""
         if not self._settings.api_key:
             return None
-        used = Tokens(input=tokens.input, cached_input=tokens.cached, output=tokens.output)
+        used = TokenCount(input=tokens.input, cached_input=tokens.cached, output=tokens.output)
         return cost_usd(used, price_of(self._prices, self._named))
 
     @property

@@ -65,7 +65,7 @@ class AcpLink:
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
         self._taken.set()
-        self._asked: dict[str, PermissionAsked] = {}
+        self.asked: dict[str, PermissionAsked] = {}
         self._requests = 0
         self._unknown = 0
         self._listening = False
@@ -126,7 +126,7 @@ class AcpLink:
         with contextlib.suppress(ConnectionError):
             given = {"sessionId": self.session_id}
             await self._connection.send_notification(AGENT_METHODS["session_cancel"], given)
-        for asked in list(self._asked.values()):
+        for asked in list(self.asked.values()):
             self.answer(asked.id, None)
 
     async def _ask(self, method: str, given: dict[str, Any]) -> Any:
@@ -152,7 +152,7 @@ class AcpLink:
 
     def answer(self, request_id: str, option_id: str | None) -> bool:
         """Choose for a pending request; False if nobody waits for it any more."""
-        asked = self._asked.pop(request_id, None)
+        asked = self.asked.pop(request_id, None)
         if asked is None or asked.chosen.done():
             return False
         asked.chosen.set_result(option_id)
@@ -194,11 +194,11 @@ class AcpLink:
             request = RequestPermissionRequest.model_validate(params)
         except ValidationError:
             raise RequestError.invalid_params() from None
-        if not self._listening or request.session_id != self.session_id or len(self._asked) >= MOST_ASKED:
+        if not self._listening or request.session_id != self.session_id or len(self.asked) >= MOST_ASKED:
             return {"outcome": {"outcome": "cancelled"}}
         self._requests += 1
         asked = PermissionAsked(f"ask-{self._requests}", request, asyncio.get_running_loop().create_future())
-        self._asked[asked.id] = asked
+        self.asked[asked.id] = asked
         self.tell(asked)
         option_id = await asked.chosen
         if option_id is None:

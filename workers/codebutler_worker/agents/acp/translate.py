@@ -23,7 +23,7 @@ from acp.schema import (
     UsageUpdate,
 )
 
-from codebutler_worker.agents.answer import SUMMARY_CHARS, Answer, Growing, result_text, summarise
+from codebutler_worker.agents.answer import SUMMARY_CHARS, AnswerText, Growing, result_text, summarise
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -56,7 +56,7 @@ class Running:
     told: bool = False
 
 
-class Translator:
+class AcpTranslator:
     """One turn of one session.
 
     ``answer`` is what it has said to people, ``worked`` whether it did or said anything at all, ``cost_usd`` what the
@@ -64,7 +64,7 @@ class Translator:
     """
 
     def __init__(self, workdir: Path) -> None:
-        self.answer = Answer()
+        self.answer = AnswerText()
         self.worked = False
         self.cost_usd: float | None = None
         self._workdir = workdir

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.acp.agent import AUTH_REQUIRED, AcpAgent, judge_error, judge_stop, no_agent
 from codebutler_worker.agents.acp.link import AcpLink, Heard, Pause, PermissionAsked
-from codebutler_worker.agents.acp.translate import Translator, is_choice, option_for, over_in
+from codebutler_worker.agents.acp.translate import AcpTranslator, is_choice, option_for, over_in
 from codebutler_worker.agents.backend import (
     STOPPED,
     AgentEvent,
@@ -32,7 +32,7 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
     crash,
 )
-from codebutler_worker.agents.process import ProcessTurn, TimeLimits, Watch
+from codebutler_worker.agents.process import ProcessTurn, TimeLimits, TurnWatch
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
 
@@ -58,12 +58,11 @@ class AcpTurn(ProcessTurn[Heard]):
         self.title = agent.title
         self.timeout_key = agent.timeout_key
         self.link = AcpLink(process)
-        self.translator = Translator(request.workdir)
+        self.translator = AcpTranslator(request.workdir)
         self.usage = Usage()
         self.prompts = 0
         self.record_from = 0
         self._agent = agent
-        self._asked: dict[str, PermissionAsked] = {}
         self._unsaid: list[str] = []
         self._noticed_tokens = 0
         self._begun: Started | None = None
@@ -80,7 +79,7 @@ class AcpTurn(ProcessTurn[Heard]):
 
         The protocol knows options and no words: what a person said besides is told when the turn would end.
         """
-        asked = self._asked.pop(request_id, None)
+        asked = self.link.asked.get(request_id)
         if asked is None:
             return False
         chosen = option_for(asked.request, allow=answer.allow, text=answer.text)
@@ -99,7 +98,7 @@ class AcpTurn(ProcessTurn[Heard]):
 
     @property
     def _asking(self) -> bool:
-        return bool(self._asked)
+        return bool(self.link.asked)
 
     async def _begin(self) -> None:
         known, workdir = self.request.session_id or "", self.request.workdir
@@ -207,7 +206,6 @@ class AcpTurn(ProcessTurn[Heard]):
             case PermissionAsked(id=request_id, request=request):
                 if heard.chosen.done():
                     return []
-                self._asked[request_id] = heard
                 return [*self._taken(), *self.translator.asked(request_id, request)]
             case _:
                 events = [*self._withdrawn(heard), *self.translator.feed(heard)]
@@ -222,9 +220,9 @@ class AcpTurn(ProcessTurn[Heard]):
         """What it no longer waits for: the call that it asked about is over."""
         if not (call_id := over_in(heard)):
             return []
-        gone = [key for key, asked in self._asked.items() if asked.request.tool_call.tool_call_id == call_id]
+        asked = self.link.asked.items()
+        gone = [key for key, each in asked if each.request.tool_call.tool_call_id == call_id]
         for request_id in gone:
-            del self._asked[request_id]
             self.link.answer(request_id, None)
         return [Withdrawn(request_id) for request_id in gone]
 
@@ -242,7 +240,7 @@ class AcpTurn(ProcessTurn[Heard]):
         self._noticed_tokens = gauge.total
         return [Usage(gauge.input, gauge.output, self._agent.cost(gauge), max(1, self.usage.turns))]
 
-    def _due(self, watch: Watch) -> Verdict | None:
+    def _due(self, watch: TurnWatch) -> Verdict | None:
         if self._driving is not None and self._driving.done():
             self._driving.result()  # raises what nobody expects
         if self._stopping and not self.link.session_id:

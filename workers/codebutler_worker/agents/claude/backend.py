@@ -18,13 +18,20 @@ from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
-from codebutler_worker.agents.claude.translate import Translator
+from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
-from codebutler_worker.agents.instructions import repository_says
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.agents.survey import Supported, Survey, Version, dotted, survey_of, version_in
+from codebutler_worker.agents.survey import (
+    Supported,
+    Survey,
+    Version,
+    dotted,
+    repository_says,
+    survey_of,
+    version_in,
+)
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner, make_directories
@@ -96,7 +103,9 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
             policy = command.policy(around, request.workdir, session_id, way.network, env)
             launch = self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
             process = await AgentProcess.spawn(launch, record=record.write)
-        translator = Translator(request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh)
+        translator = ClaudeTranslator(
+            request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
+        )
         request = replace(request, system_prompt="\n\n".join(filter(None, told)))
         return ClaudeTurn(request, process, way, self._clock, self._limits, translator)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from codebutler_worker.agents.answer import Answer, Growing, arguments, result_text, summarise
+from codebutler_worker.agents.answer import AnswerText, Growing, arguments, result_text, summarise
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -50,7 +50,7 @@ TOO_LONG = "output token maximum"
 THOUGHTS = ("thinking", "redacted_thinking")
 
 
-class Translator:
+class ClaudeTranslator:
     """One turn of one session, as the CLI tells it.
 
     ``session_id`` is the one we started it with: a tool can write to the CLI's stdout, so what comes from
@@ -71,7 +71,7 @@ class Translator:
         self.result: ResultLine | None = None
         self.refused = ""
         self.worked = False
-        self.answer = Answer()
+        self.answer = AnswerText()
         self._workdir = workdir
         self._fresh = fresh
         self._started = False

@@ -9,8 +9,8 @@ from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Reason
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.result import crashed
 from codebutler_worker.agents.claude.schema import ControlRequest, decode
-from codebutler_worker.agents.claude.translate import ASK_PERSON, COST, Translator, questions
-from codebutler_worker.agents.process import ProcessTurn, TimeLimits, Watch, metered
+from codebutler_worker.agents.claude.translate import ASK_PERSON, COST, ClaudeTranslator, questions
+from codebutler_worker.agents.process import ProcessTurn, TimeLimits, TurnWatch, metered
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
 
@@ -31,7 +31,7 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         way: Way,
         clock: Clock,
         limits: TimeLimits,
-        translator: Translator,
+        translator: ClaudeTranslator,
     ) -> None:
         super().__init__(request, process, way, clock, limits)
         self.translator = translator
@@ -140,7 +140,7 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         self._seen = seen
         return [seen]
 
-    def _due(self, watch: Watch) -> Verdict | None:
+    def _due(self, watch: TurnWatch) -> Verdict | None:
         match reason := due(self.translator, watch, self._limits.background_s):
             case None:
                 return None
@@ -161,7 +161,7 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         return await self.process.write_line(line)
 
 
-def due(turn: Translator, watch: Watch, background_s: float) -> Reason | None:
+def due(turn: ClaudeTranslator, watch: TurnWatch, background_s: float) -> Reason | None:
     """Why the turn must end now: "done" when only what may be cut off is left. A result may be followed by more."""
     answered = turn.result is not None and not turn.subagents
     if (reason := watch.due(busy=turn.busy or answered)) or not answered:

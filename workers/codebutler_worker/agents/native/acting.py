@@ -13,8 +13,8 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse, one_line
 from codebutler_worker.agents.native.cleaning import BYTES_PER_TOKEN
-from codebutler_worker.agents.native.model import Call, Tokens
-from codebutler_worker.agents.native.sessions import Planned as PlanRecord
+from codebutler_worker.agents.native.model import TokenCount, ToolCall
+from codebutler_worker.agents.native.sessions import PlannedRecord as PlanRecord
 from codebutler_worker.agents.native.sessions import Record
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import Waits
@@ -43,7 +43,7 @@ NO_ANSWER = "The person did not answer."
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CallDone:
     """The call is over. ``end``: and so is the turn. ``duration_s`` is the tool's own time. ``valid``: a tool
     understood it, whatever came of it."""
 
@@ -79,21 +79,23 @@ class Acting:
         self.definitions = tuple(definition(tool) for tool in self._tools.values())
         self.definition_tokens = int(len(msgspec.json.encode(self.definitions)) / BYTES_PER_TOKEN)
 
-    async def events(self, call: Call, plan: tuple[PlanStep, ...]) -> AsyncGenerator[AgentEvent | Done]:
+    async def events(
+        self, call: ToolCall, plan: tuple[PlanStep, ...]
+    ) -> AsyncGenerator[AgentEvent | CallDone]:
         """Any number of events, then one Done. Raises CutOffError and SandboxUnavailableError."""
         use_id = self._use_id(call)
         try:
             tool, args, note = self._understood(call)
         except ToolError as error:
             yield ToolUse(use_id, call.name, "")
-            yield Done(use_id, Result(str(error), ok=False), valid=False)
+            yield CallDone(use_id, Result(str(error), ok=False), valid=False)
             return
         described = tool.describe(args)
         summary = one_line(described.summary, SUMMARY_CHARS)
         yield ToolUse(use_id, tool.name, summary, described.input)
         verdict = ruling(self._mode, described.kind or tool.kind)
         if verdict == "refuse":
-            yield Done(use_id, Result(PLANNING, ok=False))
+            yield CallDone(use_id, Result(PLANNING, ok=False))
             return
         if verdict == "ask":
             if use_id not in self._foreseen:
@@ -102,19 +104,19 @@ class Acting:
             answer = await self.waits.answered(use_id)
             if not answer.allow:
                 why = f": {answer.text}" if answer.text else "."
-                yield Done(use_id, Result(f"The person refused this call{why}", ok=False))
+                yield CallDone(use_id, Result(f"The person refused this call{why}", ok=False))
                 return
         began_s = self.clock.monotonic()
         result = await self.waits.work(self._run(tool, args, plan))
         took_s = self.clock.monotonic() - began_s
         async for event in self._settle(use_id, described, result):
-            yield _noted(replace(event, duration_s=took_s), note) if isinstance(event, Done) else event
+            yield _noted(replace(event, duration_s=took_s), note) if isinstance(event, CallDone) else event
 
     def named(self, said: str) -> str:
         """The tool that is meant by a name, if one is; else the name."""
         return tool_named(said, self._tools) or said
 
-    def foreseen(self, calls: Sequence[Call]) -> list[Approval]:
+    def foreseen(self, calls: Sequence[ToolCall]) -> list[Approval]:
         """What permission is needed for several calls, at once: people decide about them together."""
         found: list[Approval] = []
         for call in calls if len(calls) > 1 else ():
@@ -131,11 +133,11 @@ class Acting:
                 found.append(Approval(use_id, described.tool, summary, described.input))
         return found
 
-    def _use_id(self, call: Call) -> str:
+    def _use_id(self, call: ToolCall) -> str:
         """What people and their answers know the call by; a model's own ids may be anything."""
         return self._use_ids.setdefault(call.id, f"{self._context.turn_id}-{len(self._use_ids) + 1}")
 
-    def _understood(self, call: Call) -> tuple[Tool, Arguments, str]:
+    def _understood(self, call: ToolCall) -> tuple[Tool, Arguments, str]:
         """The tool that is meant, its arguments, and a note for the model. Raises ToolError."""
         name = tool_named(call.name, self._tools)
         if name is None:
@@ -154,7 +156,7 @@ class Acting:
 
     async def _settle(
         self, use_id: str, described: Described, result: Result
-    ) -> AsyncGenerator[AgentEvent | Done]:
+    ) -> AsyncGenerator[AgentEvent | CallDone]:
         """Do what the tool leaves to us."""
         match result.effect:
             case Ask(text, options):
@@ -163,7 +165,7 @@ class Acting:
                 answer = await self.waits.answered(use_id)
                 end = None if answer.allow else End(text, needs_user=True)
                 told = answer.text if answer.allow else f"{NO_ANSWER} {answer.text}".strip()
-                yield Done(use_id, replace(result, text=told), end=end)
+                yield CallDone(use_id, replace(result, text=told), end=end)
             case Propose(plan):
                 self.waits.expect(use_id)
                 yield Approval(use_id, PLAN_TOOL, "a plan", {"plan": plan})
@@ -173,20 +175,20 @@ class Acting:
                 told = (
                     AGREED if answer.allow else f"The person does not agree: {answer.text or 'keep planning'}"
                 )
-                yield Done(use_id, replace(result, text=told))
+                yield CallDone(use_id, replace(result, text=told))
             case Planned(steps):
                 yield Plan(steps)
-                yield Done(use_id, result, (PlanRecord(steps),))
+                yield CallDone(use_id, result, (PlanRecord(steps),))
             case Send(path):
                 yield Text(f"<<<SLACK:file>>>{path}<<<END_SLACK>>>")
-                yield Done(use_id, result)
+                yield CallDone(use_id, result)
             case End() as end:
-                yield Done(use_id, result, end=end)
+                yield CallDone(use_id, result, end=end)
             case None:
-                yield Done(use_id, result, again=described.again)
+                yield CallDone(use_id, result, again=described.again)
 
 
-def _noted(done: Done, note: str) -> Done:
+def _noted(done: CallDone, note: str) -> CallDone:
     if not note:
         return done
     return replace(done, result=replace(done.result, text=f"{done.result.text}\n{note}".lstrip("\n")))
@@ -226,11 +228,11 @@ class AgentLog:
         self._clock = clock
         self._container_id = container_id
 
-    def asked(self, model: str, tokens: Tokens, duration_s: float, calls: int) -> None:
+    def asked(self, model: str, tokens: TokenCount, duration_s: float, calls: int) -> None:
         """The model answered."""
         self._write("model", model=model, duration_s=round(duration_s, 3), calls=calls, **_counts(tokens))
 
-    def called(self, call: Call, result: Result, duration_s: float) -> None:
+    def called(self, call: ToolCall, result: Result, duration_s: float) -> None:
         """A tool was called, or was refused."""
         self._write(
             "tool",
@@ -245,7 +247,7 @@ class AgentLog:
             result=result.text[:RESULT_CHARS],
         )
 
-    def ended(self, stopped_reason: str, tokens: Tokens, cost_usd: float | None, turns: int) -> None:
+    def ended(self, stopped_reason: str, tokens: TokenCount, cost_usd: float | None, turns: int) -> None:
         """The turn is over."""
         self._write("end", stopped_reason=stopped_reason, cost_usd=cost_usd, turns=turns, **_counts(tokens))
 
@@ -259,7 +261,7 @@ class AgentLog:
         self._log.write(msgspec.json.encode(entry) + b"\n")
 
 
-def _counts(tokens: Tokens) -> dict[str, int]:
+def _counts(tokens: TokenCount) -> dict[str, int]:
     return {
         "input_tokens": tokens.input,
         "output_tokens": tokens.output,

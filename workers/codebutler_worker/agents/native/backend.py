@@ -18,15 +18,22 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.platform.lookup import path_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, Reason, TurnRequest
-from codebutler_worker.agents.instructions import repository_says
 from codebutler_worker.agents.native.acting import Acting, AgentLog
 from codebutler_worker.agents.native.loop import Exit, Leave, LoopLimits, Progress, stopped
-from codebutler_worker.agents.native.model import ModelError, System, Trouble, cost_usd, price_of, target
+from codebutler_worker.agents.native.model import (
+    ModelError,
+    SystemMessage,
+    Trouble,
+    cost_usd,
+    price_of,
+    target,
+)
 from codebutler_worker.agents.native.service import OpenAIModel
-from codebutler_worker.agents.native.sessions import Session, Sessions
-from codebutler_worker.agents.native.turn import Thinker, Turn
-from codebutler_worker.agents.record import SessionLog, SessionLogs
+from codebutler_worker.agents.native.sessions import NativeSessions, Session
+from codebutler_worker.agents.native.turn import NativeTurn, Thinker
+from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext, CutOffError, TurnBackend, Waits
+from codebutler_worker.agents.survey import repository_says
 from codebutler_worker.egress.outlet import for_tools, noted
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as SearchService
@@ -76,7 +83,7 @@ class NativeBackend(TurnBackend[Waits]):
         tools: Sequence[Tool],
         context: AgentContext,
         policy: Callable[[Path, str], SandboxPolicy],
-        sessions: Sessions,
+        sessions: NativeSessions,
         habits: Habits,
     ) -> None:
         super().__init__(context.clock, context.logs)
@@ -117,7 +124,7 @@ class NativeBackend(TurnBackend[Waits]):
         session = await asyncio.to_thread(self._sessions.begin, now.isoformat(), now.timestamp(), fresh=lost)
         told = "\n\n".join(filter(None, (request.system_prompt, self._context.outlet.told())))
         orders = await asyncio.to_thread(standing_orders, request.workdir, told, strict=self._habits.strict)
-        await session.say(System(orders))
+        await session.say(SystemMessage(orders))
         return session
 
     async def _in_session(
@@ -138,7 +145,7 @@ class NativeBackend(TurnBackend[Waits]):
         )
         log = AgentLog(record, clock, sandbox.name)
         acting = Acting(self._tools, context, self._habits.mode, waits, log, clock)
-        turn = Turn(request, self._thinker, acting, session, self._habits.limits)
+        turn = NativeTurn(request, self._thinker, acting, session, self._habits.limits)
         error: Exception | None = None
         try:
             try:
@@ -157,7 +164,9 @@ class NativeBackend(TurnBackend[Waits]):
         finally:
             await terminal.close()
 
-    def _finished(self, turn: Turn, request: TurnRequest, error: Exception | None) -> tuple[Finished, str]:
+    def _finished(
+        self, turn: NativeTurn, request: TurnRequest, error: Exception | None
+    ) -> tuple[Finished, str]:
         """How the turn ended, and why, in one word."""
         resets_at_s: float | None = None
         reason: Reason = "unavailable"
@@ -290,8 +299,7 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
     price = price_of(native.prices, found.model)
     thinker = Thinker(model=model, context=found.context, cost=lambda reply: cost_usd(reply.tokens, price))
     path = path_of(env)
-    outlet = for_tools(config.sandbox, sandbox.name, env)
-    context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
+    context = AgentContext.of(settings, sandbox, clock, for_tools)
 
     def policy(workdir: Path, conversation: str) -> SandboxPolicy:
         return tool_policy(workdir, home, path, env, conversation)
@@ -304,7 +312,7 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
         mode=native.permission_mode,
         strict=native.strict,
     )
-    sessions = Sessions(Path(settings.path), config.logs.retention_days)
+    sessions = NativeSessions(Path(settings.path), config.logs.retention_days)
     library, offered = Library(settings, Home.from_env(os.environ)), tools(config, env)
     if library.enabled():
         offered = (*offered, UseSkill(library))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from codebutler_worker.agents.native.model import Call
+from codebutler_worker.agents.native.model import ToolCall
 
 _OPENS = re.compile(r"\s*(?:<think(?:ing)?>|\[THINK\])")
 _CLOSES = re.compile(r"</think(?:ing)?>|\[/THINK\]")
@@ -102,7 +102,7 @@ def before_calls(text: str) -> str:
     return text if found is None else text[: found.start()]
 
 
-def written_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Call, ...]]:
+def written_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[ToolCall, ...]]:
     """The words without the calls at their end, and these; ``tools`` are what the model was offered."""
     offered = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
     text = text.replace("\uff5cDSML\uff5c", "")
@@ -210,5 +210,5 @@ def _value(text: str, schema: Mapping[str, Any]) -> Any:
         return text
 
 
-def _made(found: Iterable[tuple[str, str]]) -> tuple[Call, ...]:
-    return tuple(Call("", name.removeprefix("functions."), given or "{}") for name, given in found)
+def _made(found: Iterable[tuple[str, str]]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall("", name.removeprefix("functions."), given or "{}") for name, given in found)

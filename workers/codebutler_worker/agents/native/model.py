@@ -41,19 +41,19 @@ class ModelError(CodeButlerError):
         self.context = context
 
 
-class System(msgspec.Struct, frozen=True, tag="system", tag_field="role"):
+class SystemMessage(msgspec.Struct, frozen=True, tag="system", tag_field="role"):
     """The standing orders; the first message."""
 
     content: str
 
 
-class User(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
+class UserMessage(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
     """What people said, or what we say in their place."""
 
     content: str
 
 
-class Call(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """The model calls a tool; ``arguments`` is JSON as the model wrote it, and may be no JSON at all. ``extra``: JSON
     that the service wants back with it, unread."""
 
@@ -63,49 +63,49 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: str = ""
 
 
-class Assistant(msgspec.Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
+class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
     """What the model said. ``reasoning`` is shown to nobody; some services want it back."""
 
     content: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
 
 
-class Told(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
+class ToolMessage(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
     """The result of the call ``call_id``."""
 
     call_id: str
     content: str
 
 
-Message = System | User | Assistant | Told
+Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class TokenCount(msgspec.Struct, frozen=True):
     """What a request used. ``cached_input`` are those of ``input`` that the service had seen before."""
 
     input: int = 0
     output: int = 0
     cached_input: int = 0
 
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(
+    def __add__(self, other: TokenCount) -> TokenCount:
+        return TokenCount(
             self.input + other.input, self.output + other.output, self.cached_input + other.cached_input
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ModelReply:
     """A whole answer. ``cut``: the service ended it at a length limit, in the middle of a call if ``lost_call``."""
 
-    said: Assistant
-    tokens: Tokens = field(default_factory=Tokens)
+    said: AssistantMessage
+    tokens: TokenCount = field(default_factory=TokenCount)
     cut: bool = False
     lost_call: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ModelRequest:
     """A request: the conversation so far, and the definitions of the tools (chat completions' ``tools``)."""
 
     messages: tuple[Message, ...]
@@ -131,7 +131,7 @@ class Model(Protocol):
 
     name: str
 
-    def ask(self, prompt: Prompt) -> AsyncGenerator[Limit | Writing | Thinking | Reply]:
+    def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | Writing | Thinking | ModelReply]:
         """What people may see meanwhile (Limit: it could not answer, and is asked again), then one Reply. Raises
         ModelError. Closing the iterator cancels the request."""
 
@@ -139,11 +139,11 @@ class Model(Protocol):
         """Let go of connections. It may be asked again afterwards."""
 
 
-async def complete(model: Model, prompt: Prompt) -> Reply:
+async def complete(model: Model, prompt: ModelRequest) -> ModelReply:
     """The reply alone. Raises ModelError."""
     async with aclosing(model.ask(prompt)) as events:
         async for event in events:
-            if isinstance(event, Reply):
+            if isinstance(event, ModelReply):
                 return event
     raise ModelError("unreachable", "the model service ended without an answer: try again")
 
@@ -158,7 +158,7 @@ def price_of(prices: Mapping[str, Price], model: str) -> Price | None:
     return prices.get(model)
 
 
-def cost_usd(tokens: Tokens, price: Price | None) -> float | None:
+def cost_usd(tokens: TokenCount, price: Price | None) -> float | None:
     """In USD; None without a price. Without one of its own a cached token costs what any other does."""
     if price is None:
         return None

@@ -17,7 +17,7 @@ import msgspec
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import Limit, Thinking, Writing
 from codebutler_worker.agents.native import wire
-from codebutler_worker.agents.native.model import Endpoint, ModelError, Prompt, Reply
+from codebutler_worker.agents.native.model import Endpoint, ModelError, ModelReply, ModelRequest
 from codebutler_worker.agents.native.services import Dialect, learned, pause_s, refusal, retry_after_s
 from codebutler_worker.internet.proxy import proxy_of
 
@@ -87,7 +87,7 @@ LOOK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class HttpTimeouts:
     """``silence_s``: how long the service may say nothing, also in the middle of an answer."""
 
     connect_s: float = 10.0
@@ -103,20 +103,20 @@ class OpenAIModel:
         endpoint: Endpoint,
         clock: Clock,
         env: Mapping[str, str] | None = None,
-        patience: Patience | None = None,
+        patience: HttpTimeouts | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.name = endpoint.model
         self._endpoint = endpoint
         self._clock = clock
         self._env = env or {}
-        self._patience = patience or Patience()
+        self._patience = patience or HttpTimeouts()
         self._chance = chance
         self._dialect = Dialect("own" if endpoint.replay_reasoning else "never")
         """What the service has taught us so far."""
         self._client: httpx.AsyncClient | None = None
 
-    async def ask(self, prompt: Prompt) -> AsyncGenerator[Limit | Writing | Thinking | Reply]:
+    async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | Writing | Thinking | ModelReply]:
         """What people may see meanwhile, then one Reply. Raises ModelError. Closing the iterator cancels the
         request."""
         retries = lessons = 0
@@ -145,7 +145,7 @@ class OpenAIModel:
         if client is not None:
             await client.aclose()
 
-    async def _try(self, prompt: Prompt) -> AsyncGenerator[Writing | Thinking | Reply]:
+    async def _try(self, prompt: ModelRequest) -> AsyncGenerator[Writing | Thinking | ModelReply]:
         import httpx  # half a megabyte that most workers never need
 
         url = f"{self._endpoint.base_url.rstrip('/')}/chat/completions"
@@ -168,15 +168,19 @@ class OpenAIModel:
             ) from None
 
     async def _listen(
-        self, response: httpx.Response, prompt: Prompt
-    ) -> AsyncGenerator[Writing | Thinking | Reply]:
+        self, response: httpx.Response, prompt: ModelRequest
+    ) -> AsyncGenerator[Writing | Thinking | ModelReply]:
         assembler = wire.Assembler(prompt.tools)
         if "json" in response.headers.get("content-type", ""):
             assembler.feed(b"".join([piece async for piece in _bounded(response)]))
         else:
-            told, told_s = 0, -math.inf
-            async with aclosing(self._streamed(response, assembler)) as pieces:
-                async for _ in pieces:
+            decoder, told, told_s = EventDecoder(), 0, -math.inf
+            async with aclosing(_bounded(response)) as pieces:
+                async for piece in pieces:
+                    for data in decoder.feed(piece):
+                        assembler.feed(data)
+                    if assembler.over:
+                        break
                     now_s = self._clock.monotonic()
                     if assembler.pieces > told and now_s - told_s >= LOOK_S:
                         told, told_s = assembler.pieces, now_s
@@ -184,18 +188,6 @@ class OpenAIModel:
         if not assembler.finish:
             raise ModelError("unreachable", "the model service broke off in the middle of an answer")
         yield assembler.reply()
-
-    async def _streamed(self, response: httpx.Response, assembler: wire.Assembler) -> AsyncGenerator[None]:
-        """Feed what comes, and tell after each piece that more of it is there."""
-        decoder = EventDecoder()
-        async with aclosing(_bounded(response)) as pieces:
-            async for piece in pieces:
-                for data in decoder.feed(piece):
-                    if data.strip() == wire.END:
-                        assembler.finish = assembler.finish or "stop"
-                        return
-                    assembler.feed(data)
-                yield
 
     async def _refusal(self, response: httpx.Response) -> ModelError:
         content = bytearray()

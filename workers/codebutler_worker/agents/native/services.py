@@ -18,7 +18,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
-from codebutler_worker.agents.native.model import Assistant, Message, ModelError, Told, User
+from codebutler_worker.agents.native.model import (
+    AssistantMessage,
+    Message,
+    ModelError,
+    ToolMessage,
+    UserMessage,
+)
 
 OPTIONAL = ("stream_options", "max_completion_tokens", "extra_content")
 """What we send, and can do without."""
@@ -38,7 +44,7 @@ OUT_OF_ORDER = (
     "roles must alternate",
     "invalid_request_message_order",
 )
-HEARD = Assistant("Understood.")
+HEARD = AssistantMessage("Understood.")
 """Stands between a tool's result and what a person says, where a service wants somebody to answer first."""
 
 
@@ -74,10 +80,10 @@ def alternated(messages: Sequence[Message]) -> list[Message]:
     found: list[Message] = []
     for message in messages:
         before = found[-1] if found else None
-        if isinstance(message, User) and isinstance(before, User):
-            found[-1] = User(f"{before.content}\n\n{message.content}")
+        if isinstance(message, UserMessage) and isinstance(before, UserMessage):
+            found[-1] = UserMessage(f"{before.content}\n\n{message.content}")
             continue
-        if isinstance(message, User) and isinstance(before, Told):
+        if isinstance(message, UserMessage) and isinstance(before, ToolMessage):
             found.append(HEARD)
         found.append(message)
     return found

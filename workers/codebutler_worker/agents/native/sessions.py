@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 
 from codebutler.domain.errors import StoreError
-from codebutler_worker.agents.native.model import Assistant, Message, System, Told
+from codebutler_worker.agents.native.model import AssistantMessage, Message, SystemMessage, ToolMessage
 from codebutler_worker.sandbox.destinations import make_beneath, remove_old
 from codebutler_worker.store.state_dir import STATE_DIR
 from codebutler_worker.tools.plan import PlanStep
@@ -32,10 +32,10 @@ class Session:
     is gone."""
 
     def __init__(
-        self, descriptor: int, session_id: str, history: History | None = None, *, fresh: bool = False
+        self, descriptor: int, session_id: str, history: SessionHistory | None = None, *, fresh: bool = False
     ) -> None:
         self.id = session_id
-        self.history = history or History()
+        self.history = history or SessionHistory()
         self.fresh = fresh
         self._descriptor: int | None = descriptor
 
@@ -51,7 +51,7 @@ class Session:
 
     async def say(self, *messages: Message) -> None:
         """Add messages."""
-        await self.keep(*(Said(message) for message in messages))
+        await self.keep(*(SaidRecord(message) for message in messages))
 
     def append(self, records: Iterable[Record]) -> None:
         """Write them in one go. Blocking. Raises StoreError for a full or failing disk."""
@@ -72,7 +72,7 @@ class Session:
             os.close(descriptor)
 
 
-class Sessions:
+class NativeSessions:
     """The sessions of one repository. Blocking; call it in a thread."""
 
     def __init__(self, repo: Path, retention_days: int) -> None:
@@ -89,7 +89,7 @@ class Sessions:
                 remove_old(directory, ".jsonl", now_s - self._retention_s)
             opened = _open(directory, session_id, os.O_CREAT | os.O_EXCL)
         session = Session(opened, session_id, fresh=fresh)
-        session.append([Opened(at)])
+        session.append([OpenedRecord(at)])
         return session
 
     def resume(self, session_id: str) -> Session | None:
@@ -150,42 +150,42 @@ VERSION = 1
 INTERRUPTED = "(nobody knows what came of this call: it was cut off)"
 
 
-class Opened(msgspec.Struct, frozen=True, tag="opened"):
+class OpenedRecord(msgspec.Struct, frozen=True, tag="opened"):
     """The session began. Its first line."""
 
     at: str
     version: int = VERSION
 
 
-class Said(msgspec.Struct, frozen=True, tag="said"):
+class SaidRecord(msgspec.Struct, frozen=True, tag="said"):
     """One more message."""
 
     message: Message
 
 
-class Planned(msgspec.Struct, frozen=True, tag="planned"):
+class PlannedRecord(msgspec.Struct, frozen=True, tag="planned"):
     """The plan as it stands now."""
 
     steps: tuple[PlanStep, ...]
 
 
-class Cleaned(msgspec.Struct, frozen=True, tag="cleaned"):
+class CleanedRecord(msgspec.Struct, frozen=True, tag="cleaned"):
     """To make room, these messages stand for all before."""
 
     messages: tuple[Message, ...]
 
 
-class Stood(msgspec.Struct, frozen=True, tag="stood"):
+class StoodRecord(msgspec.Struct, frozen=True, tag="stood"):
     """The terminal's directory at the end of a turn."""
 
     cwd: str
 
 
-Record = Opened | Said | Planned | Cleaned | Stood
+Record = OpenedRecord | SaidRecord | PlannedRecord | CleanedRecord | StoodRecord
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class SessionHistory:
     """A session as it stands."""
 
     messages: tuple[Message, ...] = ()
@@ -193,18 +193,18 @@ class History:
     cwd: str = ""
 
 
-def after(history: History, record: Record) -> History:
+def after(history: SessionHistory, record: Record) -> SessionHistory:
     """The history with one record more."""
     match record:
-        case Said(message):
+        case SaidRecord(message):
             return replace(history, messages=(*history.messages, message))
-        case Cleaned(messages):
+        case CleanedRecord(messages):
             return replace(history, messages=messages)
-        case Planned(steps):
+        case PlannedRecord(steps):
             return replace(history, plan=steps)
-        case Stood(cwd):
+        case StoodRecord(cwd):
             return replace(history, cwd=cwd)
-        case Opened():
+        case OpenedRecord():
             return history
 
 
@@ -213,25 +213,25 @@ def line(record: Record) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 
-def read(content: bytes) -> History | None:
+def read(content: bytes) -> SessionHistory | None:
     """The session that the lines tell of; None if they are no session of ours."""
     decoder = msgspec.json.Decoder(Record)
-    history, opened = History(), False
+    history, opened = SessionHistory(), False
     messages: list[Message] = []
     for each in content.split(b"\n"):
         try:
             record = decoder.decode(each)
         except (msgspec.DecodeError, UnicodeError):
             continue
-        if isinstance(record, Said):
+        if isinstance(record, SaidRecord):
             messages.append(record.message)
             continue
-        if isinstance(record, Cleaned):
+        if isinstance(record, CleanedRecord):
             messages = list(record.messages)
-        opened = opened or (isinstance(record, Opened) and record.version == VERSION)
+        opened = opened or (isinstance(record, OpenedRecord) and record.version == VERSION)
         history = after(history, record)
     mended_ = mended(messages)
-    if not opened or not mended_ or not isinstance(mended_[0], System):
+    if not opened or not mended_ or not isinstance(mended_[0], SystemMessage):
         return None
     return replace(history, messages=tuple(mended_))
 
@@ -241,12 +241,12 @@ def mended(messages: Iterable[Message]) -> list[Message]:
     found: list[Message] = []
     missing: list[str] = []
     for message in messages:
-        if isinstance(message, Told):
+        if isinstance(message, ToolMessage):
             if message.call_id in missing:
                 missing.remove(message.call_id)
                 found.append(message)
             continue
-        found += [Told(call_id, INTERRUPTED) for call_id in missing]
-        missing = [call.id for call in message.calls] if isinstance(message, Assistant) else []
+        found += [ToolMessage(call_id, INTERRUPTED) for call_id in missing]
+        missing = [call.id for call in message.calls] if isinstance(message, AssistantMessage) else []
         found.append(message)
-    return found + [Told(call_id, INTERRUPTED) for call_id in missing]
+    return found + [ToolMessage(call_id, INTERRUPTED) for call_id in missing]

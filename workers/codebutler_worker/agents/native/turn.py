@@ -23,21 +23,27 @@ from codebutler_worker.agents.backend import (
     Writing,
 )
 from codebutler_worker.agents.native import cleaning, loop
-from codebutler_worker.agents.native.acting import Acting, AgentLog, Done
-from codebutler_worker.agents.native.loop import Act, AskModel, Leave, LoopLimits, Progress
+from codebutler_worker.agents.native.acting import Acting, AgentLog, CallDone
+from codebutler_worker.agents.native.loop import AskModel, Leave, LoopLimits, Progress, RunCall
 from codebutler_worker.agents.native.model import (
-    Assistant,
-    Call,
+    AssistantMessage,
     Message,
     Model,
     ModelError,
-    Prompt,
-    Reply,
-    Told,
-    User,
+    ModelReply,
+    ModelRequest,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
     complete,
 )
-from codebutler_worker.agents.native.sessions import INTERRUPTED, Cleaned, Planned, Session, Stood
+from codebutler_worker.agents.native.sessions import (
+    INTERRUPTED,
+    CleanedRecord,
+    PlannedRecord,
+    Session,
+    StoodRecord,
+)
 from codebutler_worker.agents.running import Waits, following
 from codebutler_worker.tools.repair import as_json
 
@@ -59,10 +65,10 @@ class Thinker:
 
     model: Model
     context: int
-    cost: Callable[[Reply], float | None]
+    cost: Callable[[ModelReply], float | None]
 
 
-class Turn:
+class NativeTurn:
     """``events`` runs it once. ``progress`` and ``exit`` tell afterwards how it went."""
 
     def __init__(
@@ -78,7 +84,7 @@ class Turn:
         self._log: AgentLog = acting.log
         self._clock: Clock = acting.clock
         self._waits: Waits = acting.waits
-        self._gauge = cleaning.Gauge(fixed=acting.definition_tokens)
+        self._gauge = cleaning.TokenEstimate(fixed=acting.definition_tokens)
         self._context = thinker.context
         self._left = 0
         """The tokens that were left when room was made last."""
@@ -94,10 +100,10 @@ class Turn:
         self._waits.listens = True
         yield Started(self._session.id, self._session.fresh, self._thinker.model.name)
         if all(step.state == "done" for step in self._session.history.plan):
-            await self._session.keep(Planned(()))
+            await self._session.keep(PlannedRecord(()))
         else:
             yield Plan(self._session.history.plan)
-        await self._session.say(User(self._request.prompt))
+        await self._session.say(UserMessage(self._request.prompt))
         try:
             while True:
                 await self._hear()
@@ -106,7 +112,7 @@ class Turn:
                     case Leave():
                         self.leave = step
                         return
-                    case Act(call):
+                    case RunCall(call):
                         events = self._act(call)
                     case AskModel(nudge):
                         events = self._think(nudge)
@@ -120,10 +126,10 @@ class Turn:
         """Settle what was left open, so that the session can be taken up again."""
         open_ = self.progress.open
         first = NOT_DONE if self.leave is not None else INTERRUPTED
-        told = [Told(call.id, first if at == 0 else NOT_DONE) for at, call in enumerate(open_)]
+        told = [ToolMessage(call.id, first if at == 0 else NOT_DONE) for at, call in enumerate(open_)]
         await self._session.say(*told)
         if terminal_cwd != self._session.history.cwd:
-            await self._session.keep(Stood(terminal_cwd))
+            await self._session.keep(StoodRecord(terminal_cwd))
 
     async def _hear(self) -> None:
         """Take in what people said meanwhile, once no call waits for its result."""
@@ -131,12 +137,12 @@ class Turn:
         if not said or self.progress.open:
             return
         self._waits.said = []
-        await self._session.say(*(User(text) for text in said))
+        await self._session.say(*(UserMessage(text) for text in said))
         self.progress = loop.steered(self.progress)
 
     async def _think(self, nudge: str) -> AsyncGenerator[AgentEvent]:
         if nudge:
-            await self._session.say(User(nudge))
+            await self._session.say(UserMessage(nudge))
         size = self._gauge.of(self._session.messages)
         # Where little fits besides the orders, it is always too full: room is made for what came since.
         if size > GROWN * self._left and cleaning.too_full(
@@ -161,7 +167,7 @@ class Turn:
                 return
 
     async def _ask(self) -> AsyncGenerator[AgentEvent]:
-        prompt = Prompt(self._session.messages, self._acting.definitions)
+        prompt = ModelRequest(self._session.messages, self._acting.definitions)
         began_s = self._clock.monotonic()
         async with aclosing(self._thinker.model.ask(prompt)) as answers:
             while isinstance(event := await self._waits.work(following(answers)), Limit | Writing | Thinking):
@@ -188,7 +194,7 @@ class Turn:
         for asked in self._acting.foreseen(self.progress.open):
             yield asked
 
-    async def _take(self, reply: Reply) -> None:
+    async def _take(self, reply: ModelReply) -> None:
         """The answer goes into the session before anything is done with it."""
         said = unique(reply.said, self._session.messages)
         said = with_calls(said, lambda call: structs.replace(call, name=self._acting.named(call.name)))
@@ -200,17 +206,17 @@ class Turn:
         reply = replace(reply, said=said)
         self.progress = loop.replied(self.progress, reply, self._thinker.cost(reply))
 
-    async def _act(self, call: Call) -> AsyncGenerator[AgentEvent]:
+    async def _act(self, call: ToolCall) -> AsyncGenerator[AgentEvent]:
         async with aclosing(self._acting.events(call, self._session.history.plan)) as events:
             async for event in events:
-                if not isinstance(event, Done):
+                if not isinstance(event, CallDone):
                     yield event
                     continue
                 result = event.result
                 await self._session.keep(*event.records)
                 after = loop.acted(self.progress, result.text, valid=event.valid, again=event.again)
                 warning = [loop.REPEATED] if loop.repeats(after) else []
-                await self._session.say(Told(call.id, "\n".join([result.text or NOTHING, *warning])))
+                await self._session.say(ToolMessage(call.id, "\n".join([result.text or NOTHING, *warning])))
                 self.progress = after
                 if event.end is not None and not self._waits.said:
                     self.progress = loop.ended(self.progress, event.end.text, needs_user=event.end.needs_user)
@@ -218,7 +224,7 @@ class Turn:
                 good = result.ok and result.exit_code in (None, 0)
                 yield ToolResult(event.use_id, good, result.text)
 
-    def _priced(self, reply: Reply, prompt: Prompt) -> Reply:
+    def _priced(self, reply: ModelReply, prompt: ModelRequest) -> ModelReply:
         """With what it has used, as the service says, or as we reckon: an answer that costs nothing meets no limit."""
         told, reckoned = reply.tokens, self._gauge.used(prompt.messages, reply.said)
         used = structs.replace(
@@ -241,7 +247,7 @@ class Turn:
             messages = cleaning.summed_up(messages, at, summary, plan, asked)
         if desperate:
             messages = cleaning.clipped(messages, self._gauge, context)
-        await self._session.keep(Cleaned(messages))
+        await self._session.keep(CleanedRecord(messages))
         self._left = self._gauge.of(messages)
         self._log.noted("cleaned", f"{before} tokens became {self._left}")
 
@@ -250,7 +256,7 @@ class Turn:
         for attempt in (messages, cleaning.clipped(messages, self._gauge, context // 2)):
             # With the tools, which it shall not use: gateways to Bedrock take no calls without them, and the
             # beginning of the request is then in the service's cache (BerriAI/litellm #24158).
-            prompt = Prompt((*attempt, User(cleaning.SUMMARY_ORDER)), self._acting.definitions)
+            prompt = ModelRequest((*attempt, UserMessage(cleaning.SUMMARY_ORDER)), self._acting.definitions)
             try:
                 reply = await self._waits.work(complete(self._thinker.model, prompt))
             except ModelError as error:
@@ -262,7 +268,7 @@ class Turn:
                     return text
         return ""
 
-    def _paid(self, reply: Reply) -> str:
+    def _paid(self, reply: ModelReply) -> str:
         """Paid for like any other answer, but none of the turn's steps."""
         tokens = self.progress.tokens + reply.tokens
         cost, before = self._thinker.cost(reply), self.progress.cost_usd
@@ -271,14 +277,14 @@ class Turn:
         return reply.said.content
 
 
-def with_calls(said: Assistant, changed: Callable[[Call], Call]) -> Assistant:
+def with_calls(said: AssistantMessage, changed: Callable[[ToolCall], ToolCall]) -> AssistantMessage:
     """The same words with other calls."""
     return structs.replace(said, calls=tuple(changed(call) for call in said.calls))
 
 
-def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
+def unique(said: AssistantMessage, before: Sequence[Message]) -> AssistantMessage:
     """With ids for its calls that no call before has: some services number those of each answer anew."""
-    known = {call.id for message in before if isinstance(message, Assistant) for call in message.calls}
+    known = {call.id for message in before if isinstance(message, AssistantMessage) for call in message.calls}
     calls = []
     for at, call in enumerate(said.calls):
         number, call_id = len(before) * 100 + at, call.id
@@ -287,4 +293,4 @@ def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
             call_id, number = f"c{number:08}", number + 1
         known.add(call_id)
         calls.append(structs.replace(call, id=call_id))
-    return Assistant(said.content, tuple(calls), said.reasoning)
+    return AssistantMessage(said.content, tuple(calls), said.reasoning)

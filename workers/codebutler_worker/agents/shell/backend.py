@@ -12,12 +12,11 @@ from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.platform.lookup import look_up, missing_rule, path_of
 from codebutler_worker.agents.backend import AgentEvent, Started, ToolUse, TurnRequest, one_line
-from codebutler_worker.agents.instructions import instructions
-from codebutler_worker.agents.record import SessionLog, SessionLogs, session_of
+from codebutler_worker.agents.record import SessionLog, session_of
 from codebutler_worker.agents.running import AgentContext, TurnBackend
-from codebutler_worker.agents.shell.output import Backlog, Hearing
-from codebutler_worker.agents.shell.run import GONE, Pace, Run
-from codebutler_worker.agents.survey import Surroundings
+from codebutler_worker.agents.shell.output import Hearing, OutputBacklog
+from codebutler_worker.agents.shell.run import GONE, Pace, ProgramRun
+from codebutler_worker.agents.survey import Surroundings, instructions
 from codebutler_worker.egress.outlet import for_agents, for_commands
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.program import UNATTENDED
@@ -28,7 +27,7 @@ SUMMARY_CHARS = 150
 UNRECORDED = "⚠️ The session's log could not be kept: {why}."
 
 
-class ShellBackend(TurnBackend[Run]):
+class ShellBackend(TurnBackend[ProgramRun]):
     """Starts ``rule``'s program for each turn. It has no sessions to resume: each turn stands alone."""
 
     def __init__(self, rule: CommandRule, context: AgentContext, around: Surroundings, pace: Pace) -> None:
@@ -49,7 +48,7 @@ class ShellBackend(TurnBackend[Run]):
         yield Started(session_of(turn.turn_id))
         yield ToolUse(turn.turn_id, self.name, one_line(turn.prompt, SUMMARY_CHARS))
         text = "\n\n".join(part for part in (self._instructions, turn.prompt) if part)
-        backlog, hearing = Backlog(), Hearing(self._pace.unclosed_s) if self._rule.envelope else None
+        backlog, hearing = OutputBacklog(), Hearing(self._pace.unclosed_s) if self._rule.envelope else None
 
         def take(data: bytes, newline_returns: bool) -> None:
             """What it writes, on the reader's thread, once it is in the log."""
@@ -63,7 +62,9 @@ class ShellBackend(TurnBackend[Run]):
             await PtyProcess.spawn(self._launch(turn, text, way), take, record.write) as process,
         ):
             interactive = self._rule.mode == "interactive"
-            run = Run(process, backlog, self._clock, self._pace, interactive=interactive, hearing=hearing)
+            run = ProgramRun(
+                process, backlog, self._clock, self._pace, interactive=interactive, hearing=hearing
+            )
             self._live[turn.turn_id] = run
             if self._unwanted(turn.turn_id):
                 await run.end("stopped")
@@ -121,5 +122,4 @@ def shell_backend(
     )
     around = Surroundings(home, path_of(settings.agent_env), settings.agent_env, taught)
     outlet_for = for_agents if rule.prefix == CHECKS.prefix else for_commands
-    outlet = outlet_for(config.sandbox, sandbox.name, settings.agent_env)
-    return ShellBackend(rule, AgentContext(sandbox, clock, outlet, SessionLogs.of(settings)), around, pace)
+    return ShellBackend(rule, AgentContext.of(settings, sandbox, clock, outlet_for), around, pace)

@@ -23,7 +23,7 @@ class Batch:
     tail: bytes = b""
 
 
-class Backlog:
+class OutputBacklog:
     """Everything up to ``HEAD_BYTES`` since the last ``rewind``; of a flood after that only its end."""
 
     def __init__(self) -> None:

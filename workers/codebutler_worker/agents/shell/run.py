@@ -13,8 +13,8 @@ from codebutler.domain.clock import Clock
 from codebutler.platform.waiting import wait_for
 from codebutler_worker.agents.backend import Finished, Output, Text
 from codebutler_worker.agents.running import LiveTurn
-from codebutler_worker.agents.shell.output import Backlog, Hearing
-from codebutler_worker.agents.shell.screen import Terminal
+from codebutler_worker.agents.shell.output import Hearing, OutputBacklog
+from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.programs.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
 from codebutler_worker.sandbox.committing import hint
 
@@ -68,7 +68,7 @@ class Pace:
     keys_s: float = 10.0
 
 
-class Run(LiveTurn):
+class ProgramRun(LiveTurn):
     """One run. ``events`` is its life; ``type``, ``stop`` and ``end`` may be called beside it. ``last`` is what
     it shows, ``why`` the reason of its end if that was not its own.
 
@@ -78,7 +78,7 @@ class Run(LiveTurn):
     def __init__(
         self,
         process: PtyProcess,
-        backlog: Backlog,
+        backlog: OutputBacklog,
         clock: Clock,
         pace: Pace,
         *,
@@ -93,7 +93,7 @@ class Run(LiveTurn):
         self._pace = pace
         self._interactive = interactive
         self._hearing = hearing
-        self._terminal = Terminal()
+        self._terminal = TerminalScreen()
         self._rendering = asyncio.Lock()
         self._rendered: deque[Output] = deque()
         self._fresh = False

@@ -32,14 +32,14 @@ _UNFINISHED = re.compile(r"\x1b(?:\[[<=>]?[0-9;:]*[ -/]*)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ScreenLines:
     """``settled``: lines that are final, after those taken before. ``live``: those that may still change."""
 
     settled: tuple[str, ...] = ()
     live: tuple[str, ...] = ()
 
 
-class Terminal:
+class TerminalScreen:
     """Feed it bytes in pieces of any size; ``take`` what there is to show.
 
     A line that was wrapped at the right edge is one line again: a long address stays whole.
@@ -79,11 +79,11 @@ class Terminal:
         """From now on show what comes, and of what is there only the cursor's own line (the prompt)."""
         self._screen.turn_page()
 
-    def take(self) -> Shown:
+    def take(self) -> ScreenLines:
         """What is new since the last time, and what is on the screen now."""
         screen = self._screen
         settled, screen.settled = tuple(screen.settled), []
-        return Shown(settled, tuple(screen.live()))
+        return ScreenLines(settled, tuple(screen.live()))
 
     @property
     def _grounded(self) -> bool:

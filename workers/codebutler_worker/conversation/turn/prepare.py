@@ -19,7 +19,7 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post, Value
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.agents.instructions import instructions
+from codebutler_worker.agents.survey import instructions
 from codebutler_worker.conversation.asking.approvals import answers_before
 from codebutler_worker.conversation.parked import LIMIT
 from codebutler_worker.conversation.queue import STALE
