@@ -19,12 +19,18 @@ from pathlib import Path
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
+from codebutler_worker.agents.backend import Finished, Limit, ToolResult, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
-from codebutler_worker.agents.native.dialect import Dialect
-from codebutler_worker.agents.native.loop import Limits
-from codebutler_worker.agents.native.model import Assistant, Call, Prompt, Reply, Tokens, Waiting
-from codebutler_worker.agents.native.sessions import Sessions
+from codebutler_worker.agents.native.loop import LoopLimits
+from codebutler_worker.agents.native.model import (
+    AssistantMessage,
+    ModelReply,
+    ModelRequest,
+    TokenCount,
+    ToolCall,
+)
+from codebutler_worker.agents.native.services import Dialect
+from codebutler_worker.agents.native.sessions import NativeSessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.record import SessionLogs
@@ -55,15 +61,17 @@ class Metronome:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
+    async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | ModelReply]:
         """The next step, or the end."""
         self.bodies.append(body(self.name, prompt, Dialect("own")))
         at = len(self.bodies)
         if at > STEPS:
-            yield Reply(Assistant("Done."))
+            yield ModelReply(AssistantMessage("Done."))
             return
         given = json.dumps({"paths": ["file.txt"], "lines": at})
-        yield Reply(Assistant("I read on.", (Call(f"c{at}", "read_files", given),)), Tokens(100, 10))
+        yield ModelReply(
+            AssistantMessage("I read on.", (ToolCall(f"c{at}", "read_files", given),)), TokenCount(100, 10)
+        )
 
     async def close(self) -> None:
         """There is nothing to let go of."""

@@ -18,7 +18,8 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.running import AgentContext, Limits
+from codebutler_worker.agents.process import TimeLimits
+from codebutler_worker.agents.running import AgentContext
 from tests.modelserver.server import Call, ModelServer
 from tests.walls import NoWalls
 
@@ -42,7 +43,7 @@ class Desk:
         async with asyncio.timeout(60):
             return [event async for event in self.backend.start(self.turn(prompt, **more))]
 
-    def with_settings(self, settings: ClaudeSection, limits: Limits | None = None) -> Desk:
+    def with_settings(self, settings: ClaudeSection, limits: TimeLimits | None = None) -> Desk:
         env = agent_env(self.model)
         backend = ClaudeBackend(settings, AgentContext(NoWalls(), SystemClock()), self.home, env, limits)
         return replace(self, backend=backend)

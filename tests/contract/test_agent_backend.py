@@ -21,9 +21,9 @@ from codebutler.config.schema import (
     RepoSettings,
 )
 from codebutler.domain.clock import SystemClock
+from codebutler_worker.agents.acp.agent import AcpAgent
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
-from codebutler_worker.agents.acp.other import Other
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -36,14 +36,14 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.headless.backend import HeadlessBackend
-from codebutler_worker.agents.native.factory import native_backend
+from codebutler_worker.agents.headless import HeadlessBackend
+from codebutler_worker.agents.native.backend import native_backend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.shell.backend import ShellBackend
-from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.agents.shell.run import Pace
+from codebutler_worker.agents.survey import Surroundings
 from codebutler_worker.store.state_dir import STATE_DIR
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call, ModelServer, Reply
@@ -194,7 +194,7 @@ def _offline(agent: str, home: Path, repo: Path) -> Rig | None:
     if agent == "other":
         rule = CommandRule(prefix="other", binary=sys.executable, args=(str(ACP_AGENT), "plain"), mode="acp")
         return OtherRig(
-            AcpBackend(Other(rule, home, {}, timeout_minutes=30), AgentContext(NoWalls(), SystemClock()))
+            AcpBackend(AcpAgent(rule, home, {}, timeout_minutes=30), AgentContext(NoWalls(), SystemClock()))
         )
     return None
 

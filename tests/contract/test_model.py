@@ -10,27 +10,27 @@ from typing import Protocol
 import pytest
 
 from codebutler.domain.clock import SystemClock
+from codebutler_worker.agents.backend import Limit, Thinking, Writing
 from codebutler_worker.agents.native.model import (
-    Assistant,
-    Call,
+    AssistantMessage,
+    Endpoint,
     Model,
     ModelError,
-    Prompt,
-    Reply,
-    SoFar,
-    System,
-    Tokens,
-    Told,
-    User,
-    Waiting,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    TokenCount,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
     complete,
 )
-from codebutler_worker.agents.native.scripted import ScriptedModel
-from codebutler_worker.agents.native.service import Endpoint, OpenAIModel
+from codebutler_worker.agents.native.service import OpenAIModel
 from tests.modelserver import server as script
 from tests.modelserver.completions import CompletionsServer
+from tests.scriptedmodel import ScriptedModel
 
-PROMPT = Prompt((System("Be brief."), User("hello")))
+PROMPT = ModelRequest((SystemMessage("Be brief."), UserMessage("hello")))
 
 
 class Rig(Protocol):
@@ -51,10 +51,10 @@ class ScriptedRig:
             self.model.play(ModelError("auth", "the key is refused: check native.apiKey"))
             return
         calls = tuple(
-            Call(f"{call.name}:{at}", call.name, '{"path": "a"}') for at, call in enumerate(reply.calls)
+            ToolCall(f"{call.name}:{at}", call.name, '{"path": "a"}') for at, call in enumerate(reply.calls)
         )
-        tokens = Tokens(reply.input_tokens, reply.output_tokens)
-        self.model.play(Reply(Assistant(reply.text, calls, reply.thoughts), tokens))
+        tokens = TokenCount(reply.input_tokens, reply.output_tokens)
+        self.model.play(ModelReply(AssistantMessage(reply.text, calls, reply.thoughts), tokens))
 
 
 @dataclass
@@ -80,7 +80,7 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
 async def test_an_answer_comes_whole_with_what_it_used(rig: Rig) -> None:
     rig.play(script.Reply("Hello to you, whoever you are.", input_tokens=7, output_tokens=3))
     reply = await complete(rig.model, PROMPT)
-    assert reply == Reply(Assistant("Hello to you, whoever you are."), Tokens(7, 3))
+    assert reply == ModelReply(AssistantMessage("Hello to you, whoever you are."), TokenCount(7, 3))
 
 
 async def test_calls_come_whole_and_in_order(rig: Rig) -> None:
@@ -97,8 +97,10 @@ async def test_it_ends_with_exactly_one_reply(rig: Rig) -> None:
     rig.play(script.Reply("one"))
     async with asyncio.timeout(30):
         events = [event async for event in rig.model.ask(PROMPT)]
-    assert [type(event) for event in events if not isinstance(event, Waiting | SoFar)] == [Reply]
-    assert isinstance(events[-1], Reply)
+    assert [type(event) for event in events if not isinstance(event, Limit | Writing | Thinking)] == [
+        ModelReply
+    ]
+    assert isinstance(events[-1], ModelReply)
 
 
 async def test_what_there_is_before_the_end_is_how_the_answer_begins(rig: Rig) -> None:
@@ -106,7 +108,7 @@ async def test_what_there_is_before_the_end_is_how_the_answer_begins(rig: Rig) -
     rig.play(script.Reply(text))
     async with asyncio.timeout(30):
         events = [event async for event in rig.model.ask(PROMPT)]
-    begun = [event.text for event in events if isinstance(event, SoFar)]
+    begun = [event.text for event in events if isinstance(event, Writing)]
     assert begun
     assert all(each and text.startswith(each) for each in begun)
     assert begun == sorted(begun, key=len)
@@ -116,15 +118,15 @@ async def test_that_it_reasons_is_told_before_what_it_says(rig: Rig) -> None:
     rig.play(script.Reply("Done.", thoughts="Let me see."))
     async with asyncio.timeout(30):
         events = [event async for event in rig.model.ask(PROMPT)]
-    assert events[0] == SoFar("")
-    assert isinstance(events[-1], Reply)
+    assert events[0] == Thinking("")
+    assert isinstance(events[-1], ModelReply)
     assert events[-1].said.reasoning == "Let me see."
 
 
 async def test_a_conversation_with_results_can_go_on(rig: Rig) -> None:
     rig.play(script.Reply("Done."))
-    said = Assistant("I look.", (Call("c1", "look", "{}"),), "thinking")
-    reply = await complete(rig.model, Prompt((*PROMPT.messages, said, Told("c1", "seen"))))
+    said = AssistantMessage("I look.", (ToolCall("c1", "look", "{}"),), "thinking")
+    reply = await complete(rig.model, ModelRequest((*PROMPT.messages, said, ToolMessage("c1", "seen"))))
     assert reply.said.content == "Done."
 
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from codebutler_worker.agents.acp.pipe import LARGE_BYTES, Pipe
+from codebutler_worker.agents.acp.link import LARGE_BYTES, Pipe
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
@@ -19,7 +19,7 @@ for size in (1, {LARGE_BYTES}, 1):
 async def test_after_a_large_message_all_is_heard_before_the_next_is_read(tmp_path: Path) -> None:
     asked: list[bool] = []
 
-    async def room(*, large: bool = False) -> None:
+    async def room(large: bool) -> None:
         asked.append(large)
 
     async with await AgentProcess.spawn(Launch((sys.executable, "-c", WRITE), {}, tmp_path)) as process:

@@ -12,8 +12,8 @@ import pytest
 
 from codebutler.config.schema import CommandRule
 from codebutler.domain.clock import SystemClock
+from codebutler_worker.agents.acp.agent import AcpAgent
 from codebutler_worker.agents.acp.backend import AcpBackend
-from codebutler_worker.agents.acp.other import Other
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Answer,
@@ -32,6 +32,9 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.running import BUSY, AgentContext, Limits
 from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.agents.process import TimeLimits
+from codebutler_worker.agents.running import BUSY, AgentContext
+from codebutler_worker.tools.plan import PlanStep
 from tests.turns import end, heard, undecided
 from tests.walls import NoWalls
 
@@ -39,12 +42,12 @@ AGENT = Path(__file__).parents[2] / "acpagent" / "agent.py"
 DEADLINE_S = 60
 
 
-def backend(tmp_path: Path, temper: str, limits: Limits | None = None) -> AcpBackend:
+def backend(tmp_path: Path, temper: str, limits: TimeLimits | None = None) -> AcpBackend:
     rule = CommandRule(
         prefix="other", binary=sys.executable, args=(str(AGENT), temper), mode="acp", description="The Other"
     )
     return AcpBackend(
-        Other(rule, tmp_path, {}, timeout_minutes=30), AgentContext(NoWalls(), SystemClock()), limits
+        AcpAgent(rule, tmp_path, {}, timeout_minutes=30), AgentContext(NoWalls(), SystemClock()), limits
     )
 
 
@@ -196,22 +199,22 @@ async def test_each_way_to_stop_is_known(tmp_path: Path, git_repo: Path, said: s
 
 
 async def test_who_does_not_answer_is_ended(tmp_path: Path, git_repo: Path) -> None:
-    limits = Limits(600, start_s=0.5)
+    limits = TimeLimits(600, start_s=0.5)
     finished = end(await run(backend(tmp_path, "deaf", limits), turn(git_repo)))
     assert finished.reason == "unavailable"
     assert "does not answer" in finished.text
 
 
 async def test_silence_and_length_have_limits(tmp_path: Path, git_repo: Path) -> None:
-    silent = await run(backend(tmp_path, "stubborn", Limits(600, stall_s=0.5)), turn(git_repo))
+    silent = await run(backend(tmp_path, "stubborn", TimeLimits(600, stall_s=0.5)), turn(git_repo))
     assert end(silent).reason == "stalled"
-    long = await run(backend(tmp_path, "stubborn", Limits(1.0)), turn(git_repo))
+    long = await run(backend(tmp_path, "stubborn", TimeLimits(1.0)), turn(git_repo))
     assert end(long).reason == "timeout"
     assert "session.timeoutMinutes" in end(long).text
 
 
 async def test_one_that_does_not_take_a_cancel_is_ended(tmp_path: Path, git_repo: Path) -> None:
-    agent = backend(tmp_path, "stubborn", Limits(600, stop_s=0.2))
+    agent = backend(tmp_path, "stubborn", TimeLimits(600, stop_s=0.2))
     events = agent.start(turn(git_repo))
     async with asyncio.timeout(DEADLINE_S):
         async for event in events:
@@ -258,7 +261,9 @@ async def test_one_session_has_one_turn(tmp_path: Path, git_repo: Path) -> None:
 
 async def test_a_program_that_is_not_there_is_named(tmp_path: Path, git_repo: Path) -> None:
     rule = CommandRule(prefix="gone", binary="nowhere-to-be-found", mode="acp")
-    agent = AcpBackend(Other(rule, tmp_path, {}, timeout_minutes=30), AgentContext(NoWalls(), SystemClock()))
+    agent = AcpBackend(
+        AcpAgent(rule, tmp_path, {}, timeout_minutes=30), AgentContext(NoWalls(), SystemClock())
+    )
     finished = end(await run(agent, turn(git_repo)))
     assert finished.reason == "unavailable"
     assert "nowhere-to-be-found is not installed" in finished.text

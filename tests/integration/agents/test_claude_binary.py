@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.agents.claude.probe import find_binary
+from codebutler_worker.agents.claude.backend import find_binary
 
 
 def program(path: Path) -> Path:

@@ -11,7 +11,7 @@ from codebutler_worker.agents.backend import (
     Text,
     ToolUse,
 )
-from codebutler_worker.agents.running import Limits
+from codebutler_worker.agents.process import TimeLimits
 from tests.claude_desk import Desk, bash, last, replace_section, until
 from tests.modelserver.server import Call, Reply
 
@@ -61,12 +61,13 @@ async def test_closing_the_stream_in_mid_tool_leaves_nothing(desk: Desk) -> None
     events = desk.backend.start(desk.turn("sleep"))
     await until(events, ToolUse)
     pid = await appears(desk.repo / "pid")
-    [turn] = desk.backend._running.listeners()
+    [turn] = desk.backend._live.values()
+    assert turn is not None
     async with asyncio.timeout(5):
         await events.aclose()
     await gone(pid)
-    await gone(turn.session.process.pid)
-    assert not desk.backend._running.listeners()
+    await gone(turn.process.pid)
+    assert not desk.backend._live
 
 
 async def test_a_killed_process_is_a_failed_turn_and_its_tool_dies_too(desk: Desk) -> None:
@@ -74,8 +75,9 @@ async def test_a_killed_process_is_a_failed_turn_and_its_tool_dies_too(desk: Des
     events = desk.backend.start(desk.turn("sleep"))
     await until(events, ToolUse)
     pid = await appears(desk.repo / "pid")
-    [turn] = desk.backend._running.listeners()
-    os.kill(turn.session.process.pid, 9)
+    [turn] = desk.backend._live.values()
+    assert turn is not None
+    os.kill(turn.process.pid, 9)
     end = last([event async for event in events])
     await gone(pid)
     assert (end.ok, end.reason) == (False, "failed")
@@ -100,7 +102,7 @@ async def test_a_background_command_is_told_before_the_turn_ends(desk: Desk) -> 
 
 
 async def test_a_background_command_left_over_is_cut_off_after_its_grace(desk: Desk) -> None:
-    impatient = desk.with_settings(desk.backend._settings, Limits(600, background_s=0.1))
+    impatient = desk.with_settings(desk.backend._settings, TimeLimits(600, background_s=0.1))
     command = f"echo $$ > pid; {SLEEP}"
     call = Call("Bash", {"command": command, "description": "bg", "run_in_background": True})
     desk.model.play(Reply("", (call,)), Reply("started"))
@@ -110,7 +112,7 @@ async def test_a_background_command_left_over_is_cut_off_after_its_grace(desk: D
 
 
 async def test_the_time_limit_ends_a_turn(desk: Desk) -> None:
-    hasty = desk.with_settings(desk.backend._settings, Limits(1.5))
+    hasty = desk.with_settings(desk.backend._settings, TimeLimits(1.5))
     desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
     end = last(await hasty.run("sleep"))
     assert (end.ok, end.reason) == (False, "timeout")
@@ -118,7 +120,7 @@ async def test_the_time_limit_ends_a_turn(desk: Desk) -> None:
 
 
 async def test_a_silent_service_is_noticed(desk: Desk) -> None:
-    hasty = desk.with_settings(desk.backend._settings, Limits(600, stall_s=1.5))
+    hasty = desk.with_settings(desk.backend._settings, TimeLimits(600, stall_s=1.5))
     desk.model.play(Reply("never", hold=True))
     assert last(await hasty.run("hello")).reason == "stalled"
 

@@ -6,7 +6,12 @@ import asyncio
 import sys
 from pathlib import Path
 
-from codebutler_worker.agents.claude.turn import LARGE_BYTES, QUEUE_LINES, EndOfStream, LiveSession
+from codebutler.domain.clock import SystemClock
+from codebutler_worker.agents.backend import TurnRequest
+from codebutler_worker.agents.claude.translate import ClaudeTranslator
+from codebutler_worker.agents.claude.turn import ClaudeTurn
+from codebutler_worker.agents.process import TimeLimits
+from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
@@ -16,40 +21,33 @@ STEPS = 2000
 """So often the reader may go on while nobody hears: enough for all the lines, 64 KB at a time."""
 FLOOD = f"""
 for number in range({LINES}):
-    print('{{"type": "novelty", "text": "' + "x" * {LINE_BYTES} + '"}}', flush=True)
+    noise = "x" * {LINE_BYTES}
+    print('{{"type": "rate_limit_event", "rate_limit_info": {{"status": "rejected", "x": "' + noise + '"}}}}')
 """
 
 
-async def test_large_lines_wait_until_they_are_heard(tmp_path: Path) -> None:
+async def test_what_nobody_has_heard_yet_is_not_read(tmp_path: Path) -> None:
     read = 0
 
     def record(data: bytes) -> None:
         nonlocal read
         read += len(data)
 
-    launch = Launch((sys.executable, "-c", FLOOD), {}, tmp_path)
-    session = LiveSession(await AgentProcess.spawn(launch, record=record))
+    process = await AgentProcess.spawn(Launch((sys.executable, "-c", FLOOD), {}, tmp_path), record=record)
+    request = TurnRequest(turn_id="t", conversation="c", prompt="p", workdir=tmp_path)
+    way, translator = Way.without_proxy("none"), ClaudeTranslator(tmp_path)
+    turn = ClaudeTurn(request, process, way, SystemClock(), TimeLimits(600), translator)
+    heard = 0
     try:
         async with asyncio.timeout(120):
-            for _ in range(STEPS):
-                await asyncio.to_thread(str)
-            assert 0 < read <= AT_MOST_BYTES
-            heard = 0
-            while not isinstance(await session.hear(), EndOfStream):
+            async for _ in turn.events():
+                if not heard:
+                    for _step in range(STEPS):
+                        await asyncio.to_thread(str)
                 heard += 1
                 assert read <= heard * LINE_BYTES + AT_MOST_BYTES
     finally:
-        await session.end(at_once=True)
+        await turn.end(at_once=True)
     assert heard == LINES
-
-
-async def test_small_ones_wait_in_a_queue(tmp_path: Path) -> None:
-    many = f"print('{{\"type\": \"novelty\"}}\\n' * {3 * QUEUE_LINES}, end='')"
-    session = LiveSession(await AgentProcess.spawn(Launch((sys.executable, "-c", many), {}, tmp_path)))
-    heard = 0
-    async with asyncio.timeout(120):
-        while not isinstance(await session.hear(), EndOfStream):
-            heard += 1
-    await session.end()
-    assert heard == 3 * QUEUE_LINES
-    assert QUEUE_LINES * LARGE_BYTES <= 16 * 2**20
+    assert turn.verdict is not None
+    assert turn.verdict.reason == "failed"

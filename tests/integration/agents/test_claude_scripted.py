@@ -18,7 +18,8 @@ from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.running import AgentContext, Limits
+from codebutler_worker.agents.process import TimeLimits
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from tests.turns import end
 from tests.walls import NoWalls
@@ -91,7 +92,7 @@ class Stage:
 
 def backend_of(tmp_path: Path, sandbox: Sandbox | None = None, **settings: str) -> ClaudeBackend:
     section = ClaudeSection(binary=str(tmp_path / "claude"), **settings)  # type: ignore[arg-type]
-    limits = Limits(60, stall_s=2)
+    limits = TimeLimits(60, stall_s=2)
     return ClaudeBackend(section, AgentContext(sandbox or NoWalls(), SystemClock()), tmp_path, {}, limits)
 
 

@@ -11,10 +11,10 @@ from uuid import NAMESPACE_URL, uuid5
 from codebutler.config.schema import CommandRule
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest
-from codebutler_worker.agents.headless.backend import ANSWER_CHARS, SPOKEN_CHARS, HeadlessBackend
+from codebutler_worker.agents.headless import ANSWER_CHARS, SPOKEN_CHARS, HeadlessBackend
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.agents.shell.command import Surroundings
+from codebutler_worker.agents.survey import Surroundings
 from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.e2e.test_sessions import running
 from tests.modelserver.server import ModelServer, Reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from codebutler_worker.agents.instructions import LIMIT_BYTES, repository_says
+from codebutler_worker.agents.survey import LIMIT_BYTES, repository_says
 
 FILES = ("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
 

@@ -236,8 +236,9 @@ async def test_a_stop_leaves_nothing_of_it(cell: Cell) -> None:
                 break
         while not (cell.repo / "begun").exists():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)
-    [turn] = backend._running.listeners()
-    inside = await descendants(turn.link.process.pid)
+    [turn] = backend._live.values()
+    assert turn is not None
+    inside = await descendants(turn.process.pid)
     assert inside
     async with asyncio.timeout(DEADLINE_S):
         stop = asyncio.create_task(backend.stop("t"))

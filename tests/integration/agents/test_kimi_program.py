@@ -8,11 +8,9 @@ import pytest
 
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.agents.acp.kimi import Kimi, sessions_of
-from codebutler_worker.agents.acp.probe import judge, judge_node
-from codebutler_worker.agents.acp.programs import interpreter, program, root_of
+from codebutler_worker.agents.acp.kimi import Kimi, judge, judge_node, sessions_of
 from codebutler_worker.agents.rollcall import survey
-from codebutler_worker.agents.survey import Survey
+from codebutler_worker.agents.survey import Survey, executable, interpreter, root_of
 from tests.ordinary import give_away
 from tests.programs import KIMI_VERSION, path_with_node, require
 
@@ -129,7 +127,7 @@ def test_a_script_is_run_by_what_is_outside_the_repository(tmp_path: Path) -> No
     binary = script(
         tmp_path / "lib" / "node_modules" / "x" / "dist", "#!/usr/bin/env -S node --flag\n", "x.mjs"
     )
-    found = program(binary, f"{repo}/bin:bin:{tmp_path}/bin", repo, tmp_path / "home")
+    found = executable(binary, f"{repo}/bin:bin:{tmp_path}/bin", repo, tmp_path / "home")
     assert found.argv == (str(outside), "--flag", str(binary))
     assert found.readable == (tmp_path / "lib" / "node_modules", outside)
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from codebutler_worker.agents.acp.ledger import account, length
+from codebutler_worker.agents.acp.kimi import account, length
 
 WIRE = Path(__file__).parents[2] / "golden" / "kimi" / "wire.jsonl"
 TITLE, LOGIN = "Kimi Code", "log in."
@@ -34,7 +34,7 @@ def test_a_record_that_is_none_is_not_read(tmp_path: Path) -> None:
 
 def test_a_worker_loads_the_protocol_for_a_turn_only() -> None:
     """Its library takes 20 MB, twice what a worker may."""
-    modules = "codebutler_worker.worker.bootstrap, codebutler_worker.agents.acp.factory"
+    modules = "codebutler_worker.worker.bootstrap, codebutler_worker.agents.acp.backend"
     look = f"import sys, {modules}; print('acp' in sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", look], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from codebutler.config.schema import Config, OpenAISection, RepoSettings
-from codebutler_worker.agents.claude.probe import TESTED
+from codebutler_worker.agents.claude.backend import TESTED
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey, dotted
 from tests.ordinary import give_away

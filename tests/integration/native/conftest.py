@@ -14,18 +14,24 @@ import pytest
 from codebutler.config.schema import Config, NativeSection
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Answer, Started, TurnRequest
-from codebutler_worker.agents.native.backend import Habits, NativeBackend
-from codebutler_worker.agents.native.factory import tools
-from codebutler_worker.agents.native.loop import Limits
-from codebutler_worker.agents.native.model import Assistant, Call, Model, Reply, Tokens, Told
-from codebutler_worker.agents.native.scripted import Line, ScriptedModel
-from codebutler_worker.agents.native.sessions import Sessions
+from codebutler_worker.agents.native.backend import Habits, NativeBackend, tools
+from codebutler_worker.agents.native.loop import LoopLimits
+from codebutler_worker.agents.native.model import (
+    AssistantMessage,
+    Model,
+    ModelReply,
+    TokenCount,
+    ToolCall,
+    ToolMessage,
+)
+from codebutler_worker.agents.native.sessions import NativeSessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
+from tests.scriptedmodel import Line, ScriptedModel
 from tests.walls import as_it_is
 
 DEADLINE_S = 60
@@ -34,10 +40,12 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 
 def says(
     text: str = "", *calls: tuple[str, dict[str, Any]], tokens: int = 100, call_id: str = "call"
-) -> Reply:
+) -> ModelReply:
     """An answer of the model."""
-    made = tuple(Call(f"{call_id}_{at}", name, json.dumps(given)) for at, (name, given) in enumerate(calls))
-    return Reply(Assistant(text, made), Tokens(tokens, 10))
+    made = tuple(
+        ToolCall(f"{call_id}_{at}", name, json.dumps(given)) for at, (name, given) in enumerate(calls)
+    )
+    return ModelReply(AssistantMessage(text, made), TokenCount(tokens, 10))
 
 
 @dataclass
@@ -50,8 +58,8 @@ class Studio:
     service: Model | None = None
     section: NativeSection = field(default_factory=NativeSection)
     context: int = 100_000
-    habits: Habits = field(default_factory=lambda: Habits(limits=Limits(most_turns=20)))
-    cost: Callable[[Reply], float | None] = lambda reply: 0.001 * reply.tokens.output
+    habits: Habits = field(default_factory=lambda: Habits(limits=LoopLimits(most_turns=20)))
+    cost: Callable[[ModelReply], float | None] = lambda reply: 0.001 * reply.tokens.output
     answer: Callable[[AgentEvent], Answer | None] = lambda _: None
     turns: int = 0
     backend: NativeBackend | None = None
@@ -68,7 +76,7 @@ class Studio:
             thinker = Thinker(model=self.service or self.model, context=self.context, cost=self.cost)
             context = AgentContext(self.sandbox, self.clock, self.outlet, SessionLogs(self.repo, 30))
             offered = tools(Config(native=self.section))
-            sessions = Sessions(self.repo, 30)
+            sessions = NativeSessions(self.repo, 30)
             self.backend = NativeBackend(
                 thinker, offered, context, lambda _workdir, _chat: self.policy(self), sessions, self.habits
             )
@@ -106,7 +114,7 @@ class Studio:
     def told(self, at: int = -1) -> list[str]:
         """What the results said that the model was asked with."""
         messages = self.model.asked[at].messages
-        return [message.content for message in messages if isinstance(message, Told)]
+        return [message.content for message in messages if isinstance(message, ToolMessage)]
 
 
 def session_of(events: Sequence[AgentEvent]) -> str:

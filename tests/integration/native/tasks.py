@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codebutler_worker.agents.native.model import Prompt, Reply, Told
-from codebutler_worker.agents.native.scripted import Line
+from codebutler_worker.agents.native.model import ModelReply, ModelRequest, ToolMessage
 from tests.integration.native.conftest import says
+from tests.scriptedmodel import Line
 
 Calls = tuple[str, dict[str, Any]]
 RUN = "run_terminal_command"
@@ -41,7 +41,7 @@ class Task:
     found: tuple[str, ...] = ()
 
 
-def do(*calls: Calls, text: str = "") -> Reply:
+def do(*calls: Calls, text: str = "") -> ModelReply:
     return says(text, *calls, call_id=f"{calls[0][0]}-{abs(hash(str(calls)))}")
 
 
@@ -74,9 +74,9 @@ def text(repo: Path, path: str) -> str:
     return (repo / path).read_text()
 
 
-def _each_hit(prompt: Prompt) -> Reply:
+def _each_hit(prompt: ModelRequest) -> ModelReply:
     """Renames in every file that the last search has named."""
-    hits = next(message.content for message in reversed(prompt.messages) if isinstance(message, Told))
+    hits = next(message.content for message in reversed(prompt.messages) if isinstance(message, ToolMessage))
     files = sorted({found[1] for found in re.finditer(r"^([\w./-]+):\d+:", hits, re.MULTILINE)})
     return do(
         *(("edit_file", {"path": path, "old": "fetch_all", "new": "load_all", "all": True}) for path in files)

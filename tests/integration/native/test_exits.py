@@ -8,33 +8,33 @@ import pytest
 
 from codebutler_worker.agents.backend import Answer, Question, ToolUse
 from codebutler_worker.agents.native.backend import Habits
-from codebutler_worker.agents.native.loop import Exit, Limits
-from codebutler_worker.agents.native.model import Reply
+from codebutler_worker.agents.native.loop import Exit, LoopLimits
+from codebutler_worker.agents.native.model import ModelReply
 from codebutler_worker.conversation.parked import LIMITS
 from tests.integration.native.conftest import Studio, says
 from tests.turns import end
 
-ROOMY = Limits(most_turns=9)
+ROOMY = LoopLimits(most_turns=9)
 
 
-def look(at: int) -> Reply:
+def look(at: int) -> ModelReply:
     return says("", ("list_files", {"most": at}), call_id=str(at))
 
 
-def wrong(at: int) -> Reply:
+def wrong(at: int) -> ModelReply:
     return says("", ("read_files", {"colour": at}), call_id=str(at))
 
 
-def ask() -> Reply:
+def ask() -> ModelReply:
     return says("", ("ask_user", {"question": "Which one?"}))
 
 
-CASES: dict[Exit, tuple[tuple[Reply, ...], Limits, str, str]] = {
+CASES: dict[Exit, tuple[tuple[ModelReply, ...], LoopLimits, str, str]] = {
     "done": ((look(1), says("All of it.")), ROOMY, "done", "All of it."),
-    "max_turns": ((look(1), look(2), look(3)), Limits(most_turns=2), "max_turns", "choose Continue"),
+    "max_turns": ((look(1), look(2), look(3)), LoopLimits(most_turns=2), "max_turns", "choose Continue"),
     "repeated_call": ((look(1),) * 3, ROOMY, "stalled", "the same call (list_files). Tell it"),
     "errors": ((wrong(1), wrong(2), wrong(3), look(4)), ROOMY, "stalled", "read_files takes paths"),
-    "budget": ((look(1), look(2)), Limits(most_turns=9, most_tokens=100), "limit", "native.maxTokens"),
+    "budget": ((look(1), look(2)), LoopLimits(most_turns=9, most_tokens=100), "limit", "native.maxTokens"),
     "needs_user": ((ask(),), ROOMY, "done", "Which one?"),
     "stopped": ((look(1), says("", ("run_terminal_command", {"command": "sleep 60"}))), ROOMY, "stopped", ""),
 }

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from codebutler_worker.agents.native.model import System
+from codebutler_worker.agents.native.model import SystemMessage
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Egress
 from codebutler_worker.tools.port import Context
@@ -54,7 +54,7 @@ async def test_its_terminal_reaches_the_hosts_that_are_named(
     assert end(events).text.startswith("Fetched.")
     assert "did not let it reach `other.example.org`" in end(events).text
     orders = studio.model.asked[0].messages[0]
-    assert isinstance(orders, System)
+    assert isinstance(orders, SystemMessage)
     assert "it reaches docs.example.org." in orders.content
 
 
@@ -67,7 +67,7 @@ async def test_without_a_named_host_there_is_no_network(studio: Studio) -> None:
     assert studio.told()[0].startswith("1\n1 1\n0\n")
     assert end(events).text == "None."
     orders = studio.model.asked[0].messages[0]
-    assert isinstance(orders, System)
+    assert isinstance(orders, SystemMessage)
     assert "This sandbox has no network" in orders.content
 
 

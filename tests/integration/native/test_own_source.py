@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.agents.native.model import Prompt, Reply, Told
+from codebutler_worker.agents.native.model import ModelReply, ModelRequest, ToolMessage
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
 from tests.integration.native.conftest import PATH, Studio, says
@@ -55,7 +55,7 @@ def with_our_python(studio: Studio) -> SandboxPolicy:
     return replace(policy, env=env, readable=(Path(sys.prefix), Path(sys.base_prefix)))
 
 
-def orientation(prompt: Prompt) -> Reply:
+def orientation(prompt: ModelRequest) -> ModelReply:
     """The agent knows from the beginning that this is itself, and has the map."""
     orders = prompt.messages[0].content
     assert "you may change yourself there" in orders
@@ -87,7 +87,9 @@ async def test_it_changes_itself_and_its_own_tests_agree(tmp_path: Path, checkou
         says("It is kinder now; the reference page says the same."),
     )
     assert end(events).ok, end(events)
-    told = [message.content for message in studio.model.asked[-1].messages if isinstance(message, Told)]
+    told = [
+        message.content for message in studio.model.asked[-1].messages if isinstance(message, ToolMessage)
+    ]
     failed, passed = (text for text in told if "test_words" in text or " passed" in text)
     assert "test_the_reference_page_has_the_table_as_it_is" in failed
     assert "1 failed" in failed

@@ -7,8 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from codebutler_worker.agents.native.backend import Habits
-from codebutler_worker.agents.native.loop import Limits
-from codebutler_worker.agents.native.model import Assistant, ModelError, Prompt, Reply, Tokens
+from codebutler_worker.agents.native.loop import LoopLimits
+from codebutler_worker.agents.native.model import (
+    AssistantMessage,
+    ModelError,
+    ModelReply,
+    ModelRequest,
+    TokenCount,
+)
 from tests.integration.native.conftest import Studio, says, session_of
 from tests.turns import end
 
@@ -18,10 +24,10 @@ def look(at: int) -> tuple[str, dict[str, str]]:
     return ("run_terminal_command", {"command": f"seq {at} 6000"})
 
 
-def takes(chars: int, reply: Reply, context: int | None = None) -> Callable[[Prompt], Reply]:
+def takes(chars: int, reply: ModelReply, context: int | None = None) -> Callable[[ModelRequest], ModelReply]:
     """An answer of a service that takes so many characters besides the orders."""
 
-    def answered(prompt: Prompt) -> Reply:
+    def answered(prompt: ModelRequest) -> ModelReply:
         if sum(len(message.content) for message in prompt.messages[1:]) > chars:
             raise ModelError("too_long", "the conversation is too long for the model", context=context)
         return reply
@@ -64,9 +70,11 @@ async def test_a_model_too_small_for_the_orders_says_so(studio: Studio) -> None:
 
 
 async def test_what_is_not_counted_is_reckoned_and_meets_its_limit(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9, most_usd=0.5))
+    studio.habits = Habits(limits=LoopLimits(most_turns=9, most_usd=0.5))
     studio.cost = lambda reply: 0.0001 * reply.tokens.input
-    uncounted = [Reply(says("x" * 400, look(at), call_id=f"c{at}").said, Tokens()) for at in range(5)]
+    uncounted = [
+        ModelReply(says("x" * 400, look(at), call_id=f"c{at}").said, TokenCount()) for at in range(5)
+    ]
     finished = end(await studio.run("work", *uncounted))
     assert finished.reason == "limit"
     assert finished.usage.cost_usd is not None
@@ -75,5 +83,5 @@ async def test_what_is_not_counted_is_reckoned_and_meets_its_limit(studio: Studi
 
 
 async def test_what_is_counted_is_believed(studio: Studio) -> None:
-    used = end(await studio.run("work", Reply(Assistant("Done."), Tokens(7, 3, 2)))).usage
+    used = end(await studio.run("work", ModelReply(AssistantMessage("Done."), TokenCount(7, 3, 2)))).usage
     assert (used.input_tokens, used.output_tokens) == (7, 3)

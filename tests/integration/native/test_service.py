@@ -9,28 +9,28 @@ from typing import Any
 import pytest
 
 from codebutler.domain.clock import SystemClock
+from codebutler_worker.agents.backend import Limit, Writing
 from codebutler_worker.agents.native.model import (
-    Assistant,
-    Call,
+    AssistantMessage,
+    Endpoint,
     ModelError,
-    Prompt,
-    Reply,
-    SoFar,
-    System,
-    Tokens,
-    Told,
-    User,
-    Waiting,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    TokenCount,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
     complete,
 )
-from codebutler_worker.agents.native.service import Endpoint, OpenAIModel, Patience
+from codebutler_worker.agents.native.service import HttpTimeouts, OpenAIModel
 from tests.modelserver.chat import events
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call as Calls
 from tests.modelserver.server import Reply as Line
 
 KEY = "sk-very-secret"
-PROMPT = Prompt((System("Be brief."), User("hello")))
+PROMPT = ModelRequest((SystemMessage("Be brief."), UserMessage("hello")))
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ async def model(server: CompletionsServer) -> AsyncIterator[OpenAIModel]:
 
 async def test_the_request_is_what_the_api_wants(server: CompletionsServer, model: OpenAIModel) -> None:
     tools = ({"type": "function", "function": {"name": "look"}},)
-    said = Assistant("I look.", (Call("c1", "look", "{}"),), "secret thoughts")
+    said = AssistantMessage("I look.", (ToolCall("c1", "look", "{}"),), "secret thoughts")
     server.play(Line("Done."))
-    await complete(model, Prompt((*PROMPT.messages, said, Told("c1", "seen")), tools))
+    await complete(model, ModelRequest((*PROMPT.messages, said, ToolMessage("c1", "seen")), tools))
     assert server.keys == [KEY]
     body = server.requests[0]
     assert (body["model"], body["stream"], body["stream_options"]) == ("kimi", True, {"include_usage": True})
@@ -72,7 +72,7 @@ async def test_a_longer_conversation_begins_with_the_very_same_bytes(
     server: CompletionsServer, model: OpenAIModel
 ) -> None:
     await complete(model, PROMPT)
-    await complete(model, Prompt((*PROMPT.messages, Assistant("Hi."), User("and now?"))))
+    await complete(model, ModelRequest((*PROMPT.messages, AssistantMessage("Hi."), UserMessage("and now?"))))
     first, second = server.raw
     assert second.startswith(first.removesuffix(b"]}"))
 
@@ -80,7 +80,9 @@ async def test_a_longer_conversation_begins_with_the_very_same_bytes(
 async def test_reasoning_goes_back_to_those_who_want_it(server: CompletionsServer) -> None:
     endpoint = Endpoint(server.base_url, "kimi", KEY, replay_reasoning=True, answer_tokens=32_000)
     model = OpenAIModel(endpoint, SystemClock())
-    await complete(model, Prompt((*PROMPT.messages, Assistant("Hi.", (), "thoughts"), User("more"))))
+    await complete(
+        model, ModelRequest((*PROMPT.messages, AssistantMessage("Hi.", (), "thoughts"), UserMessage("more")))
+    )
     assert server.requests[0]["messages"][2]["reasoning_content"] == "thoughts"
     assert server.requests[0]["max_completion_tokens"] == 32_000
     await model.close()
@@ -98,7 +100,7 @@ async def test_parallel_calls_split_anywhere_come_together(
     assert [call.name for call in reply.said.calls] == ["read", "write"]
     assert '"x' not in reply.said.calls[0].arguments
     assert reply.said.calls[1].arguments.endswith('x"}')
-    assert reply.tokens == Tokens(11, 22)
+    assert reply.tokens == TokenCount(11, 22)
 
 
 def _kimi(reply: Line, piece: int) -> Sequence[dict[str, Any]]:
@@ -124,10 +126,12 @@ def _careless(reply: Line, piece: int) -> Sequence[dict[str, Any]]:
 async def test_dialects_are_understood(server: CompletionsServer, model: OpenAIModel) -> None:
     server.spell = _kimi
     server.play(Line("Well"))
-    assert await complete(model, PROMPT) == Reply(Assistant("Well", (), "hm"), Tokens(9, 4, 5), cut=True)
+    assert await complete(model, PROMPT) == ModelReply(
+        AssistantMessage("Well", (), "hm"), TokenCount(9, 4, 5), cut=True
+    )
     server.spell = _careless
     reply = await complete(model, PROMPT)
-    assert reply.said.calls == (Call("a", "one", "{}"), Call("b", "two", '{"x":1}'))
+    assert reply.said.calls == (ToolCall("a", "one", "{}"), ToolCall("b", "two", '{"x":1}'))
 
 
 @pytest.mark.parametrize(
@@ -158,8 +162,8 @@ async def test_a_service_is_asked_in_the_way_that_it_wants(
     """As DeepSeek refuses; what it taught is known from then on."""
     missing = "The `reasoning_content` in the thinking mode must be passed back to the API."
     server.play(Line(status=400, error=missing), Line("Fine."), Line("Fine again."))
-    said = Assistant("", (Call("c1", "look", "{}"),), "thoughts")
-    prompt = Prompt((*PROMPT.messages, said, Told("c1", "seen")))
+    said = AssistantMessage("", (ToolCall("c1", "look", "{}"),), "thoughts")
+    prompt = ModelRequest((*PROMPT.messages, said, ToolMessage("c1", "seen")))
     for text in ("Fine.", "Fine again."):
         assert (await complete(model, prompt)).said.content == text
     assert [request["messages"][2].get("reasoning_content") for request in server.requests] == [
@@ -188,8 +192,8 @@ async def test_a_busy_service_is_asked_again_when_it_says(
         Line("At last."),
     )
     events = [event async for event in model.ask(PROMPT)]
-    assert [type(event) for event in events] == [Waiting, Waiting, SoFar, Reply]
-    assert isinstance(events[0], Waiting)
+    assert [type(event) for event in events] == [Limit, Limit, Writing, ModelReply]
+    assert isinstance(events[0], Limit)
     assert events[0].text == "the model service is at its limit: slow down; asking again in 0 s"
 
 
@@ -211,10 +215,10 @@ async def test_an_answer_is_told_while_it_comes(server: CompletionsServer, model
         async for event in model.ask(PROMPT):
             if not seen:
                 # The service is in the middle of its answer.
-                assert event == SoFar("One two three four, ")
+                assert event == Writing("One two three four, ")
                 server.release.set()
             seen.append(event)
-    assert isinstance(seen[-1], Reply)
+    assert isinstance(seen[-1], ModelReply)
     assert seen[-1].said.content == "One two three four, five six seven."
 
 
@@ -224,18 +228,18 @@ async def test_an_answer_that_breaks_off_begins_anew(server: CompletionsServer, 
     server.play(Line(), Line("All of it."))
     async with asyncio.timeout(30):
         seen = [event async for event in model.ask(PROMPT)]
-    assert [type(event) for event in seen] == [SoFar, Waiting, SoFar, Reply]
-    assert (seen[0], seen[2]) == (SoFar("Half of it."), SoFar("All of it."))
+    assert [type(event) for event in seen] == [Writing, Limit, Writing, ModelReply]
+    assert (seen[0], seen[2]) == (Writing("Half of it."), Writing("All of it."))
 
 
 async def test_a_silent_service_is_given_up(server: CompletionsServer) -> None:
-    patience = Patience(silence_s=1.0)
+    patience = HttpTimeouts(silence_s=1.0)
     model = OpenAIModel(Endpoint(server.base_url, "m"), SystemClock(), patience=patience, chance=lambda: 0.0)
     server.play(Line("never", hold=True), Line("then"))
     events = [event async for event in model.ask(PROMPT)]
-    assert isinstance(events[0], Waiting)
+    assert isinstance(events[0], Limit)
     assert "did not answer in time" in events[0].text
-    assert isinstance(events[-1], Reply)
+    assert isinstance(events[-1], ModelReply)
     await model.close()
 
 

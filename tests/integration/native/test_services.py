@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.agents.native.service import Endpoint, OpenAIModel
+from codebutler_worker.agents.native.model import Endpoint
+from codebutler_worker.agents.native.service import OpenAIModel
 from tests.integration.native.conftest import Studio
 from tests.modelserver.chat import events
 from tests.modelserver.completions import CompletionsServer

@@ -14,19 +14,18 @@ import pytest
 
 from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.backend import ToolUse
-from codebutler_worker.agents.native.dialect import Dialect
-from codebutler_worker.agents.native.history import Said, mended
 from codebutler_worker.agents.native.model import (
-    Assistant,
+    AssistantMessage,
     ModelError,
-    Prompt,
-    Reply,
-    System,
-    Tokens,
-    Told,
-    User,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    TokenCount,
+    ToolMessage,
+    UserMessage,
 )
-from codebutler_worker.agents.native.sessions import Journal, Sessions
+from codebutler_worker.agents.native.services import Dialect
+from codebutler_worker.agents.native.sessions import NativeSessions, SaidRecord, Session, mended
 from codebutler_worker.agents.native.wire import body
 from tests.integration.native.conftest import Studio, says, session_of
 from tests.integration.native.tasks import Calls
@@ -45,8 +44,12 @@ async def test_a_later_turn_knows_the_earlier_ones_also_in_another_process(studi
     studio.backend = None  # as after a restart: nothing is left but what is on disk
     second = await studio.run("what is my name?", says("Ada."), session_id=session_of(first))
     assert session_of(second) == session_of(first)
-    said = [message for message in studio.model.asked[-1].messages if not isinstance(message, System)]
-    assert said == [User("my name is Ada"), Assistant("Hello Ada."), User("what is my name?")]
+    said = [message for message in studio.model.asked[-1].messages if not isinstance(message, SystemMessage)]
+    assert said == [
+        UserMessage("my name is Ada"),
+        AssistantMessage("Hello Ada."),
+        UserMessage("what is my name?"),
+    ]
 
 
 async def test_only_its_owner_may_read_it(studio: Studio) -> None:
@@ -56,7 +59,7 @@ async def test_only_its_owner_may_read_it(studio: Studio) -> None:
 
 
 async def test_every_step_is_on_disk_before_the_next_one(studio: Studio) -> None:
-    def looks(prompt: Prompt) -> Reply:
+    def looks(prompt: ModelRequest) -> ModelReply:
         lines = kept(studio).read_bytes().splitlines()
         assert sum(b'"said"' in line for line in lines) == len(prompt.messages)
         return says("", ("list_files", {"most": len(prompt.messages)}), call_id=str(len(prompt.messages)))
@@ -84,8 +87,15 @@ async def test_a_turn_that_was_cut_off_anywhere_can_be_taken_up(studio: Studio) 
     assert end(again).text == "On I go."
     assert session_of(again) == session_id
     messages = studio.model.asked[-1].messages
-    assert [type(message) for message in messages] == [System, User, Assistant, Told, Told, User]
-    assert all("nobody knows" in message.content for message in messages if isinstance(message, Told))
+    assert [type(message) for message in messages] == [
+        SystemMessage,
+        UserMessage,
+        AssistantMessage,
+        ToolMessage,
+        ToolMessage,
+        UserMessage,
+    ]
+    assert all("nobody knows" in message.content for message in messages if isinstance(message, ToolMessage))
 
 
 async def test_a_session_that_ended_after_any_of_its_records_can_be_taken_up(studio: Studio) -> None:
@@ -107,7 +117,7 @@ async def test_a_session_that_ended_after_any_of_its_records_can_be_taken_up(stu
             assert (session_of(again), end(again).text) == (session_id, "On I go."), count
             messages = list(studio.model.asked[-1].messages)
             assert messages == mended(messages)
-            assert messages[-1] == User("go on")
+            assert messages[-1] == UserMessage("go on")
             # What was on disk before the end is known now.
             known = sum(b'"said"' in record for record in records[:count])
             assert len([each for each in messages[:-1] if "nobody knows" not in each.content]) == known
@@ -132,7 +142,7 @@ async def test_a_conversation_that_grows_too_long_is_shortened_and_goes_on(studi
     events = await studio.run("count the words", *steps, says("Many."))
     assert end(events).text == "Many."
     last = studio.model.asked[-1].messages
-    assert last[1] == User("count the words")
+    assert last[1] == UserMessage("count the words")
     assert any("were let go to make room" in text for text in studio.told())
     assert "cleaned" in [line["event"] for line in studio.log()]
     again = await studio.run("and?", says("Still many."), session_id=session_of(events))
@@ -147,9 +157,9 @@ async def test_what_is_still_too_long_is_summed_up(studio: Studio) -> None:
     ]
     summary = says("Six times words were said.")
 
-    def plays(prompt: Prompt) -> Reply:
+    def plays(prompt: ModelRequest) -> ModelReply:
         last = prompt.messages[-1]
-        if isinstance(last, User) and "summary that you write now" in last.content:
+        if isinstance(last, UserMessage) and "summary that you write now" in last.content:
             return summary
         return steps.pop(0) if steps else says("Done.")
 
@@ -169,15 +179,17 @@ async def test_the_task_of_a_later_turn_outlives_a_summary(studio: Studio) -> No
     ]
     steps.insert(5, says())
 
-    def plays(prompt: Prompt) -> Reply:
+    def plays(prompt: ModelRequest) -> ModelReply:
         last = prompt.messages[-1]
-        if isinstance(last, User) and "summary that you write now" in last.content:
+        if isinstance(last, UserMessage) and "summary that you write now" in last.content:
             return says("Words were said.")
         return steps.pop(0) if steps else says("Done.")
 
     events = await studio.run("say many words", *[plays] * 20, session_id=session_of(first))
     assert end(events).text == "Done."
-    people = [message.content for message in studio.model.asked[-1].messages if isinstance(message, User)]
+    people = [
+        message.content for message in studio.model.asked[-1].messages if isinstance(message, UserMessage)
+    ]
     assert people[0].startswith("say hello\n")
     assert any("say many words" in text for text in people)
 
@@ -195,21 +207,21 @@ async def test_a_service_that_takes_less_than_we_thought_gets_less(studio: Studi
 
 def test_old_sessions_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".codebutler").mkdir()
-    sessions = Sessions(tmp_path, 30)
+    sessions = NativeSessions(tmp_path, 30)
     old = sessions.begin("then", NOW_S)
-    old.append([Said(System("orders"))])
+    old.append([SaidRecord(SystemMessage("orders"))])
     old.close()
-    assert sessions.resume(old.session_id) is not None
-    file = tmp_path / ".codebutler" / "native" / f"{old.session_id}.jsonl"
+    assert sessions.resume(old.id) is not None
+    file = tmp_path / ".codebutler" / "native" / f"{old.id}.jsonl"
     os.utime(file, (NOW_S, NOW_S))
     sessions.begin("now", NOW_S + 31 * 86_400).close()
-    assert sessions.resume(old.session_id) is None
+    assert sessions.resume(old.id) is None
 
 
 @pytest.mark.parametrize("name", ["../../x", "native-1", "native-" + "0" * 31 + "/", ""])
 def test_no_session_id_is_a_path(tmp_path: Path, name: str) -> None:
     (tmp_path / ".codebutler").mkdir()
-    assert Sessions(tmp_path, 30).resume(name) is None
+    assert NativeSessions(tmp_path, 30).resume(name) is None
 
 
 def test_no_session_is_kept_through_a_link(tmp_path: Path) -> None:
@@ -217,7 +229,7 @@ def test_no_session_is_kept_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".codebutler" / "native").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError):
-        Sessions(tmp_path, 30).begin("now", NOW_S)
+        NativeSessions(tmp_path, 30).begin("now", NOW_S)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -230,14 +242,14 @@ async def test_without_room_for_its_session_an_agent_does_nothing(studio: Studio
 
 
 def test_a_full_disk_is_said_in_one_line() -> None:
-    journal = Journal(os.open("/dev/full", os.O_WRONLY), "native-x")
+    journal = Session(os.open("/dev/full", os.O_WRONLY), "native-x")
     with pytest.raises(
         StoreError, match=r"^the agent's session cannot be kept: No space left on device: make room$"
     ):
-        journal.append([Said(User("x"))])
+        journal.append([SaidRecord(UserMessage("x"))])
     journal.close()
 
 
 def test_tokens_add_up() -> None:
-    assert Tokens(1, 2, 1) + Tokens(3, 4, 0) == Tokens(4, 6, 1)
-    assert replace(Reply(Assistant("x")), cut=True).cut
+    assert TokenCount(1, 2, 1) + TokenCount(3, 4, 0) == TokenCount(4, 6, 1)
+    assert replace(ModelReply(AssistantMessage("x")), cut=True).cut

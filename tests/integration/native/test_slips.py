@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from codebutler_worker.agents.native.model import Prompt, Told
-from codebutler_worker.agents.native.model import Reply as Meant
-from codebutler_worker.agents.native.scripted import Line
-from codebutler_worker.agents.native.service import Endpoint, OpenAIModel
+from codebutler_worker.agents.native.model import Endpoint, ModelRequest, ToolMessage
+from codebutler_worker.agents.native.model import ModelReply as Meant
+from codebutler_worker.agents.native.service import OpenAIModel
 from tests.integration.native.conftest import Studio
 from tests.integration.native.tasks import TASKS, Task, do, edit
 from tests.integration.native.test_tasks import held, lay_out, meant
 from tests.modelserver.script import Call, Reply
 from tests.modelserver.slips import SLIPS, Next, SlippingServer, asked
+from tests.scriptedmodel import Line
 from tests.turns import end
 from tests.walls import walled
 
@@ -44,7 +44,9 @@ def saying(line: Line) -> Next:
     def said(body: dict[str, Any]) -> Reply:
         assert not isinstance(line, Exception)
         found = (
-            line if isinstance(line, Meant) else line(Prompt(tuple(Told("", told) for told in asked(body))))
+            line
+            if isinstance(line, Meant)
+            else line(ModelRequest(tuple(ToolMessage("", told) for told in asked(body))))
         )
         calls = tuple(Call(call.name, json.loads(call.arguments)) for call in found.said.calls)
         return Reply(found.said.content, calls)

@@ -12,7 +12,7 @@ import pytest
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import AgentEvent
-from codebutler_worker.agents.native.model import Assistant, Told
+from codebutler_worker.agents.native.model import AssistantMessage, ToolMessage
 from tests.integration.native.conftest import Studio
 from tests.integration.native.tasks import CANARY, TASKS, Task
 from tests.turns import end
@@ -25,8 +25,8 @@ async def test_a_task_comes_to_its_end(studio: Studio, task: Task) -> None:
     lay_out(studio, task)
     events = await studio.run(task.name, *task.script)
     messages = studio.model.asked[-1].messages
-    held(studio, task, events, [message.content for message in messages if isinstance(message, Told)])
-    calls = sum(len(message.calls) for message in messages if isinstance(message, Assistant))
+    held(studio, task, events, [message.content for message in messages if isinstance(message, ToolMessage)])
+    calls = sum(len(message.calls) for message in messages if isinstance(message, AssistantMessage))
     assert calls == sum(line["event"] == "tool" for line in studio.log())
     assert all(line["container_id"] == "bwrap" for line in studio.log() if line["event"] == "tool")
 

@@ -22,15 +22,15 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.native.backend import Habits
-from codebutler_worker.agents.native.loop import Limits
+from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.model import (
-    Assistant,
-    Call,
+    AssistantMessage,
     ModelError,
-    Reply,
-    System,
-    Tokens,
-    User,
+    ModelReply,
+    SystemMessage,
+    TokenCount,
+    ToolCall,
+    UserMessage,
 )
 from codebutler_worker.tools.outcome import PlanStep
 from tests.integration.native.conftest import Studio, says, session_of
@@ -61,11 +61,11 @@ async def test_the_model_is_told_its_orders_and_the_task(studio: Studio) -> None
     (studio.repo / "CLAUDE.md").symlink_to(studio.home / "secret")
     await studio.run("be polite", says("Done."))
     orders, task = studio.model.asked[0].messages
-    assert isinstance(orders, System)
+    assert isinstance(orders, SystemMessage)
     assert "Be kind." in orders.content
     assert "Use tabs." in orders.content
     assert "not for models" not in orders.content
-    assert task == User("be polite")
+    assert task == UserMessage("be polite")
     names = [tool["function"]["name"] for tool in studio.model.asked[0].tools]
     assert "run_terminal_command" in names
     assert "bash" not in names
@@ -121,9 +121,13 @@ async def test_a_tool_that_fails_honestly_is_no_reason_to_give_up(studio: Studio
 
 
 async def test_arguments_with_other_names_and_a_fence_around_them_are_understood(studio: Studio) -> None:
-    fenced = Call("a", "Read", '```json\n{"file_path": "src/app.py", "limit": "1",}\n```')
-    extra = Call("b", "edit_file", '{"file": "src/app.py", "old": "hello", "new": "good day", "mode": "x"}')
-    events = await studio.run("work", Reply(Assistant("", (fenced, extra)), Tokens(1, 1)), says("Done."))
+    fenced = ToolCall("a", "Read", '```json\n{"file_path": "src/app.py", "limit": "1",}\n```')
+    extra = ToolCall(
+        "b", "edit_file", '{"file": "src/app.py", "old": "hello", "new": "good day", "mode": "x"}'
+    )
+    events = await studio.run(
+        "work", ModelReply(AssistantMessage("", (fenced, extra)), TokenCount(1, 1)), says("Done.")
+    )
     assert end(events).ok
     assert "1\tdef greet(name):" in studio.told()[0]
     assert studio.told()[1].endswith("(Ignored: `mode`. edit_file takes path, old, new, all.)")
@@ -133,14 +137,14 @@ async def test_arguments_with_other_names_and_a_fence_around_them_are_understood
 
 async def test_what_is_sent_back_to_the_service_is_json_whatever_the_model_wrote(studio: Studio) -> None:
     calls = tuple(
-        Call(f"c{at}", "read_files", text)
+        ToolCall(f"c{at}", "read_files", text)
         for at, text in enumerate(("{'path': 'README.md'}", "what?", '{"paths": ["a"]}'))
     )
-    await studio.run("work", Reply(Assistant("", calls), Tokens(1, 1)), says("Done."))
+    await studio.run("work", ModelReply(AssistantMessage("", calls), TokenCount(1, 1)), says("Done."))
     sent = [
         json.loads(call.arguments)
         for message in studio.model.asked[-1].messages
-        if isinstance(message, Assistant)
+        if isinstance(message, AssistantMessage)
         for call in message.calls
     ]
     assert sent == [{"path": "README.md"}, {"unreadable": "what?"}, {"paths": ["a"]}]
@@ -161,7 +165,7 @@ async def test_the_second_same_call_is_warned_of_and_the_third_ends_it_undone(st
 
 
 async def test_it_ends_at_its_limits(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=2))
+    studio.habits = Habits(limits=LoopLimits(most_turns=2))
     commands = [
         says("", ("run_terminal_command", {"command": f"echo {at}"}), call_id=str(at)) for at in range(3)
     ]
@@ -170,7 +174,7 @@ async def test_it_ends_at_its_limits(studio: Studio) -> None:
 
 
 async def test_money_is_a_limit_where_the_price_is_known(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9, most_usd=0.01))
+    studio.habits = Habits(limits=LoopLimits(most_turns=9, most_usd=0.01))
     events = await studio.run("work", says("", LOOK), says("Done."))
     assert (end(events).reason, len(studio.model.asked)) == ("limit", 1)
 
@@ -221,7 +225,7 @@ async def test_what_is_said_meanwhile_reaches_the_running_turn(studio: Studio) -
             last = event
     assert steered
     assert end([last]).text == "Done.\n\nAnd blue."
-    assert studio.model.asked[-1].messages[-1] == User("no, blue")
+    assert studio.model.asked[-1].messages[-1] == UserMessage("no, blue")
     assert not await studio.agent().steer(request.turn_id, "too late")
 
 
@@ -253,7 +257,7 @@ async def test_a_stop_ends_it_while_it_asks(studio: Studio) -> None:
 
 
 async def test_its_time_is_limited(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), timeout_s=1.5)
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), timeout_s=1.5)
     wait = ("run_terminal_command", {"command": "sleep 300", "wait_s": 300})
     finished = end(await studio.run("work", says("", wait)))
     assert (finished.ok, finished.reason) == (False, "timeout")
@@ -324,7 +328,7 @@ RUN = ("run_terminal_command", {"command": "echo x > ran"})
 async def test_permission_modes_mean_what_they_mean_everywhere(
     studio: Studio, mode: str, asked: list[str]
 ) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), mode=mode)  # type: ignore[arg-type]
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), mode=mode)  # type: ignore[arg-type]
     studio.answer = lambda event: Answer(True) if isinstance(event, Approval) else None
     events = await studio.run("work", says("", LOOK, WRITE, RUN), says("Done."))
     assert end(events).ok
@@ -336,7 +340,7 @@ async def test_permission_modes_mean_what_they_mean_everywhere(
 
 
 async def test_calls_of_one_answer_are_asked_for_together(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), mode="ask")
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), mode="ask")
     studio.model.play(says("", WRITE, LOOK, RUN, ("write_file", {"path": 3})), says("Done."))
     request = studio.request("work")
     asked: list[str] = []
@@ -357,7 +361,7 @@ async def test_calls_of_one_answer_are_asked_for_together(studio: Studio) -> Non
 
 
 async def test_what_is_refused_is_not_done_and_the_model_hears_why(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), mode="ask")
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), mode="ask")
     studio.answer = lambda event: Answer(False, "not there") if isinstance(event, Approval) else None
     await studio.run("work", says("", WRITE), says("Fine."))
     assert not (studio.repo / "made").exists()
@@ -365,7 +369,7 @@ async def test_what_is_refused_is_not_done_and_the_model_hears_why(studio: Studi
 
 
 async def test_a_person_who_says_no_is_no_mistake_of_the_models(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), mode="ask")
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), mode="ask")
     studio.answer = lambda event: Answer(False) if isinstance(event, Approval) else None
     tries = [
         says("", ("write_file", {"path": "made", "content": str(at)}), call_id=str(at)) for at in range(4)
@@ -374,7 +378,7 @@ async def test_a_person_who_says_no_is_no_mistake_of_the_models(studio: Studio) 
 
 
 async def test_a_plan_that_somebody_agrees_to_may_be_carried_out_step_by_step(studio: Studio) -> None:
-    studio.habits = Habits(limits=Limits(most_turns=9), mode="plan")
+    studio.habits = Habits(limits=LoopLimits(most_turns=9), mode="plan")
     studio.section = NativeSection(permission_mode="plan")
     studio.answer = lambda event: Answer(True) if isinstance(event, Approval) else None
     propose = ("propose_plan", {"plan": "1. write it"})

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, TERMINAL_PATH, look_up, missing_rule
-from codebutler_worker.agents.acp.probe import PACKAGE, TESTED
-from codebutler_worker.agents.claude import probe
-from codebutler_worker.agents.claude.probe import INSTALL, find_binary
+from codebutler_worker.agents.acp.kimi import PACKAGE, TESTED
+from codebutler_worker.agents.claude.backend import INSTALL, find_binary
+from codebutler_worker.agents.claude.backend import TESTED as CLAUDE_TESTED
 from codebutler_worker.agents.survey import dotted
 
 
@@ -25,7 +25,7 @@ def told(home: Path, binary: str = "claude") -> str:
 
 
 def test_what_is_installed_is_what_was_tested() -> None:
-    assert CLAUDE_CODE.install.endswith(f"@{dotted(probe.TESTED)}")
+    assert CLAUDE_CODE.install.endswith(f"@{dotted(CLAUDE_TESTED)}")
     assert KIMI_CODE.install.endswith(f"{PACKAGE}@{dotted(TESTED)}")
 
 

@@ -25,7 +25,6 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
-from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.programs.program import descendants
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
@@ -288,56 +287,3 @@ async def test_without_walls_to_stand_behind_nothing_runs(sandbox: Sandbox, tmp_
     backend = RehearsalBackend(AgentContext(sandbox, SystemClock()), tmp_path / "home")
     last = end(await heard(backend, turn(tmp_path / "gone", "list the files")))
     assert (last.ok, last.reason) == (False, "unavailable")
-
-
-def scripted(script: Script, clock: ManualClock, tmp_path: Path) -> RehearsalBackend:
-    return RehearsalBackend(AgentContext(as_it_is(), clock), tmp_path, script)
-
-
-async def test_a_script_decides_what_happens(tmp_path: Path, git_repo: Path) -> None:
-    hold, clock = Hold(), ManualClock()
-    broken = Finished(False, "broken", "limit")
-    script = Script(
-        [[Emit(Text("one")), hold, Delay(5), Emit(Text("two")), Emit(broken)], [Emit(Text("other"))]]
-    )
-    backend = scripted(script, clock, tmp_path)
-    events: list[AgentEvent] = []
-
-    async def consume() -> None:
-        async for event in backend.start(turn(git_repo, "anything")):
-            events.append(event)  # noqa: PERF401 - the test looks at it meanwhile
-
-    consumer = asyncio.create_task(consume())
-    await hold.reached.wait()
-    assert events[1:] == [Text("one")]
-    hold.gate.set()
-    await clock.advance(4)
-    assert events[1:] == [Text("one")]
-    await clock.advance(2)
-    await consumer
-    assert events[1:] == [Text("one"), Text("two"), broken]
-    assert end(await heard(backend, turn(git_repo, "x"))).ok
-    assert "rehearsal agent" in end(await heard(backend, turn(git_repo, "help"))).text
-
-
-async def test_a_script_asks_and_waits(tmp_path: Path, git_repo: Path) -> None:
-    approval = Approval("a1", "Bash", "rm x", {"command": "rm x"})
-    backend = scripted(Script([[Ask(approval), Emit(Text("allowed"))]]), ManualClock(), tmp_path)
-    events = []
-    async with asyncio.timeout(10):
-        async for event in backend.start(turn(git_repo, "x")):
-            events.append(event)
-            if event == approval:
-                assert not await backend.answer("t1", "other", Answer(True))
-                assert await backend.answer("t1", "a1", Answer(True))
-                assert not await backend.answer("t1", "a1", Answer(True))
-    assert Text("allowed") in events
-
-
-async def test_a_held_script_is_stopped(tmp_path: Path, git_repo: Path) -> None:
-    hold = Hold()
-    backend = scripted(Script([[hold]]), ManualClock(), tmp_path)
-    running = asyncio.create_task(heard(backend, turn(git_repo, "x")))
-    await hold.reached.wait()
-    await backend.stop("t1")
-    assert end(await running).reason == "stopped"

@@ -15,7 +15,7 @@ from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
+from codebutler_worker.agents.rehearsal.actions import Tools
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
@@ -29,6 +29,7 @@ from codebutler_worker.sandbox.cgroups import (
 )
 from codebutler_worker.sandbox.limits import AgentSandbox, Limiter
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from codebutler_worker.tools.port import ToolError
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.ordinary import give_away
 from tests.programs import require

@@ -10,7 +10,7 @@ import pytest
 
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, NativeSection, RepoSettings, TavilySection
-from codebutler_worker.agents.native.factory import tools
+from codebutler_worker.agents.native.backend import tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as Service
 from codebutler_worker.skills import Library

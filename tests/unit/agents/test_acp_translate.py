@@ -9,8 +9,14 @@ import msgspec
 import pytest
 from acp.schema import RequestPermissionRequest, SessionNotification
 
-from codebutler_worker.agents.acp.pipe import decode
-from codebutler_worker.agents.acp.translate import MOST_CALLS, MOST_CHARS, Translator, is_choice, option_for
+from codebutler_worker.agents.acp.link import decode
+from codebutler_worker.agents.acp.translate import (
+    MOST_CALLS,
+    MOST_CHARS,
+    AcpTranslator,
+    is_choice,
+    option_for,
+)
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -26,7 +32,7 @@ REPO = Path("/home/you/scratch/repo")
 
 def recorded() -> list[AgentEvent]:
     """The whole recorded stream as one turn's events."""
-    translator = Translator(REPO)
+    translator = AcpTranslator(REPO)
     events: list[AgentEvent] = []
     for line in GOLDEN.read_bytes().splitlines():
         message = msgspec.json.decode(line)
@@ -69,7 +75,7 @@ def test_each_call_is_told_before_it_is_asked_about_and_before_its_result() -> N
             assert told
 
 
-def update(translator: Translator, **given: Any) -> list[AgentEvent]:
+def update(translator: AcpTranslator, **given: Any) -> list[AgentEvent]:
     params = {"sessionId": "s", "update": given}
     return translator.feed(SessionNotification.model_validate(params))
 
@@ -83,7 +89,7 @@ def said(text: str, message: str | None = None) -> dict[str, Any]:
 
 
 def test_another_message_is_another_block() -> None:
-    translator = Translator(REPO)
+    translator = AcpTranslator(REPO)
     assert update(translator, **said("one ", "1")) == []
     assert update(translator, **said("two", "1")) == []
     assert update(translator, **said("three", "2")) == [Text("one two")]
@@ -93,7 +99,7 @@ def test_another_message_is_another_block() -> None:
 
 
 def test_a_call_without_input_is_told_when_the_next_thing_happens() -> None:
-    translator = Translator(REPO)
+    translator = AcpTranslator(REPO)
     assert (
         update(translator, sessionUpdate="tool_call", toolCallId="c", title="Search the web", kind="fetch")
         == []
@@ -106,7 +112,7 @@ def test_a_call_without_input_is_told_when_the_next_thing_happens() -> None:
 
 
 def test_a_working_directory_alone_tells_nothing_of_a_call() -> None:
-    translator = Translator(REPO)
+    translator = AcpTranslator(REPO)
     call = {"toolCallId": "c", "title": "bash", "kind": "execute"}
     assert update(translator, sessionUpdate="tool_call", rawInput={"cwd": "/x"}, **call) == []
     told = update(translator, sessionUpdate="tool_call_update", rawInput={"command": "ls"}, **call)
@@ -114,7 +120,7 @@ def test_a_working_directory_alone_tells_nothing_of_a_call() -> None:
 
 
 def test_what_a_mad_agent_says_has_bounds() -> None:
-    translator = Translator(REPO)
+    translator = AcpTranslator(REPO)
     for at in range(MOST_CALLS + 5):
         update(translator, sessionUpdate="tool_call", toolCallId=f"c{at}", title="Do", kind="other")
     for _ in range(5):
@@ -128,7 +134,7 @@ def test_what_a_mad_agent_says_has_bounds() -> None:
 
 
 def test_only_dollars_are_counted() -> None:
-    translator = Translator(REPO)
+    translator = AcpTranslator(REPO)
     update(translator, sessionUpdate="usage_update", used=1, size=2, cost={"amount": 3, "currency": "EUR"})
     assert translator.cost_usd is None
     update(translator, sessionUpdate="usage_update", used=1, size=2, cost={"amount": 3, "currency": "usd"})
@@ -172,7 +178,7 @@ def test_an_answer_is_the_option_that_says_it(
 def test_a_plan_is_asked_about_as_one() -> None:
     asked = request("allow_once", "reject_once", "reject_once", title="ExitPlanMode", text="# Plan\n1. it")
     assert not is_choice(asked)
-    *_, approval = Translator(REPO).asked("a", asked)
+    *_, approval = AcpTranslator(REPO).asked("a", asked)
     assert approval == Approval("a", "ExitPlanMode", "", {"plan": "# Plan\n1. it"})
 
 

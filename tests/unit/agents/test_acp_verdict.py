@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.agents.acp.kind import Account
-from codebutler_worker.agents.acp.ledger import account_of
-from codebutler_worker.agents.acp.verdict import AUTH_REQUIRED, judge_error
-from codebutler_worker.agents.running import Limits, Watch
+from codebutler_worker.agents.acp.agent import AUTH_REQUIRED, TurnRecord, judge_error
+from codebutler_worker.agents.acp.kimi import account_of
+from codebutler_worker.agents.process import TimeLimits, TurnWatch
 
 WIRE = Path(__file__).parents[2] / "golden" / "kimi" / "wire.jsonl"
 TITLE, LOGIN = "Kimi Code", "log in."
@@ -69,11 +68,11 @@ def test_a_record_of_nonsense_is_no_failure() -> None:
         b"[" * 9999 + b'"turn.ended"',
         b"\xff",
     ]
-    assert account_of(b"\n".join(lines), TITLE, LOGIN) == Account()
+    assert account_of(b"\n".join(lines), TITLE, LOGIN) == TurnRecord()
 
 
 def test_only_the_agents_own_time_counts() -> None:
-    watch = Watch(0, Limits(100, start_s=10, stall_s=50))
+    watch = TurnWatch(0, TimeLimits(100, start_s=10, stall_s=50))
     watch.pass_time(9, asking=False)
     assert watch.due(busy=False) is None
     watch.pass_time(10, asking=False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.agents.answer import STOPS_HERE, Answer
+from codebutler_worker.agents.answer import STOPS_HERE, AnswerText
 
 
 def test_work_begins_it_anew_and_what_was_said_before_stands_until_then() -> None:
-    answer = Answer().said("I look.").called("Bash")
+    answer = AnswerText().said("I look.").called("Bash")
     assert answer.text == "I look."
     assert answer.said("Found it.").text == "Found it."
 
@@ -16,7 +16,8 @@ def test_work_begins_it_anew_and_what_was_said_before_stands_until_then() -> Non
 @pytest.mark.parametrize("tool", ["TodoWrite", "todowrite", "TodoList", "AskUserQuestion", "update_subgoal"])
 def test_plans_and_questions_cut_nothing_off(tool: str) -> None:
     assert (
-        Answer().said("Found it.\n").called(tool).said("\nThat is all.").text == "Found it.\n\nThat is all."
+        AnswerText().said("Found it.\n").called(tool).said("\nThat is all.").text
+        == "Found it.\n\nThat is all."
     )
 
 
@@ -34,11 +35,11 @@ def test_plans_and_questions_cut_nothing_off(tool: str) -> None:
     ],
 )
 def test_what_was_cut_is_one_text(first: str, second: str, whole: str) -> None:
-    cut = Answer().said(first).cut()
+    cut = AnswerText().said(first).cut()
     assert cut.text == f"{first.strip()}\n\n{STOPS_HERE}"
     assert cut.said(second).text == whole
 
 
 def test_nothing_says_nothing() -> None:
-    assert Answer().said(" \n").cut().text == ""
-    assert Answer().said("x").called("Bash").cut().said("y").text == "y"
+    assert AnswerText().said(" \n").cut().text == ""
+    assert AnswerText().said("x").called("Bash").cut().said("y").text == "y"

@@ -8,13 +8,13 @@ from typing import Any
 
 from codebutler_worker.agents.backend import AgentEvent, Approval, Question, ToolResult, Withdrawn
 from codebutler_worker.agents.claude.schema import decode
-from codebutler_worker.agents.claude.translate import Translator
+from codebutler_worker.agents.claude.translate import ClaudeTranslator
 
 REPO = Path("/home/you/repo")
 PLAN_FILE = "/home/you/.claude/plans/first-zazzy-donut.md"
 
 
-def feed(translator: Translator, *lines: dict[str, Any]) -> list[AgentEvent]:
+def feed(translator: ClaudeTranslator, *lines: dict[str, Any]) -> list[AgentEvent]:
     return [event for each in lines for event in translator.feed(decode(json.dumps(each).encode()))]
 
 
@@ -29,7 +29,7 @@ def calls(tool: str, given: dict[str, Any], call_id: str = "t1") -> dict[str, An
 
 
 def test_a_request_that_is_taken_back_is_told_once() -> None:
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     cancel = {"type": "control_cancel_request", "request_id": "r1"}
     events = feed(translator, asks("r1", "Bash", {"command": "ls"}), cancel, cancel)
     assert events[1:] == [Withdrawn("r1")]
@@ -44,13 +44,13 @@ def test_a_result_takes_its_request_back() -> None:
         "is_error": True,
     }
     told = {"type": "user", "message": {"content": [result]}}
-    events = feed(Translator(REPO), asks("r1", "Bash", {"command": "ls"}), told)
+    events = feed(ClaudeTranslator(REPO), asks("r1", "Bash", {"command": "ls"}), told)
     assert events[1:] == [Withdrawn("r1"), ToolResult("t1", False, "Permission stream closed")]
 
 
 def test_nothing_else_is_slipped_in_under_an_id_that_is_asked_about() -> None:
     """Agents can write to the program's output: what a person saw must be what runs."""
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     events = feed(
         translator, asks("r1", "Bash", {"command": "ls"}), asks("r1", "Bash", {"command": "rm -rf ."})
     )
@@ -59,7 +59,7 @@ def test_nothing_else_is_slipped_in_under_an_id_that_is_asked_about() -> None:
 
 
 def questions(*asked: Any) -> list[AgentEvent]:
-    return feed(Translator(REPO), asks("r", "AskUserQuestion", {"questions": list(asked)}))
+    return feed(ClaudeTranslator(REPO), asks("r", "AskUserQuestion", {"questions": list(asked)}))
 
 
 def test_each_question_of_one_call_is_asked_and_knows_how_many_there_are() -> None:
@@ -85,7 +85,7 @@ def test_a_call_without_a_question_is_asked_about_as_any_other() -> None:
 
 
 def plan_of(*lines: dict[str, Any]) -> Any:
-    events = feed(Translator(REPO), *lines, asks("r1", "ExitPlanMode", {}, "exit"))
+    events = feed(ClaudeTranslator(REPO), *lines, asks("r1", "ExitPlanMode", {}, "exit"))
     asked = events[-1]
     assert isinstance(asked, Approval)
     assert (asked.id, asked.tool) == ("r1", "ExitPlanMode")
@@ -106,7 +106,7 @@ def test_the_plan_of_the_file_is_shown_as_it_was_edited() -> None:
 
 
 def test_what_is_sent_back_is_the_input_as_it_came() -> None:
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     feed(
         translator,
         calls("ExitPlanMode", {"plan": "1. do it"}, "exit"),

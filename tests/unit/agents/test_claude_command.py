@@ -10,19 +10,19 @@ import pytest
 from codebutler.config.schema import ClaudeSection
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.claude import command
-from codebutler_worker.agents.claude.probe import judge_version
-from codebutler_worker.agents.claude.result import crash
+from codebutler_worker.agents.claude.backend import judge_version
+from codebutler_worker.agents.claude.result import crashed
 from codebutler_worker.agents.claude.schema import decode
-from codebutler_worker.agents.claude.translate import Translator
-from codebutler_worker.agents.claude.turn import Patience
-from codebutler_worker.agents.running import Limits
+from codebutler_worker.agents.claude.translate import ClaudeTranslator
+from codebutler_worker.agents.claude.turn import due
+from codebutler_worker.agents.process import TimeLimits, TurnWatch
 from codebutler_worker.agents.survey import version_in
 
 BINARY = Path("/opt/claude/claude")
 
 
-def around(**env: str) -> command.Surroundings:
-    return command.Surroundings(BINARY, Path("/home/you"), "/usr/bin", env)
+def around(**env: str) -> command.Installation:
+    return command.Installation(Path("/home/you"), "/usr/bin", env, binary=BINARY)
 
 
 def words(**settings: object) -> str:
@@ -81,7 +81,7 @@ def test_only_the_directorys_own_sessions_are_visible(tmp_path: Path) -> None:
     assert command.sessions(claude, Path("/srv/my.repo_x")) == claude / "projects" / "-srv-my-repo-x"
     assert command.sessions(claude, Path("/srv/café 🛒")) == claude / "projects" / "-srv-caf----"
     assert command.sessions(claude, Path("/" + "x" * 250)) == claude / "projects"
-    around = command.Surroundings(BINARY, tmp_path, "/usr/bin", {})
+    around = command.Installation(tmp_path, "/usr/bin", binary=BINARY)
     with pytest.raises(AgentUnavailableError, match="other directories would show"):
         command.policy(around, Path("/" + "x" * 250), "s", "none", {})
 
@@ -98,14 +98,14 @@ def test_versions() -> None:
 
 
 def test_a_crash_tells_the_last_line() -> None:
-    verdict = crash(1, "noise\nError: unknown option '--x'\n\n")
+    verdict = crashed(1, "noise\nError: unknown option '--x'\n\n")
     assert verdict.text.endswith("(exit code 1): Error: unknown option '--x'")
-    assert crash(143, "").text.endswith("(exit code 143)")
-    assert crash(1, "--x cannot be used with root/sudo privileges").reason == "unavailable"
+    assert crashed(143, "").text.endswith("(exit code 143)")
+    assert crashed(1, "--x cannot be used with root/sudo privileges").reason == "unavailable"
 
 
-def heard(*lines: dict[str, object]) -> Translator:
-    translator = Translator(Path("/r"))
+def heard(*lines: dict[str, object]) -> ClaudeTranslator:
+    translator = ClaudeTranslator(Path("/r"))
     for line in lines:
         translator.feed(decode(json.dumps(line).encode()))
     return translator
@@ -144,26 +144,24 @@ def task(kind: str) -> dict[str, object]:
     ],
 )
 def test_when_a_turn_is_ended(lines: list[dict[str, object]], after_s: float, expected: str | None) -> None:
-    watch = Patience(0, Limits(timeout_s=1000, stall_s=100))
+    watch = TurnWatch(0, TimeLimits(timeout_s=1000, stall_s=100))
     turn = heard(*lines)
     watch.heard()
-    watch.pass_time(after_s, turn)
-    assert watch.due(turn) == expected
+    watch.pass_time(after_s, asking=bool(turn.asking), answered=turn.result is not None)
+    assert due(turn, watch, 60) == expected
 
 
 def test_a_program_that_never_says_a_word_is_not_waited_for_as_long() -> None:
-    watch = Patience(0, Limits(timeout_s=1000, stall_s=100, start_s=30))
-    turn = heard()
-    watch.pass_time(29, turn)
-    assert watch.due(turn) is None
-    watch.pass_time(30, turn)
-    assert watch.due(turn) == "stalled"
+    watch = TurnWatch(0, TimeLimits(timeout_s=1000, stall_s=100, start_s=30))
+    watch.pass_time(29, asking=False)
+    assert watch.due(busy=False) is None
+    watch.pass_time(30, asking=False)
+    assert watch.due(busy=False) == "stalled"
 
 
 def test_every_line_is_a_sign_of_life() -> None:
-    watch = Patience(0, Limits(timeout_s=1000, stall_s=100))
-    turn = heard()
-    watch.pass_time(99, turn)
+    watch = TurnWatch(0, TimeLimits(timeout_s=1000, stall_s=100))
+    watch.pass_time(99, asking=False)
     watch.heard()
-    watch.pass_time(198, turn)
-    assert watch.due(turn) is None
+    watch.pass_time(198, asking=False)
+    assert watch.due(busy=False) is None

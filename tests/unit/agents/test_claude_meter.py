@@ -6,9 +6,9 @@ import pytest
 
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.agents.claude.result import Meter, cost_difference
-from codebutler_worker.agents.claude.schema import ResultLine, StreamedMessage, StreamPart, TokenUsage
+from codebutler_worker.agents.claude.schema import ApiMessage, ResultLine, StreamPart, TokenUsage
 
-START = StreamPart("message_start", StreamedMessage(TokenUsage(10, 1, 20, 30)))
+START = StreamPart("message_start", ApiMessage(usage=TokenUsage(10, 1, 20, 30)))
 END = StreamPart("message_delta", usage=TokenUsage(output_tokens=7))
 
 

@@ -24,14 +24,18 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.claude.schema import Line, decode
 from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.agents.claude.translate import ClaudeTranslator
+from codebutler_worker.tools.plan import PlanStep
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "claude"
 REPO = Path("/home/you/repo")
 STARTED = "started"
 
 
-def replay(case: str, translator: Translator | None = None) -> tuple[Translator, list[AgentEvent]]:
-    translator = translator or Translator(REPO)
+def replay(
+    case: str, translator: ClaudeTranslator | None = None
+) -> tuple[ClaudeTranslator, list[AgentEvent]]:
+    translator = translator or ClaudeTranslator(REPO)
     lines = (GOLDEN / f"{case}.jsonl").read_bytes().splitlines()
     events = [event for line in lines for event in translator.feed(decode(line))]
     # What was answered during the recording is not known to the replay, which takes the questions back.
@@ -156,7 +160,7 @@ def test_a_killed_run_has_no_verdict_and_its_tool_still_runs() -> None:
 
 
 def test_an_interrupted_turn_is_stopped() -> None:
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     for raw in (GOLDEN / "interrupted_then_second_turn.jsonl").read_bytes().splitlines():
         translator.feed(decode(raw))
         if translator.settled:
@@ -167,7 +171,7 @@ def test_an_interrupted_turn_is_stopped() -> None:
 
 
 def test_a_background_task_keeps_the_turn_open_until_the_answer_to_it() -> None:
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     settled = []
     for raw in (GOLDEN / "background_command.jsonl").read_bytes().splitlines():
         translator.feed(decode(raw))
@@ -177,7 +181,7 @@ def test_a_background_task_keeps_the_turn_open_until_the_answer_to_it() -> None:
 
 
 def test_a_message_sent_into_the_turn_keeps_it_open_until_it_was_read() -> None:
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     translator.sent("m1")
     translator.sent("m2")
     translator.feed(line(type="command_lifecycle", command_uuid="m1", state="started"))
@@ -189,14 +193,14 @@ def test_a_message_sent_into_the_turn_keeps_it_open_until_it_was_read() -> None:
 
 
 def test_a_cli_that_does_not_follow_messages_is_not_waited_for() -> None:
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     translator.sent("m1")
     translator.feed(line(type="result", is_error=False, result="one"))
     assert translator.settled
 
 
 def test_cost_is_the_difference_of_totals() -> None:
-    translator, events = replay("background_command", Translator(REPO, 0.002))
+    translator, events = replay("background_command", ClaudeTranslator(REPO, 0.002))
     usage = events[-1]
     assert isinstance(usage, Usage)
     assert usage.cost_usd == pytest.approx(0.0004)
@@ -206,7 +210,7 @@ def test_cost_is_the_difference_of_totals() -> None:
 
 
 def test_what_is_not_understood_is_counted() -> None:
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     junk = [
         b"",
         b"not json",
@@ -222,7 +226,7 @@ def test_what_is_not_understood_is_counted() -> None:
 
 
 def test_a_result_that_does_not_say_so_is_no_success() -> None:
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     translator.feed(line(type="result", subtype="success", result="fine"))
     verdict = translator.verdict()
     assert verdict is not None
@@ -232,7 +236,7 @@ def test_a_result_that_does_not_say_so_is_no_success() -> None:
 def test_the_task_list_is_a_plan_once_it_was_taken() -> None:
     block = {"type": "tool_use", "id": "1", "name": "TodoWrite", "input": {"todos": [{"content": "a"}]}}
     result = {"type": "tool_result", "tool_use_id": "1", "content": "ok"}
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     assert translator.feed(line(type="assistant", message={"content": [block]})) == []
     events = translator.feed(line(type="user", message={"content": [result]}))
     assert events == [Plan((PlanStep("a", "pending"),))]
@@ -240,14 +244,14 @@ def test_the_task_list_is_a_plan_once_it_was_taken() -> None:
 
 def test_a_subagents_task_list_is_a_tool_like_others() -> None:
     block = {"type": "tool_use", "id": "1", "name": "TodoWrite", "input": {"todos": [{"content": "a"}]}}
-    events = Translator(REPO).feed(
+    events = ClaudeTranslator(REPO).feed(
         line(type="assistant", message={"content": [block]}, parent_tool_use_id="p")
     )
     assert [type(event) for event in events] == [ToolUse]
 
 
 def test_tokens_and_cost_are_told_while_the_turn_runs() -> None:
-    translator = Translator(REPO, 1.0)
+    translator = ClaudeTranslator(REPO, 1.0)
     start = {
         "type": "message_start",
         "message": {"usage": {"input_tokens": 5, "cache_read_input_tokens": 95}},
@@ -264,7 +268,7 @@ def test_tokens_and_cost_are_told_while_the_turn_runs() -> None:
 
 
 def test_a_cancelled_request_no_longer_asks() -> None:
-    translator = Translator(REPO)
+    translator = ClaudeTranslator(REPO)
     ask = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}}
     assert translator.feed(line(type="control_request", request_id="r", request=ask))
     assert translator.asking
@@ -276,6 +280,6 @@ def test_a_summary_is_one_short_line() -> None:
     use = {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "echo a\n" + "b" * 500}}
     long = {"type": "tool_use", "id": "2", "name": "Bash", "input": {"command": "c" * 500}}
     odd = {"type": "tool_use", "id": "3", "name": "Bash", "input": ["not", "a", "mapping"]}
-    events = Translator(REPO).feed(line(type="assistant", message={"content": [use, long, odd]}))
+    events = ClaudeTranslator(REPO).feed(line(type="assistant", message={"content": [use, long, odd]}))
     summaries = [event.summary for event in events if isinstance(event, ToolUse)]
     assert summaries == ["echo a …", "c" * 119 + "…", ""]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from codebutler_worker.agents.answer import FEWEST_CHARS, Growing
 from codebutler_worker.agents.backend import Text, Thinking, Writing
 from codebutler_worker.agents.claude.schema import decode
-from codebutler_worker.agents.claude.translate import Translator
+from codebutler_worker.agents.claude.translate import ClaudeTranslator
 
 
 @given(st.lists(st.text(max_size=60), max_size=60))
@@ -41,7 +41,7 @@ def test_there_is_an_end_to_it() -> None:
 
 
 def test_claudes_answer_is_told_while_it_comes_and_a_subagents_is_not() -> None:
-    translator = Translator(Path("/w"))
+    translator = ClaudeTranslator(Path("/w"))
 
     def feed(event: Mapping[str, object], inner: str | None = None) -> list[object]:
         line = {"type": "stream_event", "event": event, "parent_tool_use_id": inner}

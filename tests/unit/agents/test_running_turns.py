@@ -4,46 +4,57 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.backend import AgentEvent, Finished, Text, TurnRequest
 from codebutler_worker.agents.record import SessionLog
-from codebutler_worker.agents.running import BUSY, RunningTurns
+from codebutler_worker.agents.running import BUSY, LiveTurn, TurnBackend
 
 DONE = Finished(ok=True, text="", reason="done")
 
 
-@dataclass
-class Agent:
+class Listener(LiveTurn):
+    def __init__(self) -> None:
+        self.stops = 0
+
+    async def stop(self) -> None:
+        self.stops += 1
+
+
+class Agent(TurnBackend[Listener]):
     """Works until it is let go; its program ends when that is let go."""
 
-    running: RunningTurns[str] = field(default_factory=lambda: RunningTurns(ManualClock()))
-    working: asyncio.Event = field(default_factory=asyncio.Event)
-    ending: asyncio.Event = field(default_factory=asyncio.Event)
-    logs: list[SessionLog] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__(ManualClock())
+        self.listener = Listener()
+        self.working = asyncio.Event()
+        self.ending = asyncio.Event()
+        self.logs: list[SessionLog] = []
 
-    async def work(self, turn: TurnRequest, log: SessionLog) -> AsyncGenerator[AgentEvent]:
-        self.logs.append(log)
-        self.running.claim(turn.session_id or "")
+    async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
+        self.logs.append(record)
+        self._claim(turn.turn_id, turn.session_id or "")
         try:
             yield Text("begun")
-            with self.running.heard_by(turn.turn_id, f"listener of {turn.turn_id}"):
-                yield Text("listening")
-                await self.working.wait()
-            yield DONE
+            self._live[turn.turn_id] = self.listener
+            yield Text("listening")
+            await self.working.wait()
+            self._live[turn.turn_id] = None
+            yield Finished(ok=False, text="", reason="stopped") if self._unwanted(turn.turn_id) else DONE
         finally:
-            await self.running.release({turn.session_id or ""}, self._end(), "end")
+            await self._release(turn.turn_id, self._ended())
 
-    async def _end(self) -> None:
+    async def _ended(self) -> None:
         await self.ending.wait()
 
-    def start(self, turn_id: str, session_id: str = "s") -> AsyncGenerator[AgentEvent]:
-        request = TurnRequest(
-            turn_id=turn_id, conversation="c", prompt="", workdir=Path("/"), session_id=session_id
+    def turn(self, turn_id: str, session_id: str = "s") -> AsyncGenerator[AgentEvent]:
+        return self.start(
+            TurnRequest(
+                turn_id=turn_id, conversation="c", prompt="", workdir=Path("/"), session_id=session_id
+            )
         )
-        return self.running.run(request, self.work)
 
 
 async def rest(events: AsyncGenerator[AgentEvent]) -> list[AgentEvent]:
@@ -52,10 +63,10 @@ async def rest(events: AsyncGenerator[AgentEvent]) -> list[AgentEvent]:
 
 async def test_a_session_that_has_an_owner_runs_nothing_else() -> None:
     agent = Agent()
-    first = agent.start("1")
+    first = agent.turn("1")
     await anext(first)
-    assert await rest(agent.start("2")) == [Finished(ok=False, text=BUSY, reason="failed")]
-    other = agent.start("3", "another session")
+    assert await rest(agent.turn("2")) == [Finished(ok=False, text=BUSY, reason="failed")]
+    other = agent.turn("3", "another session")
     assert await anext(other) == Text("begun")
     agent.working.set()
     agent.ending.set()
@@ -65,11 +76,11 @@ async def test_a_session_that_has_an_owner_runs_nothing_else() -> None:
 async def test_the_owner_keeps_its_session_until_its_process_is_gone() -> None:
     agent = Agent()
     agent.working.set()
-    first = agent.start("1")
+    first = agent.turn("1")
     while await anext(first) != DONE:
         pass
     leaving = asyncio.ensure_future(anext(first, None))
-    second = asyncio.ensure_future(anext(agent.start("2")))
+    second = asyncio.ensure_future(anext(agent.turn("2")))
     done, _ = await asyncio.wait(
         {second, asyncio.ensure_future(asyncio.sleep(0))}, return_when="FIRST_COMPLETED"
     )
@@ -81,43 +92,63 @@ async def test_the_owner_keeps_its_session_until_its_process_is_gone() -> None:
 
 async def test_a_stop_is_kept_for_a_turn_that_cannot_hear_yet() -> None:
     agent = Agent()
-    events = agent.start("1")
+    events = agent.turn("1")
     await anext(events)
-    assert agent.running.stop("1") is None
-    assert agent.running.unwanted("1")
+    assert await agent.stop("1") is None
+    assert agent.listener.stops == 0
     await anext(events)
-    assert agent.running.stop("1") == agent.running.listener("1") == "listener of 1"
     agent.working.set()
     agent.ending.set()
-    assert await rest(events) == [DONE]
-    assert not agent.running.unwanted("1")
+    assert [getattr(event, "reason", "") for event in await rest(events)] == ["stopped"]
+    assert (await rest(agent.turn("1")))[-1] == DONE
 
 
-async def test_a_stop_of_a_turn_that_does_not_run_means_none() -> None:
-    running: RunningTurns[str] = RunningTurns(ManualClock())
-    assert running.stop("1") is None
-    assert not running.unwanted("1")
+async def test_one_that_hears_is_told_to_stop() -> None:
+    agent = Agent()
+    events = agent.turn("1")
+    await anext(events)
+    await anext(events)
+    await agent.stop("1")
+    await agent.stop("another")
+    assert agent.listener.stops == 1
+    agent.working.set()
+    agent.ending.set()
+    await rest(events)
+    await agent.stop("1")
+    assert agent.listener.stops == 1
 
 
 async def test_once_closed_no_turn_is_wanted_and_the_end_waits_for_every_process() -> None:
     agent = Agent()
-    events = agent.start("1")
+    events = agent.turn("1")
     await anext(events)
     await anext(events)
-    assert agent.running.close() == ["listener of 1"]
-    assert agent.running.unwanted("any")
     agent.working.set()
-    assert await anext(events) == DONE
+    assert getattr(await anext(events), "reason", "") == "done"
     last = asyncio.ensure_future(anext(events, None))
-    ended = asyncio.ensure_future(agent.running.ended())
+    closing = asyncio.ensure_future(agent.close())
+    done, _ = await asyncio.wait(
+        {closing, asyncio.ensure_future(asyncio.sleep(0))}, return_when="FIRST_COMPLETED"
+    )
+    assert closing not in done
     agent.ending.set()
-    await asyncio.gather(last, ended)
-    assert agent.running.listeners() == []
+    await asyncio.gather(last, closing)
+    assert (await rest(agent.turn("2")))[-1] != DONE
 
 
 async def test_what_a_turn_came_to_is_in_its_log() -> None:
     agent = Agent()
     agent.working.set()
     agent.ending.set()
-    await rest(agent.start("1"))
+    await rest(agent.turn("1"))
     assert agent.logs[0].told == "status=done"
+
+
+async def test_an_error_ends_the_turn_as_an_agent_that_is_not_available() -> None:
+    class Missing(Agent):
+        async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
+            yield Text("begun")
+            raise StoreError("the disk is full")
+
+    missing = Missing()
+    assert (await rest(missing.turn("1")))[-1] == Finished(False, "the disk is full", "unavailable")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from codebutler_worker.agents.shell.backlog import HEAD_BYTES, TAIL_BYTES, Backlog, Batch
+from codebutler_worker.agents.shell.output import HEAD_BYTES, TAIL_BYTES, Batch, OutputBacklog
 
 
 def test_what_fits_comes_out_whole() -> None:
-    backlog = Backlog()
+    backlog = OutputBacklog()
     backlog.push(b"one ")
     backlog.push(b"two")
     assert backlog.take() == Batch(b"one two")
@@ -15,7 +15,7 @@ def test_what_fits_comes_out_whole() -> None:
 
 
 def test_a_flood_keeps_its_beginning_and_its_end() -> None:
-    backlog = Backlog()
+    backlog = OutputBacklog()
     for number in range(100_000):
         backlog.push(b"%09d\n" % number)
     batch = backlog.take()
@@ -27,7 +27,7 @@ def test_a_flood_keeps_its_beginning_and_its_end() -> None:
 
 
 def test_later_only_the_end_is_looked_at_until_it_is_rewound() -> None:
-    backlog = Backlog()
+    backlog = OutputBacklog()
     backlog.push(b"x" * HEAD_BYTES)
     backlog.take()
     for _ in range(20):
@@ -41,7 +41,7 @@ def test_later_only_the_end_is_looked_at_until_it_is_rewound() -> None:
 
 
 def test_one_huge_piece_does_not_come_out_whole() -> None:
-    backlog = Backlog()
+    backlog = OutputBacklog()
     backlog.push(b"a" * HEAD_BYTES)
     backlog.push(b"b" * 10 * HEAD_BYTES)
     batch = backlog.take()
@@ -49,7 +49,7 @@ def test_one_huge_piece_does_not_come_out_whole() -> None:
 
 
 def test_a_newline_returns_where_the_terminal_does_not_say_so_itself() -> None:
-    backlog = Backlog()
+    backlog = OutputBacklog()
     backlog.push(b"one\ntwo\r\n", newline_returns=True)
     backlog.push(b"down\nhere")
     assert backlog.take() == Batch(b"one\r\ntwo\r\ndown\nhere")

@@ -9,14 +9,15 @@ import pytest
 from codebutler.config.programs import RUN, is_session, program_names, program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.text.envelope import Envelope, parts_of
-from codebutler_worker.agents.instructions import DEFAULT, instructions
-from codebutler_worker.agents.shell import command
+from codebutler_worker.agents.shell.backend import argv, policy_of
+from codebutler_worker.agents.shell.run import keys
+from codebutler_worker.agents.survey import DEFAULT, Surroundings, instructions
 from codebutler_worker.egress.way import Way
 
 OPEN = Way.without_proxy("open")
 REPL = CommandRule(prefix="py", binary="python3", args=("-i",), mode="interactive")
 HEADLESS = CommandRule(prefix="codex", binary="codex", mode="headless")
-AROUND = command.Surroundings(
+AROUND = Surroundings(
     Path("/home/u"), "/usr/bin:/bin", {"ANTHROPIC_API_KEY": "sk-ant-x", "HTTPS_PROXY": "http://proxy"}
 )
 
@@ -37,19 +38,19 @@ def test_only_programs_at_a_terminal_count() -> None:
 
 
 def test_a_commands_text_is_one_argument_and_a_sessions_is_none() -> None:
-    assert command.argv(RUN, Path("/bin/bash"), "echo 'a b'; ls") == ("/bin/bash", "-c", "echo 'a b'; ls")
-    assert command.argv(REPL, Path("/usr/bin/python3"), "1+1") == ("/usr/bin/python3", "-i")
+    assert argv(RUN, Path("/bin/bash"), "echo 'a b'; ls") == ("/bin/bash", "-c", "echo 'a b'; ls")
+    assert argv(REPL, Path("/usr/bin/python3"), "1+1") == ("/usr/bin/python3", "-i")
 
 
 def test_a_program_sees_no_key_and_nobodys_home() -> None:
-    policy = command.policy(AROUND, RUN, Path("/bin/bash"), Path("/srv/repo"), OPEN)
+    policy = policy_of(AROUND, RUN, Path("/bin/bash"), Path("/srv/repo"), OPEN)
     assert "ANTHROPIC_API_KEY" not in policy.env
     assert policy.env["HTTPS_PROXY"] == "http://proxy"
     assert policy.env["TERM"] == "xterm-256color"
     assert policy.env["GIT_PAGER"] == "cat"
     assert policy.home_paths == ()
     assert policy.own_terminal
-    assert "PAGER" not in command.policy(AROUND, REPL, Path("/bin/x"), Path("/srv/repo"), OPEN).env
+    assert "PAGER" not in policy_of(AROUND, REPL, Path("/bin/x"), Path("/srv/repo"), OPEN).env
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_a_program_sees_no_key_and_nobodys_home() -> None:
     ],
 )
 def test_what_a_message_types(text: str, typed: bytes) -> None:
-    assert command.keys(text) == typed
+    assert keys(text) == typed
 
 
 def test_the_teaching_describes_the_marks_and_is_none_itself() -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.agents.shell.hearing import Hearing, Stripper
+from codebutler_worker.agents.shell.output import Hearing, Stripper
 
 SENT = (
     b"\x1b[2K\x1b[32mreading\x1b[0m\r\n<<<SLACK:progress>>>\r\n\x1b[1mfound\x1b[0m 3\r\n<<<END_SLACK>>>\r\n"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.agents.shell.screen import BULK_CHARS, Shown, Terminal
+from codebutler_worker.agents.shell.screen import BULK_CHARS, ScreenLines, TerminalScreen
 
 
 def lines(*pieces: bytes) -> list[str]:
     """Everything shown after the pieces, settled or not."""
-    terminal = Terminal()
+    terminal = TerminalScreen()
     settled: list[str] = []
     for piece in pieces:
         terminal.feed(piece)
@@ -61,7 +61,7 @@ def test_a_wrapped_line_stays_one_line_when_it_scrolls_off() -> None:
 
 
 def test_what_scrolls_off_is_settled_and_what_is_left_may_change() -> None:
-    terminal = Terminal(rows=5)
+    terminal = TerminalScreen(rows=5)
     terminal.feed(b"".join(b"line %d\r\n" % number for number in range(8)))
     shown = terminal.take()
     assert shown.settled == ("line 0", "line 1", "line 2", "line 3")
@@ -106,7 +106,7 @@ def test_an_endless_title_does_not_swallow_everything() -> None:
 
 
 def test_after_a_gap_it_begins_on_a_new_screen() -> None:
-    terminal = Terminal()
+    terminal = TerminalScreen()
     terminal.feed(b"before\r\nhalf a line\x1b[3")
     terminal.skip()
     terminal.feed(b"after")
@@ -115,7 +115,7 @@ def test_after_a_gap_it_begins_on_a_new_screen() -> None:
 
 
 def test_a_new_page_begins_with_the_prompt() -> None:
-    terminal = Terminal()
+    terminal = TerminalScreen()
     terminal.feed(b"Python 3\r\n>>> ")
     assert terminal.take().live == ("Python 3", ">>>")
     terminal.turn_page()
@@ -124,7 +124,7 @@ def test_a_new_page_begins_with_the_prompt() -> None:
 
 
 def test_a_program_that_draws_above_the_new_page_shows_its_whole_screen() -> None:
-    terminal = Terminal()
+    terminal = TerminalScreen()
     terminal.feed(b"menu\r\n[a] [b]\r\n? ")
     terminal.turn_page()
     terminal.feed(b"\x1b[Hchosen a")
@@ -132,20 +132,20 @@ def test_a_program_that_draws_above_the_new_page_shows_its_whole_screen() -> Non
 
 
 def test_who_leaves_a_full_screen_finds_the_first_one_on_a_new_page() -> None:
-    terminal = Terminal()
+    terminal = TerminalScreen()
     terminal.feed(b"welcome\r\n$ top\r\n\x1b[?1049h\x1b[Htop - 21:51\r\n 1 root")
     assert terminal.take().live == ("top - 21:51", " 1 root")
     terminal.turn_page()
     terminal.feed(b"\x1b[?1049l$ ")
-    assert terminal.take() == Shown((), ("$",))
+    assert terminal.take() == ScreenLines((), ("$",))
 
 
 def test_a_flood_on_the_second_screen_gives_the_first_one_back() -> None:
-    terminal = Terminal()
+    terminal = TerminalScreen()
     terminal.feed(b"before\r\n\x1b[?1049hmenu")
     terminal.skip()
     terminal.feed(b"after")
-    assert terminal.take() == Shown(("before",), ("after",))
+    assert terminal.take() == ScreenLines(("before",), ("after",))
 
 
 def test_random_bytes_are_shown_in_bounded_time() -> None:

@@ -105,4 +105,4 @@ def test_who_reads_prose() -> None:
 
 def test_the_rehearsal_agent_does_not_act_on_a_record() -> None:
     record = record_of_turns((Exchange("claude", (("U1", "create file x with y"),), "git status"),), "+z")
-    assert understand(f"{record}\n\nlist files") == [ListFiles(".")]
+    assert understand(f"{record}\n\nlist files") == [Intent("List", ".")]

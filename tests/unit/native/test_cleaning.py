@@ -9,24 +9,33 @@ from codebutler_worker.agents.native.cleaning import (
     LOW,
     RECENT,
     SUMMARY_HEAD,
-    Gauge,
+    TokenEstimate,
     cut_at,
     shrunk,
     summed_up,
     too_full,
 )
-from codebutler_worker.agents.native.history import mended
 from codebutler_worker.agents.native.loop import CUT
 from codebutler_worker.agents.native.model import Assistant, Call, Message, System, Told, User
 from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.agents.native.model import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from codebutler_worker.agents.native.sessions import mended
+from codebutler_worker.tools.plan import PlanStep
 
 CONTEXT = 10_000
-HEAD: list[Message] = [System("the orders"), User("the task")]
+HEAD: list[Message] = [SystemMessage("the orders"), UserMessage("the task")]
 
 
 def step(number: int, size: int) -> list[Message]:
-    call = Call(f"c{number}", "look", "{}")
-    return [Assistant(f"step {number}", (call,)), Told(call.id, "x" * size)]
+    call = ToolCall(f"c{number}", "look", "{}")
+    return [AssistantMessage(f"step {number}", (call,)), ToolMessage(call.id, "x" * size)]
 
 
 def work(steps: int, size: int) -> list[Message]:
@@ -34,7 +43,7 @@ def work(steps: int, size: int) -> list[Message]:
 
 
 def test_old_results_shrink_first_and_the_last_ones_stay() -> None:
-    messages, gauge = work(12, 4000), Gauge()
+    messages, gauge = work(12, 4000), TokenEstimate()
     assert too_full(messages, gauge, CONTEXT)
     found = shrunk(messages, gauge, CONTEXT)
     assert gauge.of(found) <= LOW * CONTEXT
@@ -45,7 +54,7 @@ def test_old_results_shrink_first_and_the_last_ones_stay() -> None:
 
 
 def test_no_more_is_shrunk_than_needed() -> None:
-    messages, gauge = work(8, 4000), Gauge()
+    messages, gauge = work(8, 4000), TokenEstimate()
     found = shrunk(messages, gauge, CONTEXT)
     shortened = [at for at, (old, new) in enumerate(zip(messages, found, strict=True)) if old != new]
     assert shortened == [3, 5, 7, 9]
@@ -53,14 +62,14 @@ def test_no_more_is_shrunk_than_needed() -> None:
 
 
 def test_a_summary_takes_the_place_of_the_beginning_and_keeps_what_is_pinned() -> None:
-    messages = [*work(40, 300), User("and in blue")]
+    messages = [*work(40, 300), UserMessage("and in blue")]
     messages += [message for number in range(40, 80) for message in step(number, 300)]
-    gauge = Gauge()
+    gauge = TokenEstimate()
     at = cut_at(messages, gauge, CONTEXT)
     plan = (PlanStep("look", "done"), PlanStep("paint", "in_progress"))
     found = summed_up(messages, at, "it went well", plan)
     assert found[0] == HEAD[0]
-    assert isinstance(found[1], User)
+    assert isinstance(found[1], UserMessage)
     for pinned in ("the task", SUMMARY_HEAD, "it went well", "and in blue", "2. [in_progress] paint"):
         assert pinned in found[1].content
     assert found[2:] == tuple(messages[at:])
@@ -71,22 +80,22 @@ def test_what_was_asked_stays_word_for_word_also_behind_a_nudge() -> None:
     # The turn's own task is older than what is kept whole; a nudge of ours and a person's word are not.
     messages = [
         *work(10, 300),
-        Assistant("done"),
-        User("now paint it"),
+        AssistantMessage("done"),
+        UserMessage("now paint it"),
         *work(60, 300)[2:],
-        User(CUT),
+        UserMessage(CUT),
         *step(99, 10),
     ]
-    at = cut_at(messages, Gauge(), CONTEXT)
+    at = cut_at(messages, TokenEstimate(), CONTEXT)
     found = summed_up(messages, at, "it went well", (), asked="now paint it")
     assert "now paint it" in found[1].content
     assert summed_up(messages, at, "", (), asked="the task")[1].content.count("the task") == 1
-    kept = [*messages, User("now paint it")]
+    kept = [*messages, UserMessage("now paint it")]
     assert "now paint it" not in summed_up(kept, at, "it went well", (), asked="now paint it")[1].content
 
 
 def test_a_second_summary_takes_the_place_of_the_first() -> None:
-    gauge, plan = Gauge(), (PlanStep("paint", "in_progress"),)
+    gauge, plan = TokenEstimate(), (PlanStep("paint", "in_progress"),)
     first = work(80, 300)
     once = [*summed_up(first, cut_at(first, gauge, CONTEXT), "the first summary", plan), *work(80, 300)[2:]]
     twice = summed_up(once, cut_at(once, gauge, CONTEXT), "the second summary", plan)
@@ -100,9 +109,9 @@ def test_a_second_summary_takes_the_place_of_the_first() -> None:
 def test_no_result_is_torn_from_its_call(shape: list[tuple[int, int]], context: int) -> None:
     messages = list(HEAD)
     for number, (calls, size) in enumerate(shape):
-        made = tuple(Call(f"c{number}.{at}", "look", "{}") for at in range(calls))
-        messages += [Assistant("", made), *(Told(call.id, "x" * size) for call in made)]
-    gauge = Gauge()
+        made = tuple(ToolCall(f"c{number}.{at}", "look", "{}") for at in range(calls))
+        messages += [AssistantMessage("", made), *(ToolMessage(call.id, "x" * size) for call in made)]
+    gauge = TokenEstimate()
     smaller = list(shrunk(messages, gauge, context))
     assert mended(smaller) == smaller
     summed = list(summed_up(smaller, cut_at(smaller, gauge, context), "s", ()))
@@ -112,7 +121,7 @@ def test_no_result_is_torn_from_its_call(shape: list[tuple[int, int]], context: 
 
 def test_the_gauge_follows_what_the_service_counts() -> None:
     messages = work(10, 4000)
-    gauge = Gauge().counted(messages, 20_000)
+    gauge = TokenEstimate().counted(messages, 20_000)
     assert abs(gauge.of(messages) - 20_000) < 200
-    assert Gauge().counted(HEAD, 5000) == Gauge()
-    assert Gauge().counted(messages, 0) == Gauge()
+    assert TokenEstimate().counted(HEAD, 5000) == TokenEstimate()
+    assert TokenEstimate().counted(messages, 0) == TokenEstimate()

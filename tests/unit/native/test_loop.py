@@ -13,11 +13,11 @@ from codebutler_worker.agents.native.loop import (
     CUT_TEXT,
     MOST_ERRORS,
     MOST_PARTS,
-    Act,
     AskModel,
     Leave,
-    Limits,
+    LoopLimits,
     Progress,
+    RunCall,
     acted,
     ended,
     repeats,
@@ -27,17 +27,17 @@ from codebutler_worker.agents.native.loop import (
     step,
     stopped,
 )
-from codebutler_worker.agents.native.model import Assistant, Call, Reply, Tokens
+from codebutler_worker.agents.native.model import AssistantMessage, ModelReply, TokenCount, ToolCall
 
-LIMITS = Limits(most_turns=5)
-
-
-def answer(text: str = "", *calls: str, cut: bool = False, tokens: int = 10) -> Reply:
-    made = tuple(Call(f"c{at}", name, f'{{"n": {at}}}') for at, name in enumerate(calls))
-    return Reply(Assistant(text, made), Tokens(tokens, 0), cut=cut)
+LIMITS = LoopLimits(most_turns=5)
 
 
-def after(*replies: Reply, valid: bool = True, again: bool = False) -> Progress:
+def answer(text: str = "", *calls: str, cut: bool = False, tokens: int = 10) -> ModelReply:
+    made = tuple(ToolCall(f"c{at}", name, f'{{"n": {at}}}') for at, name in enumerate(calls))
+    return ModelReply(AssistantMessage(text, made), TokenCount(tokens, 0), cut=cut)
+
+
+def after(*replies: ModelReply, valid: bool = True, again: bool = False) -> Progress:
     progress = Progress()
     for reply in replies:
         progress = replied(progress, reply, 0.01)
@@ -56,28 +56,28 @@ def calling(*names: str, result: str = "as before", progress: Progress | None = 
 
 def begun(progress: Progress, name: str) -> bool:
     """Whether a call of that name is done next."""
-    return isinstance(step(replied(progress, answer("", name), 0.0), LIMITS), Act)
+    return isinstance(step(replied(progress, answer("", name), 0.0), LIMITS), RunCall)
 
 
 def test_it_asks_acts_on_every_call_and_asks_again() -> None:
     assert step(Progress(), LIMITS) == AskModel()
     progress = replied(Progress(), answer("I look.", "one", "two"), None)
-    assert step(progress, LIMITS) == Act(Call("c0", "one", '{"n": 0}'))
+    assert step(progress, LIMITS) == RunCall(ToolCall("c0", "one", '{"n": 0}'))
     progress = acted(progress, "fine")
-    assert step(progress, LIMITS) == Act(Call("c1", "two", '{"n": 1}'))
+    assert step(progress, LIMITS) == RunCall(ToolCall("c1", "two", '{"n": 1}'))
     assert step(acted(progress, "fine"), LIMITS) == AskModel()
 
 
 def test_an_answer_without_calls_is_the_end() -> None:
     progress = after(answer("First.", "one"), answer("Done."))
     assert step(progress, LIMITS) == Leave("done")
-    assert (progress.answer, progress.turns, progress.tokens) == ("Done.", 2, Tokens(20, 0))
+    assert (progress.answer, progress.turns, progress.tokens) == ("Done.", 2, TokenCount(20, 0))
 
 
 def test_it_ends_at_the_limit_of_answers() -> None:
     progress = after(*(answer("", f"tool{at}") for at in range(5)))
     assert step(progress, LIMITS) == Leave("max_turns")
-    for without in (Limits(), Limits(most_turns=0)):
+    for without in (LoopLimits(), LoopLimits(most_turns=0)):
         assert step(after(*(answer("", f"tool{at}") for at in range(500))), without) == AskModel()
 
 
@@ -87,7 +87,7 @@ def test_of_the_same_call_the_second_is_warned_of_and_the_third_not_done() -> No
     assert begun(once, "one")
     twice = calling("one", progress=once, result="another time")
     assert repeats(twice)
-    third = replied(twice, Reply(Assistant("", (Call("x", "one", '{ "n":0}'),))), 0.0)
+    third = replied(twice, ModelReply(AssistantMessage("", (ToolCall("x", "one", '{ "n":0}'),))), 0.0)
     assert step(third, LIMITS) == Leave("repeated_call", third.open)
 
 
@@ -133,7 +133,7 @@ def test_one_call_of_several_that_is_understood_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("reply", [answer(cut=True), answer(" "), answer("")])
-def test_an_answer_that_is_none_is_asked_for_again_until_it_is_an_error(reply: Reply) -> None:
+def test_an_answer_that_is_none_is_asked_for_again_until_it_is_an_error(reply: ModelReply) -> None:
     progress = after(reply)
     found = step(progress, LIMITS)
     assert isinstance(found, AskModel)
@@ -145,15 +145,15 @@ def test_words_that_were_cut_off_are_gone_on_with_and_are_one_answer() -> None:
     progress = after(
         answer("", "read_files"), *(answer(part, cut=True) for part in ("One, ", "two, th", "ree"))
     )
-    assert step(progress, Limits(most_turns=9)) == AskModel(CUT_TEXT)
+    assert step(progress, LoopLimits(most_turns=9)) == AskModel(CUT_TEXT)
     progress = replied(progress, answer(", four."), 0.0)
-    assert step(progress, Limits(most_turns=9)) == Leave("done")
+    assert step(progress, LoopLimits(most_turns=9)) == Leave("done")
     assert progress.answer == "One, two, three, four."
 
 
 def test_an_answer_without_end_is_given_as_far_as_it_came() -> None:
     progress = after(*(answer(f"part {at} ", cut=True) for at in range(MOST_PARTS)))
-    assert step(progress, Limits(most_turns=99)) == Leave("done")
+    assert step(progress, LoopLimits(most_turns=99)) == Leave("done")
     assert progress.answer.startswith("part 0 part 1 ")
     assert "The answer stops here" in progress.answer
 
@@ -177,17 +177,17 @@ def test_the_answer_is_all_that_was_said_since_the_last_work() -> None:
 
 def test_what_was_cut_off_is_said_once_the_rest_is_done() -> None:
     progress = replied(Progress(), answer("", "one", cut=True), 0.0)
-    assert isinstance(step(progress, LIMITS), Act)
+    assert isinstance(step(progress, LIMITS), RunCall)
     assert step(acted(progress, "fine"), LIMITS) == AskModel(CUT)
     assert step(after(answer("", "one", cut=True), answer("", "two")), LIMITS) == AskModel()
 
 
 def test_it_ends_when_the_money_or_the_tokens_are_spent_but_not_before_what_was_called_is_done() -> None:
-    for limits in (Limits(most_turns=9, most_usd=0.02), Limits(most_turns=9, most_tokens=20)):
+    for limits in (LoopLimits(most_turns=9, most_usd=0.02), LoopLimits(most_turns=9, most_tokens=20)):
         assert step(after(answer("", "a")), limits) == AskModel()
         assert step(after(answer("", "a"), answer("", "b")), limits) == Leave("budget")
         waiting = replied(after(answer("", "a")), answer("", "b"), 0.01)
-        assert isinstance(step(waiting, limits), Act)
+        assert isinstance(step(waiting, limits), RunCall)
         assert step(after(answer("", "a"), answer("Done.")), limits) == Leave("done")
 
 
@@ -214,9 +214,9 @@ REPLIES = st.builds(
 
 @given(st.lists(st.tuples(REPLIES, st.booleans(), st.booleans()), max_size=30), st.integers(1, 8))
 def test_every_history_ends_and_nothing_is_done_three_times_or_left_out(
-    history: list[tuple[Reply, bool, bool]], most: int
+    history: list[tuple[ModelReply, bool, bool]], most: int
 ) -> None:
-    limits, progress = Limits(most_turns=most), Progress()
+    limits, progress = LoopLimits(most_turns=most), Progress()
     done: list[str] = []
     asked = 0
     for reply, valid, again in history:
@@ -227,7 +227,7 @@ def test_every_history_ends_and_nothing_is_done_three_times_or_left_out(
         asked += 1
         progress = replied(progress, reply, 0.0)
         expected = list(reply.said.calls)
-        while isinstance(found := step(progress, limits), Act):
+        while isinstance(found := step(progress, limits), RunCall):
             assert found.call == expected.pop(0)
             done.append(signature(found.call))
             assert again or len(set(done[-3:])) > 1 or len(done) < 3

@@ -8,19 +8,18 @@ from typing import Any
 
 import pytest
 
-from codebutler_worker.agents.native.dialect import Dialect, alternated, learned
 from codebutler_worker.agents.native.model import (
-    Assistant,
-    Call,
+    AssistantMessage,
     ModelError,
-    Prompt,
-    Reply,
-    Tokens,
-    Told,
-    User,
+    ModelReply,
+    ModelRequest,
+    TokenCount,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
 )
-from codebutler_worker.agents.native.retry import refusal
 from codebutler_worker.agents.native.service import EventDecoder, told
+from codebutler_worker.agents.native.services import Dialect, alternated, learned, refusal
 from codebutler_worker.agents.native.wire import END, Assembler, body
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "services"
@@ -28,7 +27,7 @@ PATHS = {"type": "object", "properties": {"paths": {"type": "array", "items": {"
 TOOLS = ({"type": "function", "function": {"name": "read_files", "parameters": PATHS}},)
 
 
-def answer(name: str) -> Reply:
+def answer(name: str) -> ModelReply:
     """A whole stream as it comes, a few bytes at a time; what people see on the way has no marks of a format in it."""
     assembler, decoder = Assembler(TOOLS), EventDecoder()
     content = (GOLDEN / f"{name}.sse").read_bytes()
@@ -43,20 +42,22 @@ def answer(name: str) -> Reply:
 @pytest.mark.parametrize(
     ("name", "call", "reasoning", "tokens"),
     [
-        ("mistral", Call("dnEN4JsJy", "", ""), "The file first.", Tokens(310, 42)),
-        ("mistral_text", Call("", "", ""), "", Tokens(310, 20)),
-        ("deepseek", Call("call_00_abc", "", ""), "The file first.", Tokens(310, 42, 256)),
-        ("llamacpp", Call("", "", ""), "The file first.", Tokens()),
+        ("mistral", ToolCall("dnEN4JsJy", "", ""), "The file first.", TokenCount(310, 42)),
+        ("mistral_text", ToolCall("", "", ""), "", TokenCount(310, 20)),
+        ("deepseek", ToolCall("call_00_abc", "", ""), "The file first.", TokenCount(310, 42, 256)),
+        ("llamacpp", ToolCall("", "", ""), "The file first.", TokenCount()),
         (
             "gemini",
-            Call("jm4owj31", "", "", '{"google":{"thought_signature":"EjQKMgEMOdbHJChLX75QUCJjyYlm"}}'),
+            ToolCall("jm4owj31", "", "", '{"google":{"thought_signature":"EjQKMgEMOdbHJChLX75QUCJjyYlm"}}'),
             "",
-            Tokens(310, 42),
+            TokenCount(310, 42),
         ),
-        ("vllm", Call("chatcmpl-tool-1", "", ""), "The file first.", Tokens(310, 42)),
+        ("vllm", ToolCall("chatcmpl-tool-1", "", ""), "The file first.", TokenCount(310, 42)),
     ],
 )
-def test_each_service_looks_at_the_file(name: str, call: Call, reasoning: str, tokens: Tokens) -> None:
+def test_each_service_looks_at_the_file(
+    name: str, call: ToolCall, reasoning: str, tokens: TokenCount
+) -> None:
     reply = answer(name)
     assert reply.said.content == "I look at it."
     assert reply.said.reasoning == reasoning
@@ -67,7 +68,7 @@ def test_each_service_looks_at_the_file(name: str, call: Call, reasoning: str, t
 
 
 def test_a_refusal_is_the_answer() -> None:
-    assert answer("openai_refusal").said == Assistant("I can't help with that.")
+    assert answer("openai_refusal").said == AssistantMessage("I can't help with that.")
 
 
 @pytest.mark.parametrize(
@@ -120,8 +121,16 @@ def test_a_refusal_teaches_how_to_ask(dialect: Dialect, said: str, better: Diale
 
 
 def test_a_request_is_spelled_as_the_service_wants_it() -> None:
-    signed = Call("c1", "look", "{}", '{"google":{"thought_signature":"s"}}')
-    prompt = Prompt((User("go"), Assistant("", (signed,)), Told("c1", "seen"), User("and"), User("so on")))
+    signed = ToolCall("c1", "look", "{}", '{"google":{"thought_signature":"s"}}')
+    prompt = ModelRequest(
+        (
+            UserMessage("go"),
+            AssistantMessage("", (signed,)),
+            ToolMessage("c1", "seen"),
+            UserMessage("and"),
+            UserMessage("so on"),
+        )
+    )
     plain = json.loads(body("m", prompt, Dialect(), 100))
     assert plain["messages"][1]["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "s"}}
     assert plain["max_completion_tokens"] == 100
@@ -145,10 +154,10 @@ def test_a_request_is_spelled_as_the_service_wants_it() -> None:
 
 def test_who_alternates_already_stays_as_it_is() -> None:
     messages = (
-        User("go"),
-        Assistant("", (Call("c", "x", "{}"),)),
-        Told("c", "y"),
-        Assistant("Done."),
-        User("more"),
+        UserMessage("go"),
+        AssistantMessage("", (ToolCall("c", "x", "{}"),)),
+        ToolMessage("c", "y"),
+        AssistantMessage("Done."),
+        UserMessage("more"),
     )
     assert alternated(messages) == list(messages)

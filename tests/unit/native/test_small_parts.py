@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from codebutler.config.schema import Config, KimiSection, NativeSection, OpenAISection, Price
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.agents.native.model import Tokens
-from codebutler_worker.agents.native.permissions import ruling
-from codebutler_worker.agents.native.presets import PRESETS, cost_usd, price_of, target
+from codebutler_worker.agents.native.acting import ruling
+from codebutler_worker.agents.native.model import PRESETS, TokenCount, cost_usd, price_of, target
 from codebutler_worker.tools.display import HEAD_CHARS, TAIL_CHARS, shown, told
 from codebutler_worker.tools.shell import Mark, MarkReader, spelled
 
 
 def test_cached_tokens_have_a_price_of_their_own_if_somebody_says_so() -> None:
-    tokens = Tokens(1_000_000, 500_000, 400_000)
+    tokens = TokenCount(1_000_000, 500_000, 400_000)
     assert cost_usd(tokens, Price(input=1.0, output=4.0)) == 3.0
     assert cost_usd(tokens, Price(input=1.0, output=4.0, cached_input=0.5)) == pytest.approx(2.8)
     assert cost_usd(tokens, None) is None
@@ -32,9 +31,9 @@ def config(native: dict[str, Any], **sections: Any) -> Config:
 def test_kimi_is_asked_with_its_own_key_unless_there_is_another() -> None:
     kimi = KimiSection(api_key="k", base_url="https://kimi.example/v1")
     found = target(config({}, kimi=kimi))
-    assert (found.endpoint.base_url, found.endpoint.key) == ("https://kimi.example/v1", "k")
-    assert (found.endpoint.model, found.context) == (PRESETS["kimi"].model, PRESETS["kimi"].context)
-    assert target(config({"api_key": "own"}, kimi=kimi)).endpoint.key == "own"
+    assert (found.base_url, found.key) == ("https://kimi.example/v1", "k")
+    assert (found.model, found.context) == (PRESETS["kimi"].model, PRESETS["kimi"].context)
+    assert target(config({"api_key": "own"}, kimi=kimi)).key == "own"
 
 
 def test_a_key_goes_nowhere_but_where_it_belongs() -> None:
@@ -42,15 +41,15 @@ def test_a_key_goes_nowhere_but_where_it_belongs() -> None:
     elsewhere = target(
         config({"base_url": "https://else.example/v1", "model": "m"}, kimi=kimi, openai=openai)
     )
-    assert elsewhere.endpoint.key == ""
-    assert (elsewhere.endpoint.replay_reasoning, elsewhere.endpoint.answer_tokens, elsewhere.context) == (
+    assert elsewhere.key == ""
+    assert (elsewhere.replay_reasoning, elsewhere.answer_tokens, elsewhere.context) == (
         False,
         None,
         64_000,
     )
     found = target(config({"preset": "openai", "model": "m"}, kimi=kimi, openai=openai))
-    assert (found.endpoint.key, found.endpoint.base_url) == ("o", "https://api.openai.com/v1")
-    assert "key=" not in repr(found.endpoint)
+    assert (found.key, found.base_url) == ("o", "https://api.openai.com/v1")
+    assert "key=" not in repr(found)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def test_what_is_missing_is_said(native: dict[str, Any]) -> None:
 
 def test_ollama_needs_no_key() -> None:
     found = target(config({"preset": "ollama", "model": "m", "context_tokens": 9000}))
-    assert (found.endpoint.base_url, found.context) == ("http://127.0.0.1:11434/v1", 9000)
+    assert (found.base_url, found.context) == ("http://127.0.0.1:11434/v1", 9000)
 
 
 def test_looking_is_always_allowed_and_planning_changes_nothing() -> None:

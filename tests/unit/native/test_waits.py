@@ -8,7 +8,7 @@ import pytest
 
 from codebutler.domain.clock import ManualClock, settle
 from codebutler_worker.agents.backend import Answer
-from codebutler_worker.agents.native.waits import CutOffError, Waits
+from codebutler_worker.agents.running import CutOffError, Waits
 
 LIMIT_S = 60.0
 
@@ -64,10 +64,10 @@ async def test_people_may_take_their_time(clock: ManualClock) -> None:
     waits.expect("q")
     waiting = asyncio.create_task(waits.answered("q"))
     await clock.advance(10 * LIMIT_S)
-    assert waits.answer("q", Answer(allow=True, text="yes"))
-    assert not waits.answer("q", Answer(allow=False))
+    assert await waits.answer("q", Answer(allow=True, text="yes"))
+    assert not await waits.answer("q", Answer(allow=False))
     assert (await waiting).text == "yes"
-    assert not waits.answer("q", Answer(allow=True))
+    assert not await waits.answer("q", Answer(allow=True))
     assert await waits.work(word()) == "done"
 
 

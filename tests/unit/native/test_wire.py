@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler_worker.agents.native.model import ModelError
-from codebutler_worker.agents.native.retry import (
+from codebutler_worker.agents.native.service import EventDecoder, EventTooLargeError
+from codebutler_worker.agents.native.services import (
     LONGEST_PAUSE_S,
     MOST_RETRIES,
     pause_s,
     refusal,
     retry_after_s,
 )
-from codebutler_worker.agents.native.service import EventDecoder, EventTooLargeError
 from codebutler_worker.agents.native.wire import Assembler
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

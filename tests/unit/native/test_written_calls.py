@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.agents.native.prose import parted, said_so_far, words_of
-from codebutler_worker.agents.native.written_calls import before_calls, written_calls
+from codebutler_worker.agents.native.content import before_calls, parted, said_so_far, words_of, written_calls
 
 PROPERTIES = {"path": {"type": "string"}, "lines": {"type": "integer"}, "paths": {"type": "array"}}
 TOOLS = [{"type": "function", "function": {"name": "edit", "parameters": {"properties": PROPERTIES}}}]

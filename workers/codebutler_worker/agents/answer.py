@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from codebutler.text.disguised import CUT
 from codebutler_worker.agents.backend import (
@@ -63,7 +65,7 @@ _ASIDE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerText:
     """The answer so far. ``is_over``: a tool worked since, so what is said next begins it anew. ``is_cut``: the service
     cut off its end."""
 
@@ -77,7 +79,7 @@ class Answer:
         text = self.prose.strip()
         return f"{text}\n\n{STOPS_HERE}" if text and self.is_cut else text
 
-    def said(self, prose: str) -> Answer:
+    def said(self, prose: str) -> AnswerText:
         """With one more block of prose."""
         if not prose.strip():
             return self
@@ -87,13 +89,13 @@ class Answer:
             joined = self.prose + prose[_repeated(self.prose, prose) :]
         else:
             joined = f"{self.prose.rstrip()}\n\n{prose.lstrip()}"
-        return Answer(joined[:MOST_CHARS])
+        return AnswerText(joined[:MOST_CHARS])
 
-    def cut(self) -> Answer:
+    def cut(self) -> AnswerText:
         """The service cut off what was said last."""
         return self if self.is_over else replace(self, is_cut=True)
 
-    def called(self, tool: str) -> Answer:
+    def called(self, tool: str) -> AnswerText:
         """After a call of a tool, by its name."""
         return self if tool.lower() in _ASIDE else replace(self, is_over=True, is_cut=False)
 
@@ -175,3 +177,47 @@ def clean(event: AgentEvent, redact: Redact) -> AgentEvent:
             details = tuple(redact(detail) for detail in event.details)
             return replace(event, text=redact(event.text), options=options, details=details)
     return event
+
+
+SUMMARY_CHARS = 120
+RESULT_CHARS = 2000
+
+# What tells a call from another of the same tool, most telling first.
+TELLING = (
+    "file_path",
+    "notebook_path",
+    "path",
+    "command",
+    "pattern",
+    "query",
+    "url",
+    "skill",
+    "description",
+    "prompt",
+    "plan",
+)
+
+
+def arguments(value: Any) -> dict[str, Any]:
+    """A tool's input as a mapping, whatever the model made of it."""
+    return value if isinstance(value, dict) else {}
+
+
+def summarise(given: dict[str, Any], workdir: Path) -> str:
+    """The file, command or pattern of a call; paths below ``workdir`` are shortened."""
+    for key in TELLING:
+        value = given.get(key)
+        if isinstance(value, str) and value.strip():
+            lines = value.strip().splitlines()
+            text = lines[0].removeprefix(f"{workdir}/") + (" …" if len(lines) > 1 else "")
+            return text if len(text) <= SUMMARY_CHARS else text[: SUMMARY_CHARS - 1] + "…"
+    return ""
+
+
+def result_text(content: Any) -> str:
+    """What a tool answered, shortened; content is a string or a list of blocks (Anthropic Messages API)."""
+    if isinstance(content, list):
+        parts = [part.get("text", "") for part in content if isinstance(part, dict)]
+        content = "\n".join(part for part in parts if isinstance(part, str))
+    text = content if isinstance(content, str) else ""
+    return text if len(text) <= RESULT_CHARS else text[: RESULT_CHARS - 1] + "…"

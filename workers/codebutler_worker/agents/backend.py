@@ -285,6 +285,11 @@ class Verdict:
         """Whether the turn was done; stopped and interrupted ones were not."""
         return self.reason == "done"
 
+    @property
+    def finished(self) -> Finished:
+        """As the end of a turn, of which nothing else is known."""
+        return Finished(self.ok, self.text, self.reason)
+
 
 STOPPED = Verdict("stopped", "Stopped.")
 
@@ -293,3 +298,15 @@ def one_line(text: str, limit: int = 300) -> str:
     """``text`` as a single line of at most ``limit`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def line_of(text: str, at: int = -1) -> str:
+    """The last line that says something, or the one ``at`` another place; "" if none does."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return one_line(lines[at]) if lines else ""
+
+
+def crash(title: str, exit_code: int | None, wrote: str) -> Verdict:
+    """The program of an agent ended, or closed its output, in the middle of a turn."""
+    detail = f": {line_of(wrote)}" if wrote.strip() else ""
+    return Verdict("failed", f"{title} ended without an answer (exit code {exit_code}){detail}")

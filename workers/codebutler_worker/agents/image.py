@@ -3,62 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, ToolUse, TurnRequest
 from codebutler_worker.internet.remote import MediaService, RemoteError
 from codebutler_worker.media.files import IMAGES, save_file
+from codebutler.domain.clock import SystemClock
+from codebutler_worker.agents.backend import AgentEvent, Finished, ToolUse, TurnRequest, one_line
+from codebutler_worker.agents.record import SessionLog
+from codebutler_worker.agents.running import TurnBackend, Waits
+from codebutler_worker.media import shelf
 from codebutler_worker.media.kinds import kind_of
 
-STOPPED = Finished(ok=False, text="Stopped.", reason="stopped")
 _ENDINGS = ((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"))
 
 
-class ImageBackend:
+class ImageBackend(TurnBackend[Waits]):
     """Has the service draw what the prompt says, keeps the picture in the repository's ``images/`` and hands it
-    over as a file to send. It has no sessions: each turn stands alone."""
+    over as a file to send. It has no sessions: each turn stands alone. One that is stopped may still be drawn, and
+    charged, by the service."""
 
     name = "image"
 
     def __init__(self, service: MediaService) -> None:
+        super().__init__(SystemClock())
         self._service = service
-        self._drawing: dict[str, asyncio.Task[Finished]] = {}
 
-    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
-        """Run the turn. Closing the iterator early ends the request."""
-        if not self._service.available:
-            yield await self._draw(turn)
-            return
-        yield ToolUse(turn.turn_id, "Image", " ".join(turn.prompt.split())[:80])
-        task = asyncio.create_task(self._draw(turn), name=f"image of {turn.turn_id}")
-        self._drawing[turn.turn_id] = task
-        try:
-            await asyncio.wait({task})
-            yield STOPPED if task.cancelled() else task.result()
-        finally:
-            self._drawing.pop(turn.turn_id, None)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
-        """See the port."""
-        return False
-
-    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - a picture cannot be steered
-        """See the port."""
-        return False
-
-    async def stop(self, turn_id: str) -> None:
-        """Ends the request; the service may still finish, and charge, the picture."""
-        if task := self._drawing.get(turn_id):
-            task.cancel()
-
-    async def close(self) -> None:
-        """End every request."""
-        tasks = list(self._drawing.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
+        del record  # no program writes anything
+        waits = self._live[turn.turn_id] = Waits(self._clock)
+        if self._service.available:
+            yield ToolUse(turn.turn_id, "Image", one_line(turn.prompt, 80))
+        yield await waits.work(self._draw(turn))
 
     async def _draw(self, turn: TurnRequest) -> Finished:
         try:

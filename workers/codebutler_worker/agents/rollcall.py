@@ -9,10 +9,10 @@ from pathlib import Path
 
 from codebutler.config.schema import Config, OpenAISection, RepoSettings
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.agents.acp.factory import rule_of, survey_kimi
-from codebutler_worker.agents.claude.probe import survey_claude
-from codebutler_worker.agents.headless.factory import survey_headless, survey_program
-from codebutler_worker.agents.native.presets import target
+from codebutler_worker.agents.acp.backend import rule_of, survey_kimi
+from codebutler_worker.agents.claude.backend import survey_claude
+from codebutler_worker.agents.headless import survey_headless, survey_program
+from codebutler_worker.agents.native.model import target
 from codebutler_worker.agents.survey import Survey
 
 
@@ -54,4 +54,4 @@ def _native(config: Config) -> Survey:
         found = target(config)
     except AgentUnavailableError as error:
         return Survey("agent", ready=False, note=str(error))
-    return Survey("agent", ready=True, note=f"the built-in agent, over `{found.endpoint.model}`")
+    return Survey("agent", ready=True, note=f"the built-in agent, over `{found.model}`")

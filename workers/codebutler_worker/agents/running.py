@@ -1,88 +1,24 @@
-"""RunningTurns: how a turn begins and ends in a backend, whatever kind of agent works in between."""
+"""How a turn begins and ends in a backend, whatever kind of agent works in between, and what may cut it off."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
 
+from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.domain.clock import Clock
-from codebutler_worker.agents.backend import AgentEvent, Finished, Reason, TurnRequest, Usage
+from codebutler.domain.errors import CodeButlerError
+from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
-from codebutler_worker.egress.outlet import Outlet
-from codebutler_worker.egress.service import TokenMeter
+from codebutler_worker.egress.outlet import Outlet, for_agents
 from codebutler_worker.sandbox.port import Sandbox
 
-# What an agent has used, by its own word and by what passed the proxy.
-
-ERRANDS_TOKENS = 50_000
-"""So many a program may use for errands of its own (titles, summaries), which it does not count."""
-TOO_MUCH = 2
-"""From so many times its own figure on, something else has asked its model."""
-
-
-def metered(usage: Usage, gauge: TokenMeter | None) -> Usage:
-    """``usage``, unless far more passed the proxy: then what passed, at the price of what was told."""
-    told = usage.input_tokens + usage.output_tokens
-    if gauge is None or gauge.total < told * TOO_MUCH + ERRANDS_TOKENS * (told < ERRANDS_TOKENS):
-        return usage
-    cost = usage.cost_usd
-    if cost is not None and told:
-        cost *= gauge.total / told
-    return replace(usage, input_tokens=gauge.input, output_tokens=gauge.output, cost_usd=cost)
-
-
-# What has lasted how long in a turn.
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long a turn may take, in seconds; waiting for a person counts for nothing.
-
-    ``start_s``: until the agent gives its first sign of life. ``stall_s``: silence while no tool runs (Claude Code's
-    own watchdog takes 300 s). ``stop_s``: how long a turn that was asked to stop has to end by itself.
-    ``background_s``: how long the answer waits for commands left in the background, by an agent that tells of them.
-    """
-
-    timeout_s: float
-    start_s: float = 60.0
-    stall_s: float = 600.0
-    stop_s: float = 2.0
-    background_s: float = 60.0
-
-
-class Watch:
-    """One turn's."""
-
-    def __init__(self, now: float, limits: Limits) -> None:
-        self.silent_s = 0.0
-        self._last = now
-        self._limits = limits
-        self._spent_s = 0.0
-        self._stall_s = min(limits.start_s, limits.stall_s)
-
-    def heard(self) -> None:
-        """The agent gave a sign of life."""
-        self._stall_s = self._limits.stall_s
-        self.silent_s = 0.0
-
-    def pass_time(self, now: float, *, asking: bool) -> float:
-        """Account for the time since the last call, and return it; ``asking``: a person is waited for."""
-        passed_s, self._last = now - self._last, now
-        if not asking:
-            self._spent_s += passed_s
-            self.silent_s += passed_s
-        return passed_s
-
-    def due(self, *, busy: bool) -> Reason | None:
-        """Why the turn must end now; ``busy``: a tool runs, which is silent work."""
-        if self._spent_s >= self._limits.timeout_s:
-            return "timeout"
-        if self.silent_s >= self._stall_s and not busy:
-            return "stalled"
-        return None
+OutletFor = Callable[[SandboxSection, str, Mapping[str, str]], Outlet]
+BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,113 +31,227 @@ class AgentContext:
     outlet: Outlet = field(default_factory=Outlet)
     logs: SessionLogs | None = None
 
+    @classmethod
+    def of(
+        cls, settings: RepoSettings, sandbox: Sandbox, clock: Clock, outlet: OutletFor = for_agents
+    ) -> AgentContext:
+        """As the configuration says. Raises SandboxUnavailableError."""
+        way = outlet(settings.config.sandbox, sandbox.name, settings.agent_env)
+        return cls(sandbox, clock, way, SessionLogs.of(settings))
 
-BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 
-T = TypeVar("T")
+class LiveTurn:
+    """A turn as long as its agent can hear. What an agent cannot do stays as it is here."""
+
+    async def answer(self, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
+        """Reply to a pending Approval or Question; False if nobody waits for it any more."""
+        return False
+
+    async def steer(self, text: str) -> bool:  # noqa: ARG002 - it reads one prompt
+        """Put text into the turn; False if it cannot take it."""
+        return False
+
+    async def stop(self) -> bool | None:
+        """Ask the turn to end; its stream then ends with Finished(reason="stopped"). False: it was only interrupted."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """End the turn."""
+        await self.stop()
 
 
-class RunningTurns(Generic[T]):
-    """One backend's turns. Each is talked to through a ``T``, which there is while its program can hear.
+T = TypeVar("T", bound=LiveTurn)
+R = TypeVar("R")
+
+
+class TurnBackend(ABC, Generic[T]):
+    """Runs turns; what a turn consists of is its ``_work``.
 
     A session has one owner: two processes on one lose answers without a word (Claude Code 2.1.328). The owner keeps
     it until its process is gone, which may be after its turn's answer.
     """
 
+    name = ""
+
     def __init__(self, clock: Clock, logs: SessionLogs | None = None) -> None:
         self._clock = clock
         self._logs = logs
         self._closed = False
-        self._active: dict[str, T | None] = {}  # by turn; None: its program is only starting, or ending
-        self._unwanted: set[str] = set()  # those of them that were asked to stop
-        self._claimed: set[str] = set()  # sessions
-        self._endings: dict[
-            asyncio.Task[None], set[str]
-        ] = {}  # processes on their way out, of these sessions
+        self._live: dict[str, T | None] = {}  # by turn; None: its program is only starting, or ending
+        self._stopped: set[str] = set()  # those of them that were asked to stop
+        self._owned: dict[str, set[str]] = {}  # those that a turn owns
+        self._endings: dict[asyncio.Task[None], set[str]] = {}  # of processes, by the sessions they work in
 
-    async def run(
-        self,
-        turn: TurnRequest,
-        work: Callable[[TurnRequest, SessionLog], AsyncGenerator[AgentEvent]],
-    ) -> AsyncGenerator[AgentEvent]:
-        """The events of ``work``, with what it came to in the turn's log. If the session has an owner, nothing runs."""
+    @abstractmethod
+    def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
+        """The turn's events. CodeButlerError: the agent was unavailable; CutOffError: the turn was stopped."""
+
+    async def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
+        """Run the turn. Closing the iterator early stops the turn and everything it started."""
         if ending := [task for task, sessions in self._endings.items() if turn.session_id in sessions]:
             await asyncio.wait(ending)
-        if turn.session_id in self._claimed:
+        if any(turn.session_id in sessions for sessions in self._owned.values()):
             yield Finished(ok=False, text=BUSY, reason="failed")
             return
-        self._active[turn.turn_id] = None
+        self._live[turn.turn_id] = None
         try:
             async with (
                 recording(self._logs, turn.turn_id, self._clock) as log,
-                aclosing(work(turn, log)) as events,
+                aclosing(self._work(turn, log)) as events,
             ):
-                async for event in events:
-                    if isinstance(event, Finished):
-                        log.heard(event)
-                    yield event
+                try:
+                    async for event in events:
+                        if isinstance(event, Finished):
+                            log.heard(event)
+                        yield event
+                except (CodeButlerError, CutOffError) as error:
+                    stopped = isinstance(error, CutOffError)
+                    verdict = STOPPED if stopped else Verdict("unavailable", str(error))
+                    log.heard(verdict.finished)
+                    yield verdict.finished
         finally:
-            del self._active[turn.turn_id]
-            self._unwanted.discard(turn.turn_id)
+            del self._live[turn.turn_id]
+            self._stopped.discard(turn.turn_id)
 
-    @contextmanager
-    def heard_by(self, turn_id: str, listener: T) -> Iterator[None]:
-        """In this block the turn is talked to through ``listener``."""
-        self._active[turn_id] = listener
-        try:
-            yield
-        finally:
-            self._active[turn_id] = None
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
+        """Reply to a pending Approval or Question; False if nobody waits for it any more."""
+        live = self._live.get(turn_id)
+        return live is not None and await live.answer(request_id, answer)
 
-    def listener(self, turn_id: str) -> T | None:
-        """Through what the turn is talked to, None if nobody would hear."""
-        return self._active.get(turn_id)
+    async def steer(self, turn_id: str, text: str) -> bool:
+        """Put text into the running turn; False if it cannot take it (any more)."""
+        live = self._live.get(turn_id)
+        return live is not None and await live.steer(text)
 
-    def listeners(self) -> list[T]:
-        """Those of all turns."""
-        return [listener for listener in self._active.values() if listener is not None]
+    async def stop(self, turn_id: str) -> bool | None:
+        """Ask the turn to end; its stream then ends with Finished(reason="stopped") within 5 s. False: it was only
+        interrupted, and goes on; asked again, it ends."""
+        if turn_id in self._live:
+            self._stopped.add(turn_id)
+        live = self._live.get(turn_id)
+        return None if live is None else await live.stop()
 
-    # -- its end
-
-    def unwanted(self, turn_id: str) -> bool:
-        """Whether the turn is to end, also where that was said before its program could hear."""
-        return self._closed or turn_id in self._unwanted
-
-    def stop(self, turn_id: str) -> T | None:
-        """The turn is unwanted from now on; returns through what to tell it."""
-        if turn_id in self._active:
-            self._unwanted.add(turn_id)
-        return self.listener(turn_id)
-
-    def close(self) -> list[T]:
-        """All turns are unwanted from now on; returns through what to tell them."""
+    async def close(self) -> None:
+        """End every process."""
         self._closed = True
-        return self.listeners()
-
-    async def ended(self) -> None:
-        """Wait until no process is on its way out."""
+        await asyncio.gather(*(live.close() for live in self._live.values() if live is not None))
         while self._endings:
             await asyncio.wait(self._endings)
 
-    # -- whose a session is
+    def _unwanted(self, turn_id: str) -> bool:
+        """Whether the turn is to end, also where that was said before its program could hear."""
+        return self._closed or turn_id in self._stopped
 
-    def claim(self, session_id: str) -> None:
-        """A turn of ours owns the session."""
-        self._claimed.add(session_id)
+    def _claim(self, turn_id: str, session_id: str) -> None:
+        """The turn owns the session."""
+        self._owned.setdefault(turn_id, set()).add(session_id)
 
-    def end(self, sessions: set[str], ending: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
-        """Run ``ending``, which ends a process that works in ``sessions``, even if nobody waits for it any more."""
-        task = asyncio.create_task(ending, name=name)
-        self._endings[task] = sessions
+    def _end(self, turn_id: str, ending: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run ``ending``, which ends the turn's process, even if nobody waits for it any more."""
+        task = asyncio.create_task(ending, name=f"end:{turn_id}")
+        self._endings[task] = self._owned.get(turn_id, set())
         task.add_done_callback(self._endings.pop)
         return task
 
-    async def release(self, sessions: set[str], ending: Coroutine[None, None, None], name: str) -> None:
-        """As ``end``; afterwards the sessions are nobody's."""
-        await asyncio.shield(self.end(sessions, self._released(sessions, ending), name))
+    async def _release(self, turn_id: str, ending: Coroutine[None, None, None]) -> None:
+        """As ``_end``; afterwards the turn's sessions are nobody's."""
 
-    async def _released(self, sessions: set[str], ending: Coroutine[None, None, None]) -> None:
+        async def released() -> None:
+            try:
+                await ending
+            finally:
+                self._owned.pop(turn_id, None)
+
+        await asyncio.shield(self._end(turn_id, released()))
+
+
+class CutOffError(Exception):
+    """The turn must end now."""
+
+    def __init__(self, reason: Literal["stopped", "timeout"]) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Waits(LiveTurn):
+    """A turn that works step by step: each step may be cut off by a stop or, after ``limit_s`` of work, by the time;
+    waiting for people counts for nothing. ``said``: what people put into the turn, while it ``listens``."""
+
+    def __init__(self, clock: Clock, limit_s: float | None = None, *, stopped: bool = False) -> None:
+        self.stopping = asyncio.Event()
+        if stopped:
+            self.stopping.set()
+        self.said: list[str] = []
+        self.listens = False
+        self._clock = clock
+        self._left_s = limit_s
+        self._answers: dict[str, asyncio.Future[Answer]] = {}
+
+    async def work(self, doing: Coroutine[Any, Any, R]) -> R:
+        """Its result; cancelled and CutOffError if the turn is stopped or its time is up."""
+        if self._left_s is None:
+            return await self._unless(doing, None)
+        began_s = self._clock.monotonic()
+        alarm = asyncio.create_task(self._clock.sleep(max(0.0, self._left_s)), name="the turn's time limit")
         try:
-            await ending
+            return await self._unless(doing, alarm)
         finally:
-            self._claimed -= sessions
+            alarm.cancel()
+            await asyncio.gather(alarm, return_exceptions=True)
+            self._left_s -= self._clock.monotonic() - began_s
+
+    def expect(self, request_id: str) -> None:
+        """Somebody is going to be asked."""
+        self._answers[request_id] = asyncio.get_running_loop().create_future()
+
+    async def answered(self, request_id: str) -> Answer:
+        """What they said. Raises CutOffError if the turn is stopped meanwhile."""
+        try:
+            return await self._unless(_result(self._answers[request_id]), None)
+        finally:
+            del self._answers[request_id]
+
+    async def answer(self, request_id: str, answer: Answer) -> bool:
+        """Reply to what was asked; False if nobody waits for it."""
+        waiting = self._answers.get(request_id)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(answer)
+        return True
+
+    async def steer(self, text: str) -> bool:
+        """Say something into the turn; False if it is over, or has not begun."""
+        if not self.listens or self.stopping.is_set():
+            return False
+        self.said.append(text)
+        return True
+
+    async def stop(self) -> None:
+        """End the turn at the step where it is."""
+        self.stopping.set()
+
+    async def _unless(self, doing: Coroutine[Any, Any, R], alarm: asyncio.Task[None] | None) -> R:
+        if self.stopping.is_set():
+            doing.close()
+            raise CutOffError("stopped")
+        task = asyncio.create_task(doing, name="a step of a turn")
+        stop = asyncio.create_task(self.stopping.wait(), name="a stop of a turn")
+        waited: set[asyncio.Task[Any]] = {task, stop, *((alarm,) if alarm else ())}
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise CutOffError("stopped" if self.stopping.is_set() else "timeout")
+        finally:
+            task.cancel()
+            stop.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
+
+
+async def following(events: AsyncIterator[R]) -> R | None:
+    """The next event; None at the end."""
+    return await anext(events, None)
+
+
+async def _result(future: asyncio.Future[Answer]) -> Answer:
+    return await future

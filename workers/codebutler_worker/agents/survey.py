@@ -1,50 +1,36 @@
-"""What is known of one agent without starting a turn: whether it is there, and in which version."""
+"""What is known of an agent before any turn: its program, what that needs around it, and which version it is."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+import os
 import re
-from dataclasses import dataclass
+import shlex
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
 
-from codebutler.domain.errors import AgentUnavailableError
+from codebutler.config.schema import CommandRule
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.platform.lookup import look_up, missing_rule
+from codebutler_worker.agents.backend import TurnRequest
+from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.programs.program import program_root
+from codebutler_worker.sandbox.destinations import read_head, read_regular
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from codebutler_worker.store.state_dir import STATE_DIR
 
-# Versions of the programs behind agents: which is said, and whether we can work with it.
-
-Version = tuple[int, int, int]
-
-
-def version_in(text: str) -> Version | None:
-    """The first version in a text."""
-    found = re.search(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
-
-
-def dotted(version: Version) -> str:
-    """The version as people write it."""
-    return ".".join(map(str, version))
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A program as it was tried: from ``floor`` on it will do, up to ``tested`` it was tested; ``install`` is the
-    line that installs that one."""
-
-    name: str
-    floor: Version
-    tested: Version
-    install: str
-
-    def judge(self, version: Version) -> str:
-        """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
-        if version < self.floor:
-            raise AgentUnavailableError(
-                f"{self.name} {dotted(version)} is too old: update it with `{self.install}`"
-            )
-        if version > self.tested:
-            return f"{self.name} {dotted(version)} is newer than {dotted(self.tested)}, the newest one tested"
-        return ""
+PASSED_ON = frozenset(
+    {"HTTP_PROXY", "HTTPS_PROXY", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NO_PROXY", "SSL_CERT_FILE", "TZ"}
+)
+"""What the operator's surroundings may pass on to a program; nothing else of them does."""
 
 
-# What is known of one agent without starting a turn.
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +44,231 @@ class Survey:
     ready: bool
     note: str = ""
     version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What stays the same for every program of one repository. ``home`` is the user's; ``instructions`` teach a
+    program that may send messages how to mark them."""
+
+    home: Path
+    path: str
+    agent_env: Mapping[str, str] = field(default_factory=dict)
+    instructions: str = ""
+
+    def env(self, *, term: str = "dumb", passed_on: frozenset[str] = PASSED_ON) -> dict[str, str]:
+        """The environment of a program, but for its way out."""
+        passed = {key: value for key, value in self.agent_env.items() if key in passed_on}
+        own = {"HOME": str(self.home), "PATH": self.path, "LANG": "C.UTF-8", "TERM": term}
+        return {**own, **passed}
+
+    def find(self, rule: CommandRule, repo: Path) -> Executable:
+        """The rule's program. Raises AgentUnavailableError with what to do."""
+        binary = look_up(rule.binary, self.path, repo)
+        if binary is None:
+            raise missing_rule(rule.binary, self.home)
+        return executable(binary, self.path, repo, self.home)
+
+    def policy(
+        self,
+        rule: CommandRule,
+        found: Executable,
+        turn: TurnRequest,
+        way: Way,
+        env: Mapping[str, str] = NOTHING,
+    ) -> SandboxPolicy:
+        """What the rule's program may see: the checkout, the system, itself, and what the rule opens of the home."""
+        kept = (self.home / path for path in rule.home_paths)
+        return SandboxPolicy(
+            workdir=turn.workdir,
+            home=self.home,
+            home_paths=tuple(path for path in kept if path.exists()),
+            readable=found.readable,
+            env={**self.env(), **env, **way.env},
+            network=way.network,
+            conversation=turn.conversation,
+        )
+
+
+# Versions of the programs behind agents: which is said, and whether we can work with it.
+
+Version = tuple[int, int, int]
+SAID_BYTES = 4_000
+
+
+def version_in(text: str) -> Version | None:
+    """The first version in a text."""
+    found = re.search(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def dotted(version: Version | None) -> str:
+    """The version as people write it, "" for none."""
+    return ".".join(map(str, version or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Supported:
+    """A program as it was tried: from ``floor`` on it will do, up to ``tested`` it was tested; ``install`` is the
+    line that installs that one. ``probe_s``: how long it may take to say its version."""
+
+    name: str
+    floor: Version
+    tested: Version
+    install: str
+    probe_s: float
+
+    def judge(self, version: Version) -> str:
+        """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
+        if version < self.floor:
+            raise AgentUnavailableError(
+                f"{self.name} {dotted(version)} is too old: update it with `{self.install}`"
+            )
+        if version > self.tested:
+            return f"{self.name} {dotted(version)} is newer than {dotted(self.tested)}, the newest one tested"
+        return ""
+
+    async def ask(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
+        """What ``argv --version`` prints. Raises AgentUnavailableError if it does not answer."""
+        secretless = {key: value for key, value in env.items() if "KEY" not in key}
+        said = b""
+        launch = Launch((*argv, "--version"), secretless, Path("/"))
+        async with await AgentProcess.spawn(launch) as process:
+            try:
+                async with asyncio.timeout(self.probe_s):
+                    async for line in process.lines():
+                        said += line[: SAID_BYTES - len(said)] + b"\n"
+            except TimeoutError:
+                raise AgentUnavailableError(
+                    f"`{Path(argv[-1]).name} --version` does not answer: reinstall {self.name} with `{self.install}`"
+                ) from None
+        return said.decode(errors="replace")
+
+
+async def survey_of(prefix: str, probing: Awaitable[tuple[str, str]], login: str) -> Survey:
+    """Of an agent that says its version and a note on it; ``login``: how to log in, "" if somebody has."""
+    try:
+        version, note = await probing
+    except (AgentUnavailableError, SandboxUnavailableError) as error:
+        return Survey(prefix, ready=False, note=str(error))
+    return Survey(prefix, ready=not login, note=login or note, version=version)
+
+
+# Programs that are scripts: what runs them, and what of the disk they need to be run inside walls.
+
+FIRST_LINE_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """How it is called, without arguments, and the paths outside the system that it reads itself from."""
+
+    argv: tuple[str, ...]
+    readable: tuple[Path, ...]
+
+
+def executable(binary: Path, path: str, repo: Path, home: Path) -> Executable:
+    """How to call ``binary``. What `env` would look up by name is looked up here, by the same rules as the program,
+    and beside it, where nvm and its like keep a program's Node.
+
+    Raises AgentUnavailableError if the interpreter that a script names is not there.
+    """
+    path = os.pathsep.join((path, str(binary.parent)))
+    binary = binary.resolve()
+    words = interpreter(first_line(binary))
+    readable = [root_of(binary, home)]
+    if not words:
+        return Executable((str(binary),), tuple(readable))
+    if Path(words[0]).name == "env":
+        named = [word for word in words[1:] if word != "-S"]
+        found = look_up(named[0], path, repo) if named else None
+        if found is None:
+            wanted = named[0] if named else "interpreter"
+            raise AgentUnavailableError(
+                f"{binary.name} needs {wanted}, which is not on the supervisor's PATH"
+            )
+        found = found.resolve()
+        return Executable((str(found), *named[1:], str(binary)), (*readable, found))
+    runs = Path(words[0])
+    # A link into another installation, as of a virtual environment: that one is needed too.
+    real = runs.resolve()
+    if not real.is_relative_to("/usr") and not home.is_relative_to(real.parent.parent):
+        readable.append(real.parent.parent)
+    return Executable((str(binary),), tuple(readable))
+
+
+def first_line(binary: Path) -> str:
+    """The script's first line, "" for anything but a readable script."""
+    try:
+        with binary.open("rb") as file:
+            line = file.read(FIRST_LINE_BYTES).partition(b"\n")[0]
+    except OSError:
+        return ""
+    return line.decode(errors="replace") if line.startswith(b"#!") else ""
+
+
+def interpreter(line: str) -> list[str]:
+    """The words after ``#!``, none if it is no script."""
+    try:
+        return shlex.split(line.removeprefix("#!")) if line.startswith("#!") else []
+    except ValueError:
+        return []
+
+
+def root_of(binary: Path, home: Path) -> Path:
+    """The smallest directory with all of the program: its Node modules, its virtual environment, or where it lies."""
+    for parent in reversed(binary.parents):
+        if parent.name == "node_modules":
+            return parent
+    for parent in binary.parents:
+        if (parent / "pyvenv.cfg").is_file():
+            return parent
+    return program_root(binary, home)
+
+
+# What a checkout tells agents (CLAUDE.md, AGENTS.md), read without trusting the checkout.
+
+LIMIT_BYTES = 64 * 2**10
+
+
+def repository_says(workdir: Path, files: Iterable[str]) -> str:
+    """A section for each of ``files`` below ``workdir`` that says something, as Markdown; a longer one is cut.
+
+    What is no regular file, or is reached over a symbolic link, says nothing.
+    """
+    sections = []
+    for name in files:
+        with contextlib.suppress(OSError):
+            text = read_head(workdir, name, LIMIT_BYTES).decode(errors="replace").strip()
+            sections += [f"# The repository's {name}\n\n{text}"] if text else []
+    return "\n\n".join(sections)
+
+
+# How an agent is told to mark what people shall read at once. The file may be edited; the marks are described in
+# words, so that no echo of them is taken for a message.
+
+DEFAULT = """\
+[SLACK WRAPPER]
+A person gave you this task from a chat thread. What you write is recorded in a log; the person does not see it \
+as you work. To tell the person something at once, enclose it in markers. The opening marker is three less-than \
+signs, the word SLACK, three greater-than signs. The closing marker is three less-than signs, the word END_SLACK, \
+three greater-than signs. A type may follow SLACK, after a colon: progress, question, warning, done or error.
+Enclose what the person should know or decide: results, questions, warnings, important steps. Do not enclose file \
+contents, diffs, test output or routine steps. The person can read the whole log with !logs.
+[END SLACK WRAPPER]"""
+
+log = logging.getLogger(__name__)
+
+
+def instructions(repo: Path, prompt_file: str) -> str:
+    """The text of ``envelope.promptFile``: an absolute path, or one below the repository's ``.codebutler``. Without
+    one, or if it cannot be read, our own."""
+    if not prompt_file:
+        return DEFAULT
+    path = Path(prompt_file).expanduser()
+    root, relative = (path.parent, path.name) if path.is_absolute() else (repo, f"{STATE_DIR}/{path}")
+    try:
+        return read_regular(root, relative, LIMIT_BYTES).decode(errors="replace").strip() or DEFAULT
+    except OSError as error:
+        log.warning("envelope.promptFile %s: %s; the built-in text is used", prompt_file, error.strerror)
+        return DEFAULT

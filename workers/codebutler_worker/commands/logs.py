@@ -106,8 +106,8 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
 def _tail(logs: SessionLogs, sessions: list[str], lines: int, pages: TerminalPages) -> CommandReply:
     """The last lines that the newest session with any output wrote, as a terminal would show them."""
     # A terminal emulator is not for every worker's memory.
-    from codebutler_worker.agents.shell.backlog import returning
-    from codebutler_worker.agents.shell.screen import Terminal
+    from codebutler_worker.agents.shell.output import returning
+    from codebutler_worker.agents.shell.screen import TerminalScreen
 
     for session in sessions:
         try:

@@ -203,7 +203,7 @@ class Reviews:
         return applied.text
 
     async def _complete(self, model: Model, conversation: str, orders: str, question: str) -> str:
-        from codebutler_worker.agents.native.model import Prompt, System, User, complete
+        from codebutler_worker.agents.native.model import ModelRequest, SystemMessage, UserMessage, complete
 
         async with asyncio.timeout(ANSWER_S):
             reply = await complete(model, Prompt((System(orders), User(question))))

@@ -184,7 +184,7 @@ def _rehearsal(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Cloc
 
 def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
     # Its tools and its terminal are not for every worker's memory.
-    from codebutler_worker.agents.native.factory import native_backend
+    from codebutler_worker.agents.native.backend import native_backend
 
     return native_backend(settings, sandbox, home, clock)
 

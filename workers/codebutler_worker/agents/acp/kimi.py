@@ -7,23 +7,36 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from codebutler.config.schema import KimiSection, PermissionMode, Price
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
-from codebutler_worker.agents.acp import ledger
-from codebutler_worker.agents.acp.kind import Account
-from codebutler_worker.agents.acp.probe import probe
-from codebutler_worker.agents.acp.programs import Program, program
+from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord, judge_error
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.presets import KIMI, PRESETS, cost_usd, price_of
 from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
+from codebutler_worker.agents.native.model import KIMI, PRESETS, TokenCount, cost_usd, price_of
+from codebutler_worker.agents.survey import (
+    Executable,
+    Supported,
+    Surroundings,
+    dotted,
+    executable,
+    version_in,
+)
+from codebutler_worker.egress.service import BEARER, Gauge, Service
 from codebutler_worker.egress.way import HERE, Way
-from codebutler_worker.sandbox.person import make_directories
+from codebutler_worker.sandbox.destinations import open_beneath
+from codebutler_worker.sandbox.person import as_owner, make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
 LOGIN = (
@@ -45,9 +58,6 @@ QUIET = {
     # Its own ten tries of a failing model call take minutes, in which it says nothing.
     "KIMI_LOOP_MAX_ATTEMPTS_PER_STEP": "4",
 }
-PASSED_ON = frozenset(
-    {"HTTP_PROXY", "HTTPS_PROXY", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NO_PROXY", "SSL_CERT_FILE", "TZ"}
-)
 # Its login's own: the model, and where a token is renewed, in either region (Kimi Code 2.1.0).
 LOGIN_HOSTS = ("api.kimi.com", "auth.kimi.com", "api.kimi.ai", "auth.kimi.ai")
 READABLE = ("config.toml", "region", "mcp.json", "AGENTS.md", "skills", "agents", "plugins")
@@ -56,7 +66,7 @@ _SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
 log = logging.getLogger(__name__)
 
 
-class Kimi:
+class Kimi(AcpAgent):
     """Kimi Code in one repository. ``home`` is the user's; ``agent_env`` may hold proxies and the PATH; ``prices`` are
     USD for a million tokens, by model."""
 
@@ -64,7 +74,7 @@ class Kimi:
     title = KIMI_CODE.title
     timeout_key = "kimi.timeout"
     login = LOGIN
-    hosts: tuple[str, ...] = LOGIN_HOSTS
+    hosts = LOGIN_HOSTS
 
     def __init__(
         self,
@@ -79,10 +89,8 @@ class Kimi:
         self.model = "" if settings.api_key else settings.model
         self._prices = prices or {}
         self._settings = settings
-        self._home = home
-        self._agent_env = agent_env
-        self._path = path_of(agent_env)
-        self._program: Program | None = None
+        self._around = Surroundings(home, path_of(agent_env), agent_env)
+        self._program: Executable | None = None
         self._probing = asyncio.Lock()
 
     def service(self, token: str) -> ModelService | None:
@@ -98,12 +106,15 @@ class Kimi:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
         async with self._probing:
             if self._program is None:
-                self._program = await self._probed(request.workdir)
-        make_directories(self._home, sessions_of(self._code, request.workdir))
+                found = self.find(request.workdir)
+                if note := judge(await ask_version(found, self.environment(), request.workdir)):
+                    log.warning(note)
+                self._program = found
+        make_directories(self._around.home, sessions_of(self._code, request.workdir))
         return sandbox.wrap((*self._program.argv, "acp"), self.policy(self._program, request, way, service))
 
     def policy(
-        self, found: Program, request: TurnRequest, way: Way, service: ModelService | None
+        self, found: Executable, request: TurnRequest, way: Way, service: Service | None
     ) -> SandboxPolicy:
         """What it may see: this directory's sessions, its login unless it has a key, the user's settings read-only.
 
@@ -116,7 +127,7 @@ class Kimi:
         readable = (*(code / name for name in READABLE), *found.readable)
         return SandboxPolicy(
             workdir=request.workdir,
-            home=self._home,
+            home=self._around.home,
             home_paths=tuple(path for path in writable if path.exists()),
             readable=tuple(path for path in readable if path.exists()),
             env={**self.environment(), **self.model_env(way, service), **way.env},
@@ -126,9 +137,7 @@ class Kimi:
 
     def environment(self) -> dict[str, str]:
         """The environment of the CLI and of every tool it runs, but for how it reaches its model."""
-        passed = {key: value for key, value in self._agent_env.items() if key in PASSED_ON}
-        home = {"HOME": str(self._home), "PATH": self._path, "LANG": "C.UTF-8", "TERM": "dumb"}
-        return {**home, **QUIET, **passed}
+        return {**QUIET, **self._around.env()}
 
     def model_env(self, way: Way, service: ModelService | None) -> dict[str, str]:
         """How it reaches its model: through our proxy with a token, where there is one, else with the key itself."""
@@ -139,19 +148,19 @@ class Kimi:
             key = {"KIMI_MODEL_API_KEY": self._settings.api_key, "KIMI_MODEL_BASE_URL": service.base_url}
             return {**env, **key}
         env |= {"KIMI_MODEL_API_KEY": service.token, "KIMI_MODEL_BASE_URL": service.inside(way.port)}
-        return {**env, "NO_PROXY": ",".join(filter(None, (self._agent_env.get("NO_PROXY"), HERE)))}
+        return {**env, "NO_PROXY": ",".join(filter(None, (self._around.agent_env.get("NO_PROXY"), HERE)))}
 
-    def recorded_bytes(self, session_id: str, workdir: Path) -> int:
+    def record_bytes(self, session_id: str, workdir: Path) -> int:
         """How long its record of the session is. Blocking."""
-        return ledger.length(self._code, record_of(session_id, workdir))
+        return length(self._code, record_of(session_id, workdir))
 
-    def account(self, session_id: str, workdir: Path, since_bytes: int) -> Account | None:
+    def record_since(self, session_id: str, workdir: Path, since_bytes: int) -> TurnRecord | None:
         """What its record says of the turn; None if there is none. Blocking.
 
         A failed model call is, over the protocol, a turn that ended well without a word.
         """
         path = record_of(session_id, workdir)
-        found = ledger.account(self._code, path, since_bytes, self.title, self.login)
+        found = account(self._code, path, since_bytes, self.title, self.login)
         if found is None:
             return None
         used = TokenMeter(input=found.input_tokens, cached=found.cached_tokens, output=found.output_tokens)
@@ -161,7 +170,7 @@ class Kimi:
         """A key is paid by the token; of what a login's subscription costs nothing is known."""
         if not self._settings.api_key:
             return None
-        used = Tokens(input=tokens.input, cached_input=tokens.cached, output=tokens.output)
+        used = TokenCount(input=tokens.input, cached_input=tokens.cached, output=tokens.output)
         return cost_usd(used, price_of(self._prices, self._named))
 
     @property
@@ -170,24 +179,18 @@ class Kimi:
 
     @property
     def _code(self) -> Path:
-        return self._home / ".kimi-code"
+        return self._around.home / ".kimi-code"
 
-    def find(self, workdir: Path) -> Program:
+    def find(self, workdir: Path) -> Executable:
         """The program. Raises AgentUnavailableError with what to do."""
-        binary = look_up(self._settings.binary, self._path, workdir)
+        binary = look_up(self._settings.binary, self._around.path, workdir)
         if binary is None:
-            raise KIMI_CODE.missing(self._settings.binary, self._home)
+            raise KIMI_CODE.missing(self._settings.binary, self._around.home)
         if binary.resolve().is_relative_to(workdir):
             raise AgentUnavailableError(
                 f"{binary} lies in the repository, where agents may write: install Kimi Code elsewhere"
             )
-        return program(binary, self._path, workdir, self._home)
-
-    async def _probed(self, workdir: Path) -> Program:
-        found = self.find(workdir)
-        if note := await probe(found, self.environment(), workdir):
-            log.warning(note)
-        return found
+        return executable(binary, self._around.path, workdir, self._around.home)
 
 
 def sessions_of(code: Path, workdir: Path) -> Path:
@@ -204,3 +207,165 @@ def record_of(session_id: str, workdir: Path) -> str:
         return ""
     directory = sessions_of(Path("/"), workdir).relative_to("/")
     return f"{directory}/{session_id}/agents/main/wire.jsonl"
+
+
+# Which Kimi a program is, by what it says of its version.
+
+FLOOR = (2, 0, 2)
+TESTED = (2, 1, 0)
+NODE_FLOOR = (22, 19, 0)
+PACKAGE = "@moonshot-ai/kimi-code"
+INSTALL = KIMI_CODE.install
+
+SUPPORTED = Supported(KIMI_CODE.title, FLOOR, TESTED, INSTALL, probe_s=30.0)
+
+
+def judge(said: str) -> str:
+    """A note for the log, empty if all is well. Raises AgentUnavailableError with the line that installs it.
+
+    PyPI's `kimi-cli`, another program of the same name, says `kimi, version …`; from 1.52 on it does nothing but say
+    that it is retired, and exits 0 whatever it is asked.
+    """
+    if "no longer maintained" in said:
+        raise AgentUnavailableError(
+            f"`kimi` is the retired kimi-cli, which does nothing any more: uninstall it, then run `{INSTALL}`"
+        )
+    version = version_in(said)
+    if re.search(r"\bkimi, version\b", said):
+        raise AgentUnavailableError(
+            f"`kimi` is the older kimi-cli {dotted(version)}, which is no longer maintained: uninstall it, then run "
+            f"`{INSTALL}`"
+        )
+    if version is None:
+        raise AgentUnavailableError(f"`kimi --version` tells no version: install Kimi Code with `{INSTALL}`")
+    return SUPPORTED.judge(version)
+
+
+def judge_node(said: str) -> None:
+    """Raises AgentUnavailableError for a Node in which Kimi Code dies as it starts."""
+    version = version_in(said)
+    if version is not None and version < NODE_FLOOR:
+        raise AgentUnavailableError(
+            f"Kimi Code needs Node {dotted(NODE_FLOOR)} or newer, and the supervisor's PATH has {dotted(version)} "
+            "first: install a newer Node and put it first in your PATH"
+        )
+
+
+class Package(msgspec.Struct):
+    """What matters of a ``package.json``."""
+
+    name: str = ""
+    version: str = ""
+
+
+async def ask_version(program: Executable, env: dict[str, str], repo: Path) -> str:
+    """What the program is, by its package or by its own words to whom ``repo`` belongs.
+
+    Raises AgentUnavailableError if it says nothing, or if its Node is too old, and SandboxUnavailableError if root
+    cannot let it run as an ordinary user.
+    """
+    before = as_owner(repo, *map(Path, program.argv))
+    if Path(program.argv[0]).name == "node":
+        judge_node(await SUPPORTED.ask((*before, program.argv[0]), env))
+    # Only to say its version it takes more than a second.
+    return packaged(Path(program.argv[-1])) or await SUPPORTED.ask((*before, *program.argv), env)
+
+
+def packaged(binary: Path) -> str:
+    """The version of the npm package that the program lies in, "" if it is another's or none."""
+    for directory in binary.parents[:3]:
+        try:
+            found = msgspec.json.decode((directory / "package.json").read_bytes(), type=Package)
+        except (OSError, msgspec.DecodeError):
+            continue
+        return found.version if found.name == PACKAGE else ""
+    return ""
+
+
+LIMIT_BYTES = 32 * 2**20
+R = TypeVar("R")
+
+
+class WireUsage(Struct, rename="camel"):
+    """Tokens of one model call."""
+
+    input_other: int = 0
+    output: int = 0
+    input_cache_read: int = 0
+    input_cache_creation: int = 0
+
+
+class WireFailure(Struct):
+    """Why a turn failed, in Kimi Code's own words; ``code`` is one of its names for errors."""
+
+    code: str = ""
+    message: str = ""
+
+
+class WireLine(Struct):
+    """A line, as far as it matters here."""
+
+    type: str = ""
+    usage: WireUsage | None = None
+    reason: str = ""
+    error: WireFailure | None = None
+
+
+_MARKS = (b'"usage.record"', b'"turn.ended"')
+_DECODER = msgspec.json.Decoder(WireLine)
+
+
+def length(root: Path, relative: str) -> int:
+    """How long the record is, 0 if there is none. Blocking."""
+    return _opened(root, relative, lambda _, size: size) or 0
+
+
+def account(root: Path, relative: str, since_bytes: int, title: str, login: str) -> TurnRecord | None:
+    """What is recorded after ``since_bytes``; None if nothing can be read. Blocking."""
+
+    def read(descriptor: int, size: int) -> bytes:
+        begin = max(since_bytes, size - LIMIT_BYTES)
+        return os.pread(descriptor, LIMIT_BYTES, begin) if begin <= size else b""
+
+    data = _opened(root, relative, read)
+    return None if data is None else account_of(data, title, login)
+
+
+def account_of(data: bytes, title: str, login: str) -> TurnRecord:
+    """Pure: the record of a turn, line by line; what is not understood is passed over."""
+    into = out = calls = ended = cached = 0
+    failed: WireFailure | None = None
+    for line in data.split(b"\n"):
+        # Most lines hold whole prompts and are not of interest.
+        if not any(mark in line for mark in _MARKS):
+            continue
+        try:
+            said = _DECODER.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        if said.type == "usage.record" and said.usage is not None:
+            used = said.usage
+            into += used.input_other + used.input_cache_read + used.input_cache_creation
+            cached += used.input_cache_read
+            out += used.output
+            calls += 1
+        elif said.type == "turn.ended":
+            ended += 1
+            failed = (said.error or WireFailure()) if said.reason == "failed" else None
+    verdict = judge_error(0, f"{failed.message} ({failed.code})", title, login) if failed else None
+    return TurnRecord(into, out, calls, verdict, ended, cached)
+
+
+def _opened(root: Path, relative: str, use: Callable[[int, int], R]) -> R | None:
+    """What ``use`` makes of the file's descriptor and size; None if there is no such file."""
+    try:
+        descriptor = open_beneath(root, relative, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(descriptor)
+        return use(descriptor, found.st_size) if stat.S_ISREG(found.st_mode) else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

@@ -1,6 +1,7 @@
-"""Link: one process that speaks the Agent Client Protocol, and the messages that go in and out of it.
+"""Link: the messages that go in and out of a process that speaks the Agent Client Protocol.
 
-The library matches answers to requests and checks what they hold. The pipe is ours.
+The library matches answers to requests and checks what they hold. The pipe is ours: the library's own reads lines of
+any length, takes no notice of a flood, and logs what an agent makes up.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import asyncio
 import contextlib
 import os
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+import msgspec
 from acp.connection import Connection
 from acp.exceptions import RequestError
 from acp.meta import AGENT_METHODS, CLIENT_METHODS, PROTOCOL_VERSION
@@ -26,11 +29,8 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
-from codebutler_worker.agents.acp.pipe import Pipe
-from codebutler_worker.agents.backend import Started
-from codebutler_worker.egress.way import Way
-from codebutler_worker.programs.process import AgentProcess, Record
-from codebutler_worker.sandbox.port import Launch
+from codebutler_worker.agents.backend import Started, Verdict
+from codebutler_worker.programs.process import AgentProcess
 
 QUEUE_MESSAGES = 256
 MOST_ASKED = 20
@@ -38,8 +38,8 @@ MOST_ASKED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The agent asks leave, or which of several things; ``chosen`` takes the option, None = the turn is cancelled."""
+class PermissionAsked:
+    """The agent asks permission, or which of several things; ``chosen`` takes the option, None = cancelled."""
 
     id: str
     request: RequestPermissionRequest
@@ -51,33 +51,25 @@ class Pause:
     """The agent came to the end of what it was told, and is told more."""
 
 
-Heard = SessionNotification | Asked | Started | Pause
+Heard = SessionNotification | PermissionAsked | Started | Pause | Verdict
 
 
-class Link:
-    """Lives as long as one turn; ``end`` leaves nothing of it behind."""
+class AcpLink:
+    """Lives as long as one turn."""
 
     def __init__(self, process: AgentProcess) -> None:
         self.session_id = ""
         self.spoke = False
-        self.way: Way | None = None
-        """Its way out, which ends with it."""
-        self.process = process
         self.pipe = Pipe(process, self.room)
         self._heard: deque[Heard] = deque()
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
         self._taken.set()
-        self._asked: dict[str, Asked] = {}
+        self.asked: dict[str, PermissionAsked] = {}
         self._requests = 0
         self._unknown = 0
         self._listening = False
         self._connection = Connection(self._handle, self.pipe)
-
-    @classmethod
-    async def open(cls, launch: Launch, record: Record | None = None) -> Self:
-        """Start the process; ``record`` gets all it writes. Raises AgentUnavailableError if it cannot be started."""
-        return cls(await AgentProcess.spawn(launch, record=record))
 
     @property
     def ignored(self) -> int:
@@ -134,7 +126,7 @@ class Link:
         with contextlib.suppress(ConnectionError):
             given = {"sessionId": self.session_id}
             await self._connection.send_notification(AGENT_METHODS["session_cancel"], given)
-        for asked in list(self._asked.values()):
+        for asked in list(self.asked.values()):
             self.answer(asked.id, None)
 
     async def _ask(self, method: str, given: dict[str, Any]) -> Any:
@@ -160,13 +152,13 @@ class Link:
 
     def answer(self, request_id: str, option_id: str | None) -> bool:
         """Choose for a pending request; False if nobody waits for it any more."""
-        asked = self._asked.pop(request_id, None)
+        asked = self.asked.pop(request_id, None)
         if asked is None or asked.chosen.done():
             return False
         asked.chosen.set_result(option_id)
         return True
 
-    async def room(self, *, large: bool = False) -> None:
+    async def room(self, large: bool) -> None:
         """Wait until what was said before has been heard: most of it, or, where it was ``large``, all."""
         while len(self._heard) >= (1 if large else QUEUE_MESSAGES):
             self._taken.clear()
@@ -202,23 +194,82 @@ class Link:
             request = RequestPermissionRequest.model_validate(params)
         except ValidationError:
             raise RequestError.invalid_params() from None
-        if not self._listening or request.session_id != self.session_id or len(self._asked) >= MOST_ASKED:
+        if not self._listening or request.session_id != self.session_id or len(self.asked) >= MOST_ASKED:
             return {"outcome": {"outcome": "cancelled"}}
         self._requests += 1
-        asked = Asked(f"ask-{self._requests}", request, asyncio.get_running_loop().create_future())
-        self._asked[asked.id] = asked
+        asked = PermissionAsked(f"ask-{self._requests}", request, asyncio.get_running_loop().create_future())
+        self.asked[asked.id] = asked
         self.tell(asked)
         option_id = await asked.chosen
         if option_id is None:
             return {"outcome": {"outcome": "cancelled"}}
         return {"outcome": {"outcome": "selected", "optionId": option_id}}
 
-    # -- its end
-
-    async def end(self, *, at_once: bool = False) -> None:
-        """End the process by closing its stdin, which is how these agents end with their tools, then by force.
-        ``at_once``: in mid turn."""
+    async def close(self) -> None:
+        """Nothing is said or heard any more."""
         await self._connection.close()
-        await self.process.stop(eof_s=0.5 if at_once else 2.0, term_s=0.5 if at_once else 1.0)
-        if self.way is not None:
-            await self.way.close()
+
+
+WORDS_CHARS = 2_000
+LARGE_BYTES = 64 * 2**10
+"""A message of so many is heard before the next one is read: a queue full of them would be gigabytes."""
+
+
+class Pipe:
+    """The library's Transport: messages as lines of a process. What is no message is dropped: ``ignored`` counts it,
+    and the first of it, ``last_words``, may say why there is none. ``room`` returns when there is room for another
+    message after those before, the last of which may have been a large one."""
+
+    def __init__(self, process: AgentProcess, room: Callable[[bool], Awaitable[None]]) -> None:
+        self.ignored = 0
+        self.last_words = ""
+        self._process = process
+        self._lines = process.lines()
+        self._room = room
+        self._was_large = False
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Raises ConnectionError for a request that cannot be sent; nobody waits for what an answer comes to."""
+        sent = await self._process.write_line(msgspec.json.encode(message))
+        if not sent and "method" in message:
+            raise ConnectionError("the agent does not read any more")
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message, None at the end of the stream. A flood waits in the pipe, not in our memory."""
+        await self._room(self._was_large)
+        async for line in self._lines:
+            self._was_large = len(line) >= LARGE_BYTES
+            message = decode(line)
+            if message is not None:
+                return message
+            self._not_understood(line)
+        return None
+
+    async def close(self) -> None:
+        """The process is ended by the link."""
+
+    def _not_understood(self, line: bytes) -> None:
+        if line.strip():
+            self.ignored += 1
+            left = WORDS_CHARS - len(self.last_words)
+            self.last_words += line[:WORDS_CHARS].decode(errors="replace")[: max(left, 0)] + "\n"
+
+
+def decode(line: bytes) -> dict[str, Any] | None:
+    """A message that the library can take, None for anything else."""
+    try:
+        message = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(message, dict) or not isinstance(message.get("id"), int | str | None):
+        return None
+    if "method" in message:
+        return message if isinstance(message["method"], str) else None
+    failed = message.get("error")
+    if failed is not None and not (
+        isinstance(failed, dict)
+        and isinstance(failed.get("code", 0), int)
+        and isinstance(failed.get("message", ""), str)
+    ):
+        return None
+    return message if "id" in message else None

@@ -23,7 +23,7 @@ from acp.schema import (
     UsageUpdate,
 )
 
-from codebutler_worker.agents.answer import Answer, Growing
+from codebutler_worker.agents.answer import SUMMARY_CHARS, AnswerText, Growing, result_text, summarise
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -36,6 +36,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.summary import RESULT_CHARS, SUMMARY_CHARS, summarise
 from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
+from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
 _OVER = ("completed", "failed")
@@ -57,7 +58,7 @@ class Running:
     told: bool = False
 
 
-class Translator:
+class AcpTranslator:
     """One turn of one session.
 
     ``answer`` is what it has said to people, ``worked`` whether it did or said anything at all, ``cost_usd`` what the
@@ -65,7 +66,7 @@ class Translator:
     """
 
     def __init__(self, workdir: Path) -> None:
-        self.answer = Answer()
+        self.answer = AnswerText()
         self.worked = False
         self.cost_usd: float | None = None
         self._workdir = workdir
@@ -86,7 +87,9 @@ class Translator:
                 return self._said(chunk)
             case AgentThoughtChunk() as chunk:
                 self.worked = True
-                return self._thinks(_prose(chunk))
+                begins = bool(text := _prose(chunk)) and self._thought.is_empty
+                self._thought.add(text)
+                return [Thinking("")] if begins else []
             case ToolCallStart() | ToolCallProgress() as call:
                 return self._called(call)
             case AgentPlanUpdate(entries=entries):
@@ -130,11 +133,6 @@ class Translator:
             events.append(Text(text.strip()))
         return events
 
-    def _thinks(self, text: str) -> list[AgentEvent]:
-        begins = bool(text) and self._thought.is_empty
-        self._thought.add(text)
-        return [Thinking("")] if begins else []
-
     def _said(self, chunk: AgentMessageChunk) -> list[AgentEvent]:
         self.worked = True
         events = self._untold()
@@ -161,7 +159,7 @@ class Translator:
         if call.status in _OVER:
             del self._calls[call.tool_call_id]
             text = texts_of(call) or (call.raw_output if isinstance(call.raw_output, str) else "")
-            events.append(ToolResult(call.tool_call_id, call.status == "completed", cut(text)))
+            events.append(ToolResult(call.tool_call_id, call.status == "completed", result_text(text)))
         return events
 
     def _learn(self, known: Running, call: Call) -> None:
@@ -251,8 +249,3 @@ def arguments_in(text: str) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError):
         return {}
     return given if isinstance(given, dict) else {}
-
-
-def cut(text: str) -> str:
-    """What a tool answered, shortened."""
-    return text if len(text) <= RESULT_CHARS else text[: RESULT_CHARS - 1] + "…"

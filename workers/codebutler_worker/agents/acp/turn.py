@@ -1,11 +1,10 @@
-"""Turn: one prompt's way through a session, with the timers that end it when the agent does not."""
+"""AcpTurn: one prompt's way through a session of an agent that speaks the Agent Client Protocol."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 from acp.exceptions import RequestError
 from acp.meta import PROTOCOL_VERSION
@@ -19,86 +18,68 @@ from acp.schema import (
 from pydantic import ValidationError
 
 from codebutler.domain.clock import Clock
-from codebutler_worker.agents.acp.kind import Kind
-from codebutler_worker.agents.acp.link import Asked, Heard, Link, Pause
-from codebutler_worker.agents.acp.translate import Translator, is_choice, option_for, over_in
-from codebutler_worker.agents.acp.verdict import AUTH_REQUIRED, crash, judge_error, judge_stop, no_agent
+from codebutler_worker.agents.acp.agent import AUTH_REQUIRED, AcpAgent, judge_error, judge_stop, no_agent
+from codebutler_worker.agents.acp.link import AcpLink, Heard, Pause, PermissionAsked
+from codebutler_worker.agents.acp.translate import AcpTranslator, is_choice, option_for, over_in
 from codebutler_worker.agents.backend import (
     STOPPED,
     AgentEvent,
     Answer,
-    Reason,
     Started,
     TurnRequest,
     Usage,
     Verdict,
     Withdrawn,
+    crash,
 )
-from codebutler_worker.agents.running import Limits, Watch
+from codebutler_worker.agents.process import ProcessTurn, TimeLimits, TurnWatch
+from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.process import AgentProcess
 
-TICK_S = 1.0
 log = logging.getLogger(__name__)
 
 
-class Turn:
-    """Owned by the backend, which yields ``events`` and then reads ``verdict``, ``usage`` and ``prompts``."""
+class AcpTurn(ProcessTurn[Heard]):
+    """``usage`` and ``prompts`` are what the protocol tells of it. ``record_from``: how long the agent's own record of
+    the session was before."""
 
-    def __init__(self, request: TurnRequest, link: Link, kind: Kind, clock: Clock, limits: Limits) -> None:
-        self.request = request
-        self.link = link
-        self.translator = Translator(request.workdir)
-        self.verdict: Verdict | None = None
+    eof_s = (2.0, 0.5)
+
+    def __init__(
+        self,
+        request: TurnRequest,
+        process: AgentProcess,
+        way: Way,
+        clock: Clock,
+        limits: TimeLimits,
+        agent: AcpAgent,
+    ) -> None:
+        super().__init__(request, process, way, clock, limits)
+        self.title = agent.title
+        self.timeout_key = agent.timeout_key
+        self.link = AcpLink(process)
+        self.translator = AcpTranslator(request.workdir)
         self.usage = Usage()
         self.prompts = 0
-        self._over = asyncio.Event()
-        self._kind = kind
-        self._clock = clock
-        self._limits = limits
-        self._stopping = False
-        self._asked: dict[str, Asked] = {}
+        self.record_from = 0
+        self._agent = agent
         self._unsaid: list[str] = []
         self._noticed_tokens = 0
         self._begun: Started | None = None
         """Its session, until the agent shows that it has read the prompt: one that dies before remembers nothing."""
-        self._answered = False
+        self._answered_prompt = False
 
-    async def events(self) -> AsyncGenerator[AgentEvent]:
-        """Run the prompt and yield what comes of it; afterwards ``verdict`` is set."""
-        watch = Watch(self._clock.monotonic(), self._limits)
-        name = self.request.turn_id
-        drive = asyncio.create_task(self._drive(), name=f"drive:{name}")
-        hear = asyncio.create_task(self.link.hear(), name=f"hear:{name}")
-        tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
-        try:
-            while self.verdict is None:
-                await asyncio.wait({hear, tick, drive}, return_when=asyncio.FIRST_COMPLETED)
-                watch.pass_time(self._clock.monotonic(), asking=bool(self._asked))
-                if tick.done():
-                    tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
-                    for event in self._noticed():
-                        yield event
-                if hear.done():
-                    watch.heard()
-                    heard = hear.result()
-                    hear = asyncio.create_task(self.link.hear(), name=f"hear:{name}")
-                    for event in self._take(heard):
-                        yield event
-                else:
-                    self.verdict = drive.result() if drive.done() else self._due(watch)
-            for event in self._rest():
-                yield event
-        finally:
-            for task in (hear, tick, drive):
-                task.cancel()
-            await asyncio.gather(hear, tick, drive, return_exceptions=True)
-            self._over.set()
+    @property
+    def ignored(self) -> int:
+        """Messages that were not understood."""
+        return self.link.ignored
 
     async def answer(self, request_id: str, answer: Answer) -> bool:
         """Reply to an Approval or Question; False if it no longer waits.
 
         The protocol knows options and no words: what a person said besides is told when the turn would end.
         """
-        asked = self._asked.pop(request_id, None)
+        asked = self.link.asked.get(request_id)
         if asked is None:
             return False
         chosen = option_for(asked.request, allow=answer.allow, text=answer.text)
@@ -110,38 +91,42 @@ class Turn:
             self._unsaid.append(f"About {title}: {answer.text}")
         return True
 
-    async def stop(self) -> None:
-        """Ask the agent to end its turn; if it does not in time, end the process. The stream then ends by itself."""
-        self._stopping = True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.stop_s):
-                if self.link.session_id:
-                    await self.link.cancel()
-                    await self._over.wait()
-                    return
-        await self.link.end(at_once=True)
+    async def end(self, *, at_once: bool) -> None:
+        """End the process by closing its stdin, which is how these agents end with their tools, then by force."""
+        await self.link.close()
+        await super().end(at_once=at_once)
 
-    # -- the turn itself
+    @property
+    def _asking(self) -> bool:
+        return bool(self.link.asked)
 
-    async def _drive(self) -> Verdict:
+    async def _begin(self) -> None:
+        known, workdir = self.request.session_id or "", self.request.workdir
+        self.record_from = await asyncio.to_thread(self._agent.record_bytes, known, workdir)
+        self._driving = asyncio.create_task(self._drive(), name=f"drive:{self.request.turn_id}")
+
+    async def _drive(self) -> None:
+        """Send the prompt; how that ends is heard after all that was said before."""
         try:
             verdict = await self._work()
-            self._answered = self.prompts > 0
+            self._answered_prompt = self.prompts > 0
         except RequestError as error:
-            self._answered = self.prompts > 0
-            verdict = judge_error(error.code, told_by(error), self._kind.title, self._kind.login)
+            self._answered_prompt = self.prompts > 0
+            verdict = judge_error(error.code, told_by(error), self.title, self._agent.login)
         except ValidationError:
-            text = f"{self._kind.title} speaks the Agent Client Protocol in a way that is not understood: update it."
+            text = (
+                f"{self.title} speaks the Agent Client Protocol in a way that is not understood: update it."
+            )
             verdict = Verdict("unavailable", text)
         except ConnectionError:
             verdict = await self._ended()
-        return STOPPED if self._stopping else verdict
+        self.link.tell(STOPPED if self._stopping else verdict)
 
     async def _work(self) -> Verdict:
         hello = await self.link.initialize()
         if hello.protocol_version != PROTOCOL_VERSION:
             spoken = f"version {hello.protocol_version} of the Agent Client Protocol, not {PROTOCOL_VERSION}"
-            return Verdict("unavailable", f"{self._kind.title} speaks {spoken}: update it, or CodeButler.")
+            return Verdict("unavailable", f"{self.title} speaks {spoken}: update it, or CodeButler.")
         if self.request.ready is not None:
             await self.request.ready()
         texts = [self.request.prompt]
@@ -151,7 +136,7 @@ class Turn:
         if not await self._choose(modes):
             return Verdict(
                 "unavailable",
-                f"{self._kind.title} has no mode {self._kind.mode}: update it, or choose another.",
+                f"{self.title} has no mode {self._agent.mode}: update it, or choose another.",
             )
         while True:
             # In one text, and never with a slash first: that would be a command of the agent's.
@@ -160,7 +145,7 @@ class Turn:
             response = await self.link.prompt([f" {text}" if text.startswith("/") else text])
             if response.usage is not None:
                 self._count(response.usage.input_tokens, response.usage.output_tokens)
-            verdict = judge_stop(response.stop_reason, self._kind.title)
+            verdict = judge_stop(response.stop_reason, self.title)
             if not self._unsaid or verdict.reason != "done" or self._stopping:
                 return verdict
             texts, self._unsaid = self._unsaid, []
@@ -179,55 +164,48 @@ class Turn:
                 if error.code == AUTH_REQUIRED:
                     raise
                 log.warning(
-                    "%s: the session of %s is lost: %s", self._kind.name, self.request.conversation, error
+                    "%s: the session of %s is lost: %s", self._agent.name, self.request.conversation, error
                 )
             else:
-                self.link.tell(Started(earlier, model=self._kind.model or _model_of(resumed.config_options)))
+                self.link.tell(Started(earlier, model=self._agent.model or _model_of(resumed.config_options)))
                 return resumed.modes, False
         session = await self.link.new_session(self.request.workdir)
         # One without memory is told earlier turns with each, by a session that has no name.
-        model = self._kind.model or _model_of(session.config_options)
+        model = self._agent.model or _model_of(session.config_options)
         self.link.tell(Started(session.session_id if remembers else "", fresh=bool(earlier), model=model))
         return session.modes, True
 
     async def _choose(self, modes: SessionModeState | None) -> bool:
         """Choose mode and model; False if the mode is not offered."""
-        if self._kind.model:
-            await self.link.set_model(self._kind.model)
-        if not self._kind.mode:
+        if self._agent.model:
+            await self.link.set_model(self._agent.model)
+        if not self._agent.mode:
             return True
-        if modes is None or self._kind.mode not in {mode.id for mode in modes.available_modes}:
+        if modes is None or self._agent.mode not in {mode.id for mode in modes.available_modes}:
             return False
-        if modes.current_mode_id != self._kind.mode:
-            await self.link.set_mode(self._kind.mode)
+        if modes.current_mode_id != self._agent.mode:
+            await self.link.set_mode(self._agent.mode)
         return True
 
-    def _noticed(self) -> list[AgentEvent]:
-        """What its model's service has answered, while the agent itself says nothing of that."""
-        gauge = self.link.way.gauge if self.link.way is not None else None
-        if gauge is None or gauge.total == self._noticed_tokens:
-            return []
-        self._noticed_tokens = gauge.total
-        cost = self._kind.cost(gauge)
-        return [Usage(gauge.input, gauge.output, cost, max(1, self.usage.turns))]
+    async def _hear(self) -> Heard:
+        return await self.link.hear()
 
-    def _count(self, input_tokens: int, output_tokens: int) -> None:
-        used = self.usage
-        self.usage = Usage(
-            used.input_tokens + input_tokens, used.output_tokens + output_tokens, None, used.turns + 1
-        )
+    async def _take(self, heard: Heard) -> list[AgentEvent]:
+        return self._told(heard)
 
-    def _take(self, heard: Heard) -> list[AgentEvent]:
+    def _told(self, heard: Heard) -> list[AgentEvent]:
         match heard:
+            case Verdict():
+                self.verdict = self.verdict or heard
+                return []
             case Started():
                 self._begun = heard
                 return []
             case Pause():
                 return [*self._taken(), *self.translator.flush()]
-            case Asked(id=request_id, request=request):
+            case PermissionAsked(id=request_id, request=request):
                 if heard.chosen.done():
                     return []
-                self._asked[request_id] = heard
                 return [*self._taken(), *self.translator.asked(request_id, request)]
             case _:
                 events = [*self._withdrawn(heard), *self.translator.feed(heard)]
@@ -242,44 +220,55 @@ class Turn:
         """What it no longer waits for: the call that it asked about is over."""
         if not (call_id := over_in(heard)):
             return []
-        gone = [key for key, asked in self._asked.items() if asked.request.tool_call.tool_call_id == call_id]
+        asked = self.link.asked.items()
+        gone = [key for key, each in asked if each.request.tool_call.tool_call_id == call_id]
         for request_id in gone:
-            del self._asked[request_id]
             self.link.answer(request_id, None)
         return [Withdrawn(request_id) for request_id in gone]
 
     def _rest(self) -> list[AgentEvent]:
-        """What was said before the end and not heard yet."""
-        events = [event for heard in self.link.heard_so_far() for event in self._take(heard)]
-        if self._answered:
+        events = [event for heard in self.link.heard_so_far() for event in self._told(heard)]
+        if self._answered_prompt:
             events = [*self._taken(), *events]
         return [*events, *self.translator.flush()]
 
-    def _due(self, watch: Watch) -> Verdict | None:
+    async def _look(self) -> list[AgentEvent]:
+        """What its model's service has answered, while the agent itself says nothing of that."""
+        gauge = self.way.gauge
+        if gauge.total == self._noticed_tokens:
+            return []
+        self._noticed_tokens = gauge.total
+        return [Usage(gauge.input, gauge.output, self._agent.cost(gauge), max(1, self.usage.turns))]
+
+    def _due(self, watch: TurnWatch) -> Verdict | None:
+        if self._driving is not None and self._driving.done():
+            self._driving.result()  # raises what nobody expects
         if self._stopping and not self.link.session_id:
             # Nothing was begun yet: what is waited for may take its time.
             return STOPPED
         reason = watch.due(busy=self.translator.busy)
+        if reason == "stalled" and not self.link.spoke:
+            text = f"{self.title} does not answer: is its program one that speaks the Agent Client Protocol?"
+            return Verdict("unavailable", text)
         return self._cut_off(reason) if reason else None
 
-    async def _ended(self) -> Verdict:
-        process = self.link.process
-        code, wrote = await process.exit_code(), await process.last_words()
-        if self.link.spoke:
-            return crash(self._kind.title, code, wrote)
-        return no_agent(self._kind.title, code, self.link.pipe.last_words.strip() or wrote)
+    async def _interrupt(self) -> bool:
+        if not self.link.session_id:
+            return False
+        await self.link.cancel()
+        return True
 
-    def _cut_off(self, reason: Reason) -> Verdict:
-        if self._stopping:
-            return STOPPED
-        if reason == "timeout":
-            minutes = self._limits.timeout_s / 60
-            text = f"Stopped after {minutes:g} minutes ({self._kind.timeout_key}): choose Continue to go on."
-            return Verdict("timeout", text)
-        if not self.link.spoke:
-            text = f"{self._kind.title} does not answer: is its program one that speaks the Agent Client Protocol?"
-            return Verdict("unavailable", text)
-        return Verdict("stalled", f"{self._kind.title} stopped responding: press Continue to go on.")
+    async def _ended(self) -> Verdict:
+        code, wrote = await self.process.exit_code(), await self.process.last_words()
+        if self.link.spoke:
+            return crash(self.title, code, wrote)
+        return no_agent(self.title, code, self.link.pipe.last_words.strip() or wrote)
+
+    def _count(self, input_tokens: int, output_tokens: int) -> None:
+        used = self.usage
+        self.usage = Usage(
+            used.input_tokens + input_tokens, used.output_tokens + output_tokens, None, used.turns + 1
+        )
 
 
 def told_by(error: RequestError) -> str:

@@ -1,41 +1,40 @@
-"""ClaudeBackend: Claude Code behind the AgentBackend port.
-
-One process per turn: what it or its tools left running must not outlive the turn, and the next turn resumes the
-session by its id.
-"""
+"""ClaudeBackend: Claude Code behind the AgentBackend port."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
-from codebutler.config.schema import ClaudeSection
-from codebutler.domain.errors import CodeButlerError
-from codebutler.platform.lookup import path_of
-from codebutler_worker.agents.backend import (
-    STOPPED,
-    AgentEvent,
-    Answer,
-    Finished,
-    TurnRequest,
-    Usage,
-    Verdict,
-)
+from codebutler.config.paths import Home
+from codebutler.config.schema import ClaudeSection, RepoSettings
+from codebutler.domain.errors import AgentUnavailableError
+from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
+from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
-from codebutler_worker.agents.claude.probe import find_binary, probe
-from codebutler_worker.agents.claude.translate import Translator
-from codebutler_worker.agents.claude.turn import LiveSession, Turn
-from codebutler_worker.agents.instructions import repository_says
+from codebutler_worker.agents.claude.translate import ClaudeTranslator
+from codebutler_worker.agents.claude.turn import ClaudeTurn
+from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
-from codebutler_worker.agents.running import AgentContext, Limits, RunningTurns, metered
-from codebutler_worker.egress.outlet import noted
+from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.survey import (
+    Supported,
+    Survey,
+    Version,
+    dotted,
+    repository_says,
+    survey_of,
+    version_in,
+)
 from codebutler_worker.egress.way import new_token
-from codebutler_worker.sandbox.person import make_directories
+from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox.person import as_owner, make_directories
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ INSTRUCTIONS = ("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
 2.1.328). Their text still belongs to the agent, so it travels in the system prompt."""
 
 
-class ClaudeBackend:
+class ClaudeBackend(ProcessBackend[ClaudeTurn]):
     """Runs turns through Claude Code.
 
     ``agent_env`` may hold the CLI's credentials and proxies (command.PASSED_ON) and the PATH of the CLI and
@@ -52,7 +51,6 @@ class ClaudeBackend:
     """
 
     name = "claude"
-    waits_until_ready = True
 
     def __init__(
         self,
@@ -60,47 +58,20 @@ class ClaudeBackend:
         context: AgentContext,
         home: Path,
         agent_env: Mapping[str, str],
-        limits: Limits | None = None,
+        limits: TimeLimits | None = None,
     ) -> None:
+        super().__init__(context, limits or TimeLimits(settings.timeout * 60))
         self._settings = settings
-        self._context = context
         self._home = home
         self._agent_env = agent_env
-        self._path = path_of(agent_env)
-        self._limits = limits or Limits(settings.timeout * 60)
-        self._running: RunningTurns[Turn] = RunningTurns(context.clock, context.logs)
-        self._around: command.Surroundings | None = None
+        self._around: command.Installation | None = None
         self._probing = asyncio.Lock()
 
-    def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
-        """Run the turn. Closing the iterator early stops the turn and everything it started."""
-        return self._running.run(turn, self._with_second_try)
-
-    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
-        """Reply to a pending Approval or Question; False if nobody waits for it any more."""
-        turn = self._running.listener(turn_id)
-        return turn is not None and await turn.answer(request_id, answer)
-
-    async def steer(self, turn_id: str, text: str) -> bool:
-        """Put text into the running turn; False if it cannot take it any more."""
-        turn = self._running.listener(turn_id)
-        return turn is not None and turn.listens and await turn.say(text)
-
-    async def stop(self, turn_id: str) -> None:
-        """Interrupt the turn; its stream ends with Finished(reason="stopped") within 5 s."""
-        if turn := self._running.stop(turn_id):
-            await turn.stop()
-
-    async def close(self) -> None:
-        """End every process."""
-        await asyncio.gather(*(turn.stop() for turn in self._running.close()))
-        await self._running.ended()
-
-    async def _with_second_try(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
+    async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
         """The turn in the session it names; if that one is lost, once more in a fresh one."""
         lost = turn.session_id is not None and not is_session_id(turn.session_id)
         if not lost:
-            async with aclosing(self._attempt(turn, record)) as events:
+            async with aclosing(self._attempt(turn, self._open(turn, record))) as events:
                 async for event in events:
                     lost = isinstance(event, Finished) and event.reason == "session_lost"
                     if not lost:
@@ -108,58 +79,47 @@ class ClaudeBackend:
         if lost:
             log.warning("the session of %s cannot be resumed: beginning a fresh one", turn.conversation)
             fresh = replace(turn, session_id=None, cost_before_usd=0.0)
-            async with aclosing(self._attempt(fresh, record, fresh=True)) as events:
+            async with aclosing(self._attempt(fresh, self._open(fresh, record, fresh=True))) as events:
                 async for event in events:
                     yield event
 
-    async def _attempt(
-        self, request: TurnRequest, record: SessionLog, *, fresh: bool = False
-    ) -> AsyncGenerator[AgentEvent]:
-        """One run in one session. Ends with Finished; reason "session_lost" only if nothing was done yet."""
+    async def _open(self, request: TurnRequest, record: SessionLog, *, fresh: bool = False) -> ClaudeTurn:
+        """A process for the turn. Raises CodeButlerError if there can be none."""
+        around = await self._surroundings(request.workdir)
         session_id = request.session_id or self._new_id(request, fresh=fresh)
-        self._running.claim(session_id)
-        session: LiveSession | None = None
-        at_once = True
-        try:
-            session = await self._open(request, session_id, record)
-            translator = Translator(
-                request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
-            )
-            turn = Turn(request, session, translator, self._context.clock, self._limits)
-            if request.ready is not None:
-                await request.ready()
-            if self._running.unwanted(request.turn_id):
-                yield Finished(ok=False, text=STOPPED.text, reason=STOPPED.reason)
-                return
-            with self._running.heard_by(request.turn_id, turn):
-                async with aclosing(turn.events()) as events:
-                    async for event in events:
-                        yield metered(event, session.gauge) if isinstance(event, Usage) else event
-            verdict = self._verdict(turn)
-            at_once = verdict.reason not in ("done", "max_turns") or bool(translator.tasks)
-            # The answer does not wait for the process; whoever reads on until the end does.
-            finished = translator.finished(verdict)
-            finished = replace(finished, usage=metered(finished.usage, session.gauge))
-            if finished.ok and session.way is not None:
-                finished = replace(finished, text=noted(finished.text, session.way.refused))
-            yield finished
-        except CodeButlerError as error:
-            yield Finished(ok=False, text=str(error), reason="unavailable")
-        finally:
-            await self._running.release({session_id}, _end(session, at_once), f"end:{session_id}")
+        self._claim(request.turn_id, session_id)
+        instructions = ""
+        if not self._settings.project_settings:
+            instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)
+        told = (request.system_prompt, self._context.outlet.told(), instructions)
+        service = command.service_of(self._agent_env, new_token())
+        async with self._way_out(request, service, command.LOGIN_HOSTS) as way:
+            env = {**command.model_environment(self._agent_env, service, way.port), **way.env}
+            claude = around.home / ".claude"
+            for directory in (command.sessions(claude, request.workdir), command.tasks(claude, session_id)):
+                make_directories(around.home, directory)
+            resume = request.session_id is not None
+            words = command.argv(self._settings, around.binary, session_id, resume=resume)
+            policy = command.policy(around, request.workdir, session_id, way.network, env)
+            launch = self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
+            process = await AgentProcess.spawn(launch, record=record.write)
+        translator = ClaudeTranslator(
+            request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
+        )
+        request = replace(request, system_prompt="\n\n".join(filter(None, told)))
+        return ClaudeTurn(request, process, way, self._clock, self._limits, translator)
 
-    def _verdict(self, turn: Turn) -> Verdict:
-        """The turn's verdict; a resumed session that failed before it did anything is lost."""
+    async def _finished(self, turn: ClaudeTurn) -> Finished:
+        """A resumed session that failed before it did anything is lost."""
         verdict = turn.verdict
         assert verdict is not None
-        if turn.translator.ignored or turn.session.process.dropped_lines:
-            ignored, dropped = turn.translator.ignored, turn.session.process.dropped_lines
-            log.debug("claude: %d lines of unknown types, %d over-long lines", ignored, dropped)
-        if verdict.reason in ("failed", "session_lost") and (hit := turn.session.process.limit_hit):
-            return Verdict("failed", hit)
-        if turn.request.session_id and not turn.translator.worked and poisoned(turn, verdict):
-            return Verdict("session_lost", verdict.text)
-        return Verdict("failed", verdict.text) if verdict.reason == "session_lost" else verdict
+        if verdict.reason in ("failed", "session_lost") and (hit := turn.process.limit_hit):
+            verdict = Verdict("failed", hit)
+        elif turn.request.session_id and not turn.translator.worked and poisoned(turn, verdict):
+            verdict = Verdict("session_lost", verdict.text)
+        elif verdict.reason == "session_lost":
+            verdict = Verdict("failed", verdict.text)
+        return turn.translator.finished(verdict)
 
     def _new_id(self, request: TurnRequest, *, fresh: bool) -> str:
         """The id of a new session: always the same for the same thread, unless that one was used before."""
@@ -169,50 +129,19 @@ class ClaudeBackend:
             return str(uuid4())
         return named
 
-    async def _open(self, request: TurnRequest, session_id: str, record: SessionLog) -> LiveSession:
-        """A process for the turn. Raises CodeButlerError if there can be none."""
-        around = await self._surroundings(request.workdir)
-        instructions = ""
-        if not self._settings.project_settings:
-            instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)
-        parts = (request.system_prompt, self._context.outlet.told(), instructions)
-        service = command.service_of(self._agent_env, new_token())
-        needed = () if service else command.LOGIN_HOSTS
-        way = await self._context.outlet.open(request.workdir, service, needed)
-        try:
-            env = {**command.model_environment(self._agent_env, service, way.port), **way.env}
-            claude = around.home / ".claude"
-            for directory in (command.sessions(claude, request.workdir), command.tasks(claude, session_id)):
-                make_directories(around.home, directory)
-            resume = request.session_id is not None
-            words = command.argv(self._settings, around.binary, session_id, resume=resume)
-            policy = command.policy(around, request.workdir, session_id, way.network, env)
-            policy = replace(policy, conversation=request.conversation)
-            launch = self._context.sandbox.wrap(words, policy)
-            session = await LiveSession.open(launch, "\n\n".join(filter(None, parts)), record.write)
-        except BaseException:  # a stop too: the way is nobody's then
-            await way.close()
-            raise
-        session.way = way
-        return session
-
-    async def _surroundings(self, workdir: Path) -> command.Surroundings:
+    async def _surroundings(self, workdir: Path) -> command.Installation:
         """Found and probed once; raises AgentUnavailableError (and looks again next time)."""
         async with self._probing:
             if self._around is None:
-                binary = find_binary(self._settings.binary, self._path, workdir, self._home)
-                around = command.Surroundings(binary, self._home, self._path, self._agent_env)
-                if note := await probe(binary, command.environment(around), workdir):
+                path = path_of(self._agent_env)
+                binary = find_binary(self._settings.binary, path, workdir, self._home)
+                around = command.Installation(
+                    home=self._home, path=path, agent_env=self._agent_env, binary=binary
+                )
+                if note := judge_version(await ask_version(binary, command.environment(around), workdir)):
                     log.warning(note)
                 self._around = around
             return self._around
-
-
-async def _end(session: LiveSession | None, at_once: bool) -> None:
-    if session is not None:
-        await session.end(at_once=at_once)
-        if hit := session.process.limit_hit:
-            log.warning("claude: %s", hit)
 
 
 def is_session_id(text: str) -> bool:
@@ -223,7 +152,7 @@ def is_session_id(text: str) -> bool:
         return False
 
 
-def poisoned(turn: Turn, verdict: Verdict) -> bool:
+def poisoned(turn: ClaudeTurn, verdict: Verdict) -> bool:
     """Nothing but the session itself explains this failure (the model was never heard)."""
     if verdict.reason == "session_lost":
         return True
@@ -235,3 +164,73 @@ def poisoned(turn: Turn, verdict: Verdict) -> bool:
     return (
         result.num_turns == 0 and not (result.result or "").strip() and verdict.reason in ("done", "failed")
     )
+
+
+# Is there a Claude Code we can work with? Asked once per worker.
+
+FLOOR = (2, 1, 197)
+TESTED = (2, 1, 328)
+INSTALL = CLAUDE_CODE.install
+SUPPORTED = Supported(CLAUDE_CODE.title, FLOOR, TESTED, INSTALL, probe_s=20.0)
+
+
+def judge_version(version: Version | None) -> str:
+    """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
+    if version is None:
+        raise AgentUnavailableError(f"claude does not tell its version: install it with `{INSTALL}`")
+    return SUPPORTED.judge(version)
+
+
+def find_binary(binary: str, path: str, repo: Path, home: Path) -> Path:
+    """The program itself, links resolved. Raises AgentUnavailableError with what to do. ``home`` is the user's.
+
+    Relative entries of ``path`` do not count, and what lies in ``repo`` is refused: it is asked for its version
+    outside any sandbox, and an agent may have written it.
+    """
+    found = look_up(binary, path)
+    if found is None:
+        raise CLAUDE_CODE.missing(binary, home)
+    program = found.resolve()
+    if any(place.is_relative_to(repo) for place in (program, found)):
+        raise AgentUnavailableError(
+            f"{found} lies in the repository, where agents may write: install Claude Code elsewhere"
+        )
+    return program
+
+
+async def ask_version(binary: Path, env: Mapping[str, str], repo: Path) -> Version | None:
+    """What ``--version`` says to whom ``repo`` belongs, None if that is no version.
+
+    Raises AgentUnavailableError, and SandboxUnavailableError if root cannot let it run as an ordinary user.
+    """
+    return version_in(await SUPPORTED.ask((*as_owner(repo, binary), str(binary)), env))
+
+
+# Whether Claude Code could work now. Starts no turn.
+
+LOGIN = "not logged in: run `claude auth login` on this machine, or put ANTHROPIC_API_KEY into {env_file}"
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+CREDENTIALS = ".claude/.credentials.json"
+
+
+async def survey_claude(settings: RepoSettings, home: Path) -> Survey:
+    """Its program, its version, its key or login."""
+    env, repo = settings.agent_env, Path(settings.path)
+
+    async def probed() -> tuple[str, str]:
+        binary = find_binary(settings.config.claude.binary, path_of(env), repo, home)
+        version = await ask_version(binary, env, repo)
+        return dotted(version), judge_version(version)
+
+    logged_in = await asyncio.to_thread(_logged_in, env, home)
+    login = "" if logged_in else LOGIN.format(env_file=Home.from_env(os.environ).env_file)
+    return await survey_of("claude", probed(), login)
+
+
+def _logged_in(env: Mapping[str, str], home: Path) -> bool:
+    """Whether there is a key or a login; whether the service still takes it shows at the next turn.
+
+    macOS keeps the login in its keychain, which is not ours to open.
+    """
+    kept = sys.platform == "darwin" or (home / CREDENTIALS).is_file()
+    return kept or any(env.get(key) for key in KEYS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,10 @@ from codebutler.config.schema import ClaudeSection, PermissionMode
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.claude.translate import COST, INITIALIZE
 from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
+from codebutler_worker.agents.claude.translate import INITIALIZE
+from codebutler_worker.agents.survey import PASSED_ON as PASSED_ON_TO_ALL
+from codebutler_worker.agents.survey import Surroundings
+from codebutler_worker.egress.service import BEARER, Service, parse_headers
 from codebutler_worker.egress.way import HERE
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.port import Network, SandboxPolicy
@@ -84,26 +88,17 @@ QUIET = {
 
 # What an operator may pass on to the CLI, besides its keys; everything else stays behind, whatever the
 # mapping holds.
-PASSED_ON = frozenset(
-    {
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL",
-        "ANTHROPIC_DEFAULT_OPUS_MODEL",
-        "ANTHROPIC_DEFAULT_SONNET_MODEL",
-        "ANTHROPIC_MODEL",
-        "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
-        "CLAUDE_CODE_MAX_RETRIES",
-        "CLAUDE_CODE_OAUTH_TOKEN",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "IS_SANDBOX",
-        "LANG",
-        "LC_ALL",
-        "NODE_EXTRA_CA_CERTS",
-        "NO_PROXY",
-        "SSL_CERT_FILE",
-        "TZ",
-    }
-)
+PASSED_ON = PASSED_ON_TO_ALL | {
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "ANTHROPIC_MODEL",
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    "CLAUDE_CODE_MAX_RETRIES",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "IS_SANDBOX",
+    "LANG",
+}
 
 NAME_CHARS = 200
 """The longest name of a directory's sessions that is not a hash (Claude Code 2.1.328)."""
@@ -112,28 +107,17 @@ NAME_CHARS = 200
 UNATTENDED = "CronCreate,CronDelete,CronList,ScheduleWakeup,RemoteTrigger,ListAgents,SendMessage"
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What stays the same for every process of one repository."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation(Surroundings):
+    """The program, and what stays the same for every process of one repository."""
 
     binary: Path
-    home: Path
-    path: str
-    agent_env: Mapping[str, str] = field(default_factory=dict)
 
 
 def argv(settings: ClaudeSection, binary: Path, session_id: str, *, resume: bool) -> tuple[str, ...]:
     """The command line of one live process: a new session under an id of our choice, or an earlier one."""
-    words = [
-        str(binary),
-        "-p",
-        "--input-format",
-        "stream-json",
-        "--output-format",
-        "stream-json",
-        "--verbose",
-    ]
-    words.append("--include-partial-messages")
+    spoken = ("--input-format", "stream-json", "--output-format", "stream-json")
+    words = [str(binary), "-p", *spoken, "--verbose", "--include-partial-messages"]
     if settings.max_turns:
         words += ["--max-turns", str(settings.max_turns)]
     words += ["--permission-mode", MODES[settings.permission_mode], "--disallowedTools", UNATTENDED]
@@ -148,24 +132,15 @@ def argv(settings: ClaudeSection, binary: Path, session_id: str, *, resume: bool
     return (*words, "--resume" if resume else "--session-id", session_id)
 
 
-def environment(around: Surroundings) -> dict[str, str]:
+def environment(around: Installation) -> dict[str, str]:
     """The environment of the CLI and of every tool it runs, but for what it reaches its model with."""
-    passed = {key: value for key, value in around.agent_env.items() if key in PASSED_ON}
-    return {
-        "HOME": str(around.home),
-        "PATH": around.path,
-        "LANG": "C.UTF-8",
-        "TERM": "dumb",
-        "CLAUDE_CODE_MAX_RETRIES": str(MAX_RETRIES),
-        # The task list, which people see while it works, is off for some models (Claude Code 2.1.328).
-        "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",
-        **QUIET,
-        **passed,
-    }
+    # The task list, which people see while it works, is off for some models (Claude Code 2.1.328).
+    own = {"CLAUDE_CODE_MAX_RETRIES": str(MAX_RETRIES), "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}
+    return {**own, **QUIET, **around.env(passed_on=PASSED_ON)}
 
 
 def policy(
-    around: Surroundings, workdir: Path, session_id: str, network: Network, env: Mapping[str, str]
+    around: Installation, workdir: Path, session_id: str, network: Network, env: Mapping[str, str]
 ) -> SandboxPolicy:
     """What the CLI may see: its login, this directory's sessions and the session's task list; the user's own
     settings read-only. ``network`` and ``env`` are its way to its model.
@@ -219,11 +194,6 @@ def initialize_line(system_prompt: str) -> bytes:
     return control_line(INITIALIZE, request)
 
 
-def cost_line() -> bytes:
-    """Ask what the session has cost so far; also answered while a tool runs."""
-    return control_line(COST, {"subtype": "get_session_cost"})
-
-
 def control_line(request_id: str, request: dict[str, Any]) -> bytes:
     """A control request of ours."""
     return encode({"type": "control_request", "request_id": request_id, "request": request})
@@ -238,24 +208,22 @@ def message_line(text: str, uuid: str) -> bytes:
 
 def allow_line(request_id: str, given: dict[str, Any]) -> bytes:
     """Let the call run with exactly this input; no rule is remembered anywhere."""
-    return reply_line(request_id, {"behavior": "allow", "updatedInput": given})
+    return _reply_line(request_id, response={"behavior": "allow", "updatedInput": given})
 
 
 def deny_line(request_id: str, message: str) -> bytes:
     """Refuse the call; the model reads ``message`` and goes on."""
-    return reply_line(request_id, {"behavior": "deny", "message": message})
-
-
-def reply_line(request_id: str, response: dict[str, Any]) -> bytes:
-    """The answer to one of its requests."""
-    body = {"subtype": "success", "request_id": request_id, "response": response}
-    return encode({"type": "control_response", "response": body})
+    return _reply_line(request_id, response={"behavior": "deny", "message": message})
 
 
 def unsupported_line(request_id: str) -> bytes:
     """Answer a request we do not know, so that the CLI does not wait."""
-    body = {"subtype": "error", "request_id": request_id, "error": "not supported"}
-    return encode({"type": "control_response", "response": body})
+    return _reply_line(request_id, "error", error="not supported")
+
+
+def _reply_line(request_id: str, subtype: str = "success", **body: Any) -> bytes:
+    response = {"subtype": subtype, "request_id": request_id, **body}
+    return encode({"type": "control_response", "response": response})
 
 
 def encode(line: dict[str, Any]) -> bytes:

@@ -27,11 +27,21 @@ class Block(Struct, frozen=True):
     is_error: bool | None = None
 
 
-class Message(Struct, frozen=True):
+class TokenUsage(Struct, frozen=True):
+    """Tokens of one API message; ``input_tokens`` leaves out what was written to the cache or read from it."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+
+
+class ApiMessage(Struct, frozen=True):
     """What the API's message consists of, as far as we look."""
 
     content: str | list[Block] = ""
     model: str = ""
+    usage: TokenUsage = TokenUsage()
 
     @property
     def blocks(self) -> list[Block]:
@@ -45,7 +55,6 @@ class SystemLine(Struct, frozen=True):
     subtype: str = ""
     session_id: str = ""
     model: str = ""
-    claude_code_version: str = ""
     attempt: int = 0
     max_retries: int = 0
     retry_delay_ms: float = 0
@@ -67,7 +76,7 @@ class BackgroundTask(Struct, frozen=True):
 class AssistantLine(Struct, frozen=True):
     """A message of the model, or of the CLI in its place. ``parent_tool_use_id`` is set within a sub-agent."""
 
-    message: Message = Message()
+    message: ApiMessage = ApiMessage()
     parent_tool_use_id: str | None = None
     error: str | None = None
     aborted: bool = False
@@ -81,17 +90,8 @@ class AssistantLine(Struct, frozen=True):
 class UserLine(Struct, frozen=True):
     """Tool results (and replays of what we sent)."""
 
-    message: Message = Message()
+    message: ApiMessage = ApiMessage()
     parent_tool_use_id: str | None = None
-
-
-class TokenUsage(Struct, frozen=True):
-    """Tokens of one API message; ``input_tokens`` leaves out what was written to the cache or read from it."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
 
 
 class ResultLine(Struct, frozen=True):
@@ -106,7 +106,6 @@ class ResultLine(Struct, frozen=True):
     api_error_status: int | None = None
     total_cost_usd: float | None = None
     usage: TokenUsage = TokenUsage()
-    session_id: str = ""
 
 
 class CommandLifecycle(Struct, frozen=True):
@@ -167,12 +166,6 @@ class RateLimitLine(Struct, frozen=True):
     rate_limit_info: RateLimitInfo = RateLimitInfo()
 
 
-class StreamedMessage(Struct, frozen=True):
-    """The message that begins to be streamed."""
-
-    usage: TokenUsage = TokenUsage()
-
-
 class StreamedDelta(Struct, frozen=True):
     """A piece of a streamed block, ``text`` empty for what is no text; or a message's end and why it came."""
 
@@ -180,20 +173,14 @@ class StreamedDelta(Struct, frozen=True):
     stop_reason: str | None = None
 
 
-class StreamedBlock(Struct, frozen=True):
-    """The block that begins to be streamed: text, thinking or a call."""
-
-    type: str = ""
-
-
 class StreamPart(Struct, frozen=True):
     """Where a message starts and ends the tokens are told, in between a block begins and its text grows (Anthropic's
     streaming Messages API)."""
 
     type: str = ""
-    message: StreamedMessage = StreamedMessage()
+    message: ApiMessage = ApiMessage()
     usage: TokenUsage = TokenUsage()
-    content_block: StreamedBlock = StreamedBlock()
+    content_block: Block = Block()
     delta: StreamedDelta = StreamedDelta()
 
 
@@ -202,6 +189,12 @@ class StreamEvent(Struct, frozen=True):
 
     event: StreamPart = StreamPart()
     parent_tool_use_id: str | None = None
+
+
+class LineType(Struct, frozen=True):
+    """Which kind of line it is; looked at first."""
+
+    type: str = ""
 
 
 Line = (
@@ -216,12 +209,6 @@ Line = (
     | RateLimitLine
     | StreamEvent
 )
-
-
-class Head(Struct, frozen=True):
-    """Which kind of line it is; looked at first."""
-
-    type: str = ""
 
 
 _KINDS: Mapping[str, type[Line]] = MappingProxyType(
@@ -243,7 +230,7 @@ _KINDS: Mapping[str, type[Line]] = MappingProxyType(
 def decode(line: bytes) -> Line | None:
     """The line, or None if its type is unknown or it is not what that type should be."""
     try:
-        kind = _KINDS.get(msgspec.json.decode(line, type=Head).type)
+        kind = _KINDS.get(msgspec.json.decode(line, type=LineType).type)
         return None if kind is None else msgspec.json.decode(line, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

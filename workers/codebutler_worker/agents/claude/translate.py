@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from codebutler_worker.agents.answer import Answer, Growing
+from codebutler_worker.agents.answer import AnswerText, Growing, arguments, result_text, summarise
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -20,7 +20,7 @@ from codebutler_worker.agents.backend import (
     Verdict,
     Withdrawn,
 )
-from codebutler_worker.agents.claude.result import Meter, judge
+from codebutler_worker.agents.claude.result import Meter, PlanKeeper, TaskList, judge
 from codebutler_worker.agents.claude.schema import (
     AssistantLine,
     Block,
@@ -40,6 +40,7 @@ from codebutler_worker.agents.claude.schema import (
 from codebutler_worker.agents.claude.tasks import PlanKeeper, TaskList
 from codebutler_worker.agents.summary import arguments, result_text, summarise
 from codebutler_worker.tools.outcome import PLAN_TOOL
+from codebutler_worker.tools.plan import PLAN_TOOL
 
 INITIALIZE = "initialize"
 COST = "cost"
@@ -52,7 +53,7 @@ TOO_LONG = "output token maximum"
 THOUGHTS = ("thinking", "redacted_thinking")
 
 
-class Translator:
+class ClaudeTranslator:
     """One turn of one session, as the CLI tells it.
 
     ``session_id`` is the one we started it with: a tool can write to the CLI's stdout, so what comes from
@@ -73,7 +74,7 @@ class Translator:
         self.result: ResultLine | None = None
         self.refused = ""
         self.worked = False
-        self.answer = Answer()
+        self.answer = AnswerText()
         self._workdir = workdir
         self._fresh = fresh
         self._started = False

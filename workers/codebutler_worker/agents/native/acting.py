@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import msgspec
 
 from codebutler.config.schema import PermissionMode
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse
+from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse, one_line
 from codebutler_worker.agents.native.cleaning import BYTES_PER_TOKEN
-from codebutler_worker.agents.native.history import Planned as PlanRecord
-from codebutler_worker.agents.native.history import Record
-from codebutler_worker.agents.native.journalist import AgentLog
-from codebutler_worker.agents.native.model import Call
-from codebutler_worker.agents.native.permissions import PLANNING, after_plan, ruling
-from codebutler_worker.agents.native.waits import Waits
-from codebutler_worker.tools.outcome import (
-    PLAN_TOOL,
-    AskPerson,
-    EndTurn,
-    PlanChanged,
-    PlanStep,
-    ProposePlan,
+from codebutler_worker.agents.native.model import TokenCount, ToolCall
+from codebutler_worker.agents.native.sessions import PlannedRecord as PlanRecord
+from codebutler_worker.agents.native.sessions import Record
+from codebutler_worker.agents.record import SessionLog
+from codebutler_worker.agents.running import Waits
+from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
+from codebutler_worker.tools.port import (
+    Arguments,
+    Ask,
+    Context,
+    Described,
+    End,
+    Kind,
+    Planned,
+    Propose,
     Result,
     SendFile,
     ToolError,
@@ -38,7 +41,7 @@ NO_ANSWER = "The person did not answer."
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CallDone:
     """The call is over. ``end``: and so is the turn. ``duration_s`` is the tool's own time. ``valid``: a tool
     understood it, whatever came of it."""
 
@@ -74,21 +77,23 @@ class Acting:
         self.definitions = tuple(definition(tool) for tool in self._tools.values())
         self.definition_tokens = int(len(msgspec.json.encode(self.definitions)) / BYTES_PER_TOKEN)
 
-    async def events(self, call: Call, plan: tuple[PlanStep, ...]) -> AsyncGenerator[AgentEvent | Done]:
+    async def events(
+        self, call: ToolCall, plan: tuple[PlanStep, ...]
+    ) -> AsyncGenerator[AgentEvent | CallDone]:
         """Any number of events, then one Done. Raises CutOffError and SandboxUnavailableError."""
         use_id = self._use_id(call)
         try:
             tool, args, note = self._understood(call)
         except ToolError as error:
             yield ToolUse(use_id, call.name, "")
-            yield Done(use_id, Result(str(error), ok=False), valid=False)
+            yield CallDone(use_id, Result(str(error), ok=False), valid=False)
             return
         described = tool.describe(args)
-        summary = one_line(described.summary)
+        summary = one_line(described.summary, SUMMARY_CHARS)
         yield ToolUse(use_id, tool.name, summary, described.input)
         verdict = ruling(self._mode, described.kind or tool.kind)
         if verdict == "refuse":
-            yield Done(use_id, Result(PLANNING, ok=False))
+            yield CallDone(use_id, Result(PLANNING, ok=False))
             return
         if verdict == "ask":
             if use_id not in self._foreseen:
@@ -97,20 +102,21 @@ class Acting:
             answer = await self.waits.answered(use_id)
             if not answer.allow:
                 why = f": {answer.text}" if answer.text else "."
-                yield Done(use_id, Result(f"The person refused this call{why}", ok=False))
+                yield CallDone(use_id, Result(f"The person refused this call{why}", ok=False))
                 return
         began_s = self.clock.monotonic()
         result = await self.waits.work(self._run(tool, args, plan))
         took_s = self.clock.monotonic() - began_s
         async for event in self._settle(use_id, described, result):
-            yield _noted(replace(event, duration_s=took_s), note) if isinstance(event, Done) else event
+            yield _noted(replace(event, duration_s=took_s), note) if isinstance(event, CallDone) else event
 
     def named(self, said: str) -> str:
         """The tool that is meant by a name, if one is; else the name."""
         return tool_named(said, self._tools) or said
 
-    async def foresee(self, calls: Sequence[Call]) -> AsyncGenerator[AgentEvent]:
-        """Ask for leave for several calls at once: people decide about them together."""
+    def foreseen(self, calls: Sequence[ToolCall]) -> list[Approval]:
+        """What permission is needed for several calls, at once: people decide about them together."""
+        found: list[Approval] = []
         for call in calls if len(calls) > 1 else ():
             try:
                 tool, args, _ = self._understood(call)
@@ -121,13 +127,15 @@ class Acting:
                 use_id = self._use_id(call)
                 self._foreseen.add(use_id)
                 self.waits.expect(use_id)
-                yield Approval(use_id, described.tool, one_line(described.summary), described.input)
+                summary = one_line(described.summary, SUMMARY_CHARS)
+                found.append(Approval(use_id, described.tool, summary, described.input))
+        return found
 
-    def _use_id(self, call: Call) -> str:
+    def _use_id(self, call: ToolCall) -> str:
         """What people and their answers know the call by; a model's own ids may be anything."""
         return self._use_ids.setdefault(call.id, f"{self._context.turn_id}-{len(self._use_ids) + 1}")
 
-    def _understood(self, call: Call) -> tuple[Tool, Arguments, str]:
+    def _understood(self, call: ToolCall) -> tuple[Tool, Arguments, str]:
         """The tool that is meant, its arguments, and a note for the model. Raises ToolError."""
         name = tool_named(call.name, self._tools)
         if name is None:
@@ -147,7 +155,7 @@ class Acting:
 
     async def _settle(
         self, use_id: str, described: Described, result: Result
-    ) -> AsyncGenerator[AgentEvent | Done]:
+    ) -> AsyncGenerator[AgentEvent | CallDone]:
         """Do what the tool leaves to us."""
         match result.effect:
             case AskPerson(text, options):
@@ -156,36 +164,105 @@ class Acting:
                 answer = await self.waits.answered(use_id)
                 end = None if answer.allow else EndTurn(text, needs_user=True)
                 told = answer.text if answer.allow else f"{NO_ANSWER} {answer.text}".strip()
-                yield Done(use_id, replace(result, text=told), end=end)
-            case ProposePlan(plan):
+                yield CallDone(use_id, replace(result, text=told), end=end)
+            case Propose(plan):
                 self.waits.expect(use_id)
                 yield Approval(use_id, PLAN_TOOL, "a plan", {"plan": plan})
                 answer = await self.waits.answered(use_id)
-                if answer.allow:
-                    self._mode = after_plan(self._mode)
+                if answer.allow and self._mode == "plan":
+                    self._mode = "ask"  # what it does is asked for one by one
                 told = (
                     AGREED if answer.allow else f"The person does not agree: {answer.text or 'keep planning'}"
                 )
-                yield Done(use_id, replace(result, text=told))
-            case PlanChanged(steps):
+                yield CallDone(use_id, replace(result, text=told))
+            case Planned(steps):
                 yield Plan(steps)
-                yield Done(use_id, result, (PlanRecord(steps),))
-            case SendFile(path):
+                yield CallDone(use_id, result, (PlanRecord(steps),))
+            case Send(path):
                 yield Text(f"<<<SLACK:file>>>{path}<<<END_SLACK>>>")
-                yield Done(use_id, result)
-            case EndTurn() as end:
-                yield Done(use_id, result, end=end)
+                yield CallDone(use_id, result)
+            case End() as end:
+                yield CallDone(use_id, result, end=end)
             case None:
-                yield Done(use_id, result, again=described.again)
+                yield CallDone(use_id, result, again=described.again)
 
 
-def _noted(done: Done, note: str) -> Done:
+def _noted(done: CallDone, note: str) -> CallDone:
     if not note:
         return done
     return replace(done, result=replace(done.result, text=f"{done.result.text}\n{note}".lstrip("\n")))
 
 
-def one_line(text: str) -> str:
-    """The text on one line, cut where that is too long."""
-    line = " ".join(text.split())
-    return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1] + "…"
+Ruling = Literal["allow", "ask", "refuse"]
+
+PLANNING = (
+    "Nothing is changed or run before the person has agreed to a plan: look around, then call propose_plan."
+)
+_ASKED: dict[PermissionMode, frozenset[Kind]] = {
+    "bypassPermissions": frozenset(),
+    "acceptEdits": frozenset(("command", "web")),
+    "ask": frozenset(("edit", "command", "web")),
+    "plan": frozenset(("web",)),
+}
+_REFUSED: frozenset[Kind] = frozenset(("edit", "command"))
+
+
+def ruling(mode: PermissionMode, kind: Kind) -> Ruling:
+    """Whether a call of that kind may run, needs somebody's leave, or is out of the question."""
+    if mode == "plan" and kind in _REFUSED:
+        return "refuse"
+    return "ask" if kind in _ASKED[mode] else "allow"
+
+
+ARGUMENT_CHARS = 2000
+RESULT_CHARS = 2000
+
+
+class AgentLog:
+    """Writes into the turn's session log. ``container_id`` names the walls where there is no container."""
+
+    def __init__(self, log: SessionLog, clock: Clock, container_id: str) -> None:
+        log.ending = ""
+        self._log = log
+        self._clock = clock
+        self._container_id = container_id
+
+    def asked(self, model: str, tokens: TokenCount, duration_s: float, calls: int) -> None:
+        """The model answered."""
+        self._write("model", model=model, duration_s=round(duration_s, 3), calls=calls, **_counts(tokens))
+
+    def called(self, call: ToolCall, result: Result, duration_s: float) -> None:
+        """A tool was called, or was refused."""
+        self._write(
+            "tool",
+            tool=call.name,
+            arguments=call.arguments[:ARGUMENT_CHARS],
+            container_id=result.container or self._container_id,
+            argv=list(result.argv),
+            duration_s=round(duration_s, 3),
+            exit_code=result.exit_code,
+            truncated=result.truncated,
+            ok=result.ok,
+            result=result.text[:RESULT_CHARS],
+        )
+
+    def ended(self, stopped_reason: str, tokens: TokenCount, cost_usd: float | None, turns: int) -> None:
+        """The turn is over."""
+        self._write("end", stopped_reason=stopped_reason, cost_usd=cost_usd, turns=turns, **_counts(tokens))
+
+    def noted(self, event: str, text: str) -> None:
+        """Anything else that explains what happened."""
+        self._write(event, text=text)
+
+    def _write(self, event: str, **told: Any) -> None:
+        stamp = self._clock.now().isoformat(timespec="milliseconds")
+        entry = {"time": stamp, "event": event, "session": self._log.session, **told}
+        self._log.write(msgspec.json.encode(entry) + b"\n")
+
+
+def _counts(tokens: TokenCount) -> dict[str, int]:
+    return {
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "cached_tokens": tokens.cached_input,
+    }

@@ -15,6 +15,15 @@ from msgspec import structs
 from codebutler_worker.agents.native.loop import CUT, CUT_TEXT, EMPTY
 from codebutler_worker.agents.native.model import Assistant, Message, System, Tokens, Told, User
 from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.agents.native.model import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    TokenCount,
+    ToolMessage,
+    UserMessage,
+)
+from codebutler_worker.tools.plan import PlanStep
 
 BYTES_PER_TOKEN = 4.0
 PER_MESSAGE = 6
@@ -43,7 +52,7 @@ PLAN_HEAD = "[Your plan:]"
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
+class TokenEstimate:
     """How many tokens messages have. ``bytes_per_token`` follows what the service counts."""
 
     bytes_per_token: float = BYTES_PER_TOKEN
@@ -58,26 +67,26 @@ class Gauge:
         """Tokens of one message, an estimate."""
         return PER_MESSAGE + int(_bytes(message) / self.bytes_per_token)
 
-    def used(self, messages: Sequence[Message], said: Assistant) -> Tokens:
+    def used(self, messages: Sequence[Message], said: AssistantMessage) -> TokenCount:
         """What a request and its answer have used, where the service does not say so: an estimate."""
-        return Tokens(self.of(messages), self.one(said))
+        return TokenCount(self.of(messages), self.one(said))
 
-    def counted(self, messages: Sequence[Message], tokens: int) -> Gauge:
+    def counted(self, messages: Sequence[Message], tokens: int) -> TokenEstimate:
         """After the service counted ``tokens`` for a request with these messages."""
         size = sum(_bytes(message) for message in messages)
         words = tokens - self.fixed - PER_MESSAGE * len(messages)
         if size < 4000 or words <= 0:
             return self  # too little to judge by
-        return Gauge(min(8.0, max(1.0, size / words)), self.fixed)
+        return TokenEstimate(min(8.0, max(1.0, size / words)), self.fixed)
 
 
-def too_full(messages: Sequence[Message], gauge: Gauge, context: int) -> bool:
+def too_full(messages: Sequence[Message], gauge: TokenEstimate, context: int) -> bool:
     """Whether there is too little room left for another answer."""
     return gauge.of(messages) > HIGH * context
 
 
 def shrunk(
-    messages: Sequence[Message], gauge: Gauge, context: int, recent: int = RECENT
+    messages: Sequence[Message], gauge: TokenEstimate, context: int, recent: int = RECENT
 ) -> tuple[Message, ...]:
     """With old results cut to their beginning, oldest first, until there is room; the ``recent`` last ones stay."""
     found = list(messages)
@@ -85,20 +94,20 @@ def shrunk(
     for at, message in enumerate(found[: max(0, len(found) - recent)]):
         if size <= LOW * context:
             break
-        if isinstance(message, Told) and len(message.content) > 2 * STUB_CHARS:
+        if isinstance(message, ToolMessage) and len(message.content) > 2 * STUB_CHARS:
             left_out = len(message.content) - STUB_CHARS
             stub = f"{message.content[:STUB_CHARS]}\n[… {left_out} characters were let go to make room …]"
-            found[at] = Told(message.call_id, stub)
+            found[at] = ToolMessage(message.call_id, stub)
             size -= gauge.one(message) - gauge.one(found[at])
     return tuple(found)
 
 
-def clipped(messages: Sequence[Message], gauge: Gauge, context: int) -> tuple[Message, ...]:
+def clipped(messages: Sequence[Message], gauge: TokenEstimate, context: int) -> tuple[Message, ...]:
     """With the middle taken out of whatever is too long by itself, but for the standing orders and the calls."""
     most = max(2 * STUB_CHARS, int(SHARE * context * gauge.bytes_per_token))
     return tuple(
         structs.replace(message, content=_clipped(message.content, most))
-        if not isinstance(message, System) and len(message.content) > most
+        if not isinstance(message, SystemMessage) and len(message.content) > most
         else message
         for message in messages
     )
@@ -109,7 +118,7 @@ def _clipped(text: str, most: int) -> str:
     return f"{text[:half]}\n{LEFT_OUT.format(chars=len(text) - 2 * half)}\n{text[-half:]}"
 
 
-def cut_at(messages: Sequence[Message], gauge: Gauge, context: int) -> int:
+def cut_at(messages: Sequence[Message], gauge: TokenEstimate, context: int) -> int:
     """Where the part begins that is kept word for word: not in the middle of calls and their results."""
     room = TAIL * context
     at = len(messages)
@@ -119,7 +128,7 @@ def cut_at(messages: Sequence[Message], gauge: Gauge, context: int) -> int:
         room -= gauge.one(messages[at])
         if room < 0:
             break
-        if isinstance(messages[at], User | Assistant):
+        if isinstance(messages[at], UserMessage | AssistantMessage):
             best = at
     return best
 
@@ -129,7 +138,7 @@ def summed_up(
 ) -> tuple[Message, ...]:
     """The standing orders, the task, the summary with what this turn was ``asked`` and the plan, and what follows
     ``at``. It takes the place of an earlier summary."""
-    head = [message for message in messages[:1] if isinstance(message, System)]
+    head = [message for message in messages[:1] if isinstance(message, SystemMessage)]
     before, after = _said(messages[:at]), _said(messages[at:])
     task = before[0].partition(f"\n\n{SUMMARY_HEAD}")[0] if before else ""
     parts = [task, SUMMARY_HEAD, summary.strip() or NO_SUMMARY]
@@ -142,18 +151,18 @@ def summed_up(
             PLAN_HEAD,
             *(f"{number}. [{step.state}] {step.text}" for number, step in enumerate(plan, 1)),
         ]
-    return (*head, User("\n\n".join(parts)), *messages[at:])
+    return (*head, UserMessage("\n\n".join(parts)), *messages[at:])
 
 
 def _said(messages: Sequence[Message]) -> list[str]:
     """What people said; what we said in nobody's name is nobody's task."""
-    users = (message.content for message in messages if isinstance(message, User))
+    users = (message.content for message in messages if isinstance(message, UserMessage))
     return [text for text in users if text not in (CUT, CUT_TEXT, EMPTY)]
 
 
 def _bytes(message: Message) -> int:
     size = len(message.content.encode(errors="replace"))
-    if isinstance(message, Assistant):
+    if isinstance(message, AssistantMessage):
         size += len(message.reasoning.encode(errors="replace"))
         size += sum(
             len(call.name) + len(call.arguments.encode(errors="replace")) + 20 for call in message.calls

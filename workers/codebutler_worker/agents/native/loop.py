@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from codebutler_worker.agents.answer import Answer
-from codebutler_worker.agents.native.model import Call, Reply, Tokens
+from codebutler_worker.agents.answer import AnswerText
+from codebutler_worker.agents.native.model import ModelReply, TokenCount, ToolCall
 
 Exit = Literal["done", "max_turns", "repeated_call", "errors", "budget", "stopped", "needs_user"]
 
@@ -36,7 +36,7 @@ REPEATED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class LoopLimits:
     """Of one turn; None or 0 = no limit. ``most_turns`` counts the model's answers."""
 
     most_turns: int = 0
@@ -65,14 +65,14 @@ class Progress:
     turns: int = 0
     errors: int = 0
     last_error: str = ""
-    open: tuple[Call, ...] = ()
+    open: tuple[ToolCall, ...] = ()
     understood: bool = False
     recent: tuple[Made, ...] = ()
     nudge: str = ""
     closed: bool = False
     parts: int = 0
-    said: Answer = field(default_factory=Answer)
-    tokens: Tokens = field(default_factory=Tokens)
+    said: AnswerText = field(default_factory=AnswerText)
+    tokens: TokenCount = field(default_factory=TokenCount)
     cost_usd: float | None = 0.0
     leaving: Exit | None = None
 
@@ -90,10 +90,10 @@ class AskModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class RunCall:
     """Do this call."""
 
-    call: Call
+    call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +101,21 @@ class Leave:
     """The turn is over. ``unanswered`` calls have no result yet."""
 
     exit: Exit
-    unanswered: tuple[Call, ...] = ()
+    unanswered: tuple[ToolCall, ...] = ()
 
 
-Step = AskModel | Act | Leave
+Step = AskModel | RunCall | Leave
 
 
-def step(progress: Progress, limits: Limits) -> Step:
+def step(progress: Progress, limits: LoopLimits) -> Step:
     """What to do next. What was called is done before anything else is asked or paid for."""
     if progress.leaving is not None:
         return Leave(progress.leaving, progress.open)
     if progress.open:
         call = progress.open[0]
-        return Leave("repeated_call", progress.open) if _begins_again(progress.recent, call) else Act(call)
+        return (
+            Leave("repeated_call", progress.open) if _begins_again(progress.recent, call) else RunCall(call)
+        )
     if progress.errors >= MOST_ERRORS:
         return Leave("errors")
     if progress.closed:
@@ -125,7 +127,7 @@ def step(progress: Progress, limits: Limits) -> Step:
     return AskModel(progress.nudge)
 
 
-def replied(progress: Progress, reply: Reply, cost_usd: float | None) -> Progress:
+def replied(progress: Progress, reply: ModelReply, cost_usd: float | None) -> Progress:
     """After an answer; ``cost_usd`` is its price, None if nobody knows."""
     said = reply.said
     empty = not said.calls and not said.content.strip()
@@ -195,7 +197,7 @@ def stopped(progress: Progress) -> Progress:
     return replace(progress, leaving="stopped")
 
 
-def signature(call: Call) -> str:
+def signature(call: ToolCall) -> str:
     """One spelling for one call."""
     try:
         arguments = msgspec.json.encode(msgspec.json.decode(call.arguments), order="deterministic").decode()
@@ -204,7 +206,7 @@ def signature(call: Call) -> str:
     return f"{call.name}({arguments})"
 
 
-def _begins_again(recent: tuple[Made, ...], call: Call) -> bool:
+def _begins_again(recent: tuple[Made, ...], call: ToolCall) -> bool:
     """Whether ``call`` begins a third round."""
     spelled, lengths = signature(call), range(1, LONGEST_ROUND + 1)
     return any(_twice(recent, length) and recent[-length].call == spelled for length in lengths)
@@ -219,7 +221,7 @@ def _twice(recent: tuple[Made, ...], length: int) -> bool:
     return len(before) == length and last == before
 
 
-def _spent(progress: Progress, limits: Limits) -> bool:
+def _spent(progress: Progress, limits: LoopLimits) -> bool:
     used, tokens = progress.cost_usd, progress.tokens.input + progress.tokens.output
     over_usd = limits.most_usd is not None and used is not None and used >= limits.most_usd
     return over_usd or (limits.most_tokens is not None and tokens >= limits.most_tokens)

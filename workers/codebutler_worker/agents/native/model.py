@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from codebutler.domain.errors import CodeButlerError
+from codebutler.config.schema import Config, KimiSection, OpenAISection, Price
+from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
+from codebutler_worker.agents.backend import Limit, Thinking, Writing
 
 Trouble = Literal["auth", "quota", "limit", "overloaded", "unreachable", "too_long", "refused"]
 """``quota``: no more until it is paid for; ``limit``: no more for now; ``too_long``: the conversation does not fit;
@@ -39,19 +41,19 @@ class ModelError(CodeButlerError):
         self.context = context
 
 
-class System(msgspec.Struct, frozen=True, tag="system", tag_field="role"):
+class SystemMessage(msgspec.Struct, frozen=True, tag="system", tag_field="role"):
     """The standing orders; the first message."""
 
     content: str
 
 
-class User(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
+class UserMessage(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
     """What people said, or what we say in their place."""
 
     content: str
 
 
-class Call(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """The model calls a tool; ``arguments`` is JSON as the model wrote it, and may be no JSON at all. ``extra``: JSON
     that the service wants back with it, unread."""
 
@@ -61,67 +63,67 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: str = ""
 
 
-class Assistant(msgspec.Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
+class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
     """What the model said. ``reasoning`` is shown to nobody; some services want it back."""
 
     content: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
 
 
-class Told(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
+class ToolMessage(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
     """The result of the call ``call_id``."""
 
     call_id: str
     content: str
 
 
-Message = System | User | Assistant | Told
+Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class TokenCount(msgspec.Struct, frozen=True):
     """What a request used. ``cached_input`` are those of ``input`` that the service had seen before."""
 
     input: int = 0
     output: int = 0
     cached_input: int = 0
 
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(
+    def __add__(self, other: TokenCount) -> TokenCount:
+        return TokenCount(
             self.input + other.input, self.output + other.output, self.cached_input + other.cached_input
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """The service could not answer and is asked again; one line for people."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class SoFar:
-    """What there is so far of the words of an answer; it replaces the one before. "": the model reasons."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
+class ModelReply:
     """A whole answer. ``cut``: the service ended it at a length limit, in the middle of a call if ``lost_call``."""
 
-    said: Assistant
-    tokens: Tokens = field(default_factory=Tokens)
+    said: AssistantMessage
+    tokens: TokenCount = field(default_factory=TokenCount)
     cut: bool = False
     lost_call: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ModelRequest:
     """A request: the conversation so far, and the definitions of the tools (chat completions' ``tools``)."""
 
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model is. ``key`` "" = the service needs none. ``replay_reasoning``: it wants its own reasoning back
+    with each request. ``answer_tokens``: how long an answer may be, None = what the service thinks best.
+    ``context``: how many tokens it takes at once."""
+
+    base_url: str
+    model: str
+    key: str = field(default="", repr=False)
+    replay_reasoning: bool = False
+    answer_tokens: int | None = None
+    context: int = field(default=0, compare=False)
 
 
 class Model(Protocol):
@@ -129,18 +131,94 @@ class Model(Protocol):
 
     name: str
 
-    def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | SoFar | Reply]:
-        """Any number of Waiting and SoFar, then one Reply. Raises ModelError. Closing the iterator cancels the
-        request."""
+    def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | Writing | Thinking | ModelReply]:
+        """What people may see meanwhile (Limit: it could not answer, and is asked again), then one Reply. Raises
+        ModelError. Closing the iterator cancels the request."""
 
     async def close(self) -> None:
         """Let go of connections. It may be asked again afterwards."""
 
 
-async def complete(model: Model, prompt: Prompt) -> Reply:
+async def complete(model: Model, prompt: ModelRequest) -> ModelReply:
     """The reply alone. Raises ModelError."""
     async with aclosing(model.ask(prompt)) as events:
         async for event in events:
-            if isinstance(event, Reply):
+            if isinstance(event, ModelReply):
                 return event
     raise ModelError("unreachable", "the model service ended without an answer: try again")
+
+
+# What a model's tokens cost, by the price list of the configuration.
+
+PER = 1_000_000
+
+
+def price_of(prices: Mapping[str, Price], model: str) -> Price | None:
+    """The model's entry; None if nobody has written one: then tokens are shown instead of money."""
+    return prices.get(model)
+
+
+def cost_usd(tokens: TokenCount, price: Price | None) -> float | None:
+    """In USD; None without a price. Without one of its own a cached token costs what any other does."""
+    if price is None:
+        return None
+    cached = min(tokens.cached_input, tokens.input)
+    cached_price = price.input if price.cached_input is None else price.cached_input
+    total = (tokens.input - cached) * price.input + cached * cached_price + tokens.output * price.output
+    return total / PER
+
+
+KIMI, GROQ, OPENAI, OLLAMA = "kimi", "groq", "openai", "ollama"
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """``model`` "" = it has to be named in the configuration. ``context`` in tokens."""
+
+    base_url: str
+    model: str
+    context: int
+    needs_key: bool = True
+    replay_reasoning: bool = False
+    answer_tokens: int | None = None
+
+
+PRESETS = {
+    # platform.kimi.ai: thinking models want their reasoning back as long as a task goes on. How long an answer may be
+    # is told as Kimi Code tells it (2.1.0), since a file that is written is an answer, too.
+    KIMI: Preset(
+        "https://api.moonshot.ai/v1", "kimi-k2.6", 256_000, replay_reasoning=True, answer_tokens=32_000
+    ),
+    GROQ: Preset("https://api.groq.com/openai/v1", "openai/gpt-oss-120b", 128_000),
+    OPENAI: Preset("https://api.openai.com/v1", "", 128_000),
+    # What Ollama takes by default is much less than its models could: OLLAMA_CONTEXT_LENGTH.
+    OLLAMA: Preset("http://127.0.0.1:11434/v1", "", 32_000, needs_key=False),
+}
+
+OTHER = Preset("", "", 64_000, needs_key=False)
+"""A service that is known by its address only: what it takes is found out when it is too much."""
+
+
+def target(config: Config) -> Endpoint:
+    """What ``native`` of the configuration says. Raises AgentUnavailableError with what is missing.
+
+    Kimi's address, key and model are those of ``kimi``, OpenAI's those of ``openai``, unless ``native`` has its own.
+    """
+    native, preset = config.native, PRESETS[config.native.preset]
+    sections: dict[str, KimiSection | OpenAISection] = {KIMI: config.kimi, OPENAI: config.openai}
+    section = sections.get(native.preset)
+    usual = section.base_url if section else preset.base_url
+    base_url = native.base_url or usual
+    # A key goes only where its owner meant it to go.
+    own = section if base_url == usual else None
+    if base_url != usual:
+        preset = OTHER
+    key = native.api_key or (own.api_key if own else "")
+    model = native.model or (config.kimi.model if own is config.kimi else "") or preset.model
+    if not model:
+        raise AgentUnavailableError("the native agent has no model: set native.model")
+    if preset.needs_key and not key:
+        key_name = f"{native.preset if own else 'native'}.apiKey"
+        raise AgentUnavailableError(f"the native agent has no key: run `codebutler config set {key_name}`")
+    context = native.context_tokens or preset.context
+    return Endpoint(base_url, model, key, preset.replay_reasoning, preset.answer_tokens, context)

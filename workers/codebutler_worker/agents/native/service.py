@@ -9,17 +9,21 @@ import math
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from codebutler.domain.clock import Clock
+from codebutler_worker.agents.backend import Limit, Thinking, Writing
 from codebutler_worker.agents.native import wire
 from codebutler_worker.agents.native.dialect import Dialect, learned
 from codebutler_worker.agents.native.model import ModelError, Prompt, Reply, SoFar, Waiting
 from codebutler_worker.agents.native.retry import pause_s, refusal, retry_after_s
 from codebutler_worker.internet.remote import proxy_of
+from codebutler_worker.agents.native.model import Endpoint, ModelError, ModelReply, ModelRequest
+from codebutler_worker.agents.native.services import Dialect, learned, pause_s, refusal, retry_after_s
+from codebutler_worker.internet.proxy import proxy_of
 
 # Server-sent events, as far as chat completions use them: bytes in, the ``data`` of each event out.
 #
@@ -87,19 +91,7 @@ LOOK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a model is. ``key`` "" = the service needs none. ``replay_reasoning``: it wants its own reasoning back
-    with each request. ``answer_tokens``: how long an answer may be, None = what the service thinks best."""
-
-    base_url: str
-    model: str
-    key: str = field(default="", repr=False)
-    replay_reasoning: bool = False
-    answer_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
+class HttpTimeouts:
     """``silence_s``: how long the service may say nothing, also in the middle of an answer."""
 
     connect_s: float = 10.0
@@ -115,21 +107,21 @@ class OpenAIModel:
         endpoint: Endpoint,
         clock: Clock,
         env: Mapping[str, str] | None = None,
-        patience: Patience | None = None,
+        patience: HttpTimeouts | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.name = endpoint.model
         self._endpoint = endpoint
         self._clock = clock
         self._env = env or {}
-        self._patience = patience or Patience()
+        self._patience = patience or HttpTimeouts()
         self._chance = chance
         self._dialect = Dialect("own" if endpoint.replay_reasoning else "never")
         """What the service has taught us so far."""
         self._client: httpx.AsyncClient | None = None
 
-    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | SoFar | Reply]:
-        """Any number of Waiting and SoFar, then one Reply. Raises ModelError. Closing the iterator cancels the
+    async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | Writing | Thinking | ModelReply]:
+        """What people may see meanwhile, then one Reply. Raises ModelError. Closing the iterator cancels the
         request."""
         retries = lessons = 0
         while True:
@@ -146,7 +138,7 @@ class OpenAIModel:
                 if wait_s is None:
                     raise
                 retries += 1
-                yield Waiting(f"{error}; asking again in {wait_s:.0f} s")
+                yield Limit(f"{error}; asking again in {wait_s:.0f} s")
                 await self._clock.sleep(wait_s)
             else:
                 return
@@ -157,7 +149,7 @@ class OpenAIModel:
         if client is not None:
             await client.aclose()
 
-    async def _try(self, prompt: Prompt) -> AsyncGenerator[SoFar | Reply]:
+    async def _try(self, prompt: ModelRequest) -> AsyncGenerator[Writing | Thinking | ModelReply]:
         import httpx  # half a megabyte that most workers never need
 
         url = f"{self._endpoint.base_url.rstrip('/')}/chat/completions"
@@ -179,33 +171,27 @@ class OpenAIModel:
                 "unreachable", f"the model service cannot be reached ({kind}): check native.baseUrl"
             ) from None
 
-    async def _listen(self, response: httpx.Response, prompt: Prompt) -> AsyncGenerator[SoFar | Reply]:
+    async def _listen(
+        self, response: httpx.Response, prompt: ModelRequest
+    ) -> AsyncGenerator[Writing | Thinking | ModelReply]:
         assembler = wire.Assembler(prompt.tools)
         if "json" in response.headers.get("content-type", ""):
             assembler.feed(b"".join([piece async for piece in _bounded(response)]))
         else:
-            told, told_s = 0, -math.inf
-            async with aclosing(self._streamed(response, assembler)) as pieces:
-                async for _ in pieces:
+            decoder, told, told_s = EventDecoder(), 0, -math.inf
+            async with aclosing(_bounded(response)) as pieces:
+                async for piece in pieces:
+                    for data in decoder.feed(piece):
+                        assembler.feed(data)
+                    if assembler.over:
+                        break
                     now_s = self._clock.monotonic()
                     if assembler.pieces > told and now_s - told_s >= LOOK_S:
                         told, told_s = assembler.pieces, now_s
-                        yield SoFar(assembler.text)
+                        yield Writing(assembler.text) if assembler.text else Thinking("")
         if not assembler.finish:
             raise ModelError("unreachable", "the model service broke off in the middle of an answer")
         yield assembler.reply()
-
-    async def _streamed(self, response: httpx.Response, assembler: wire.Assembler) -> AsyncGenerator[None]:
-        """Feed what comes, and tell after each piece that more of it is there."""
-        decoder = EventDecoder()
-        async with aclosing(_bounded(response)) as pieces:
-            async for piece in pieces:
-                for data in decoder.feed(piece):
-                    if data.strip() == wire.END:
-                        assembler.finish = assembler.finish or "stop"
-                        return
-                    assembler.feed(data)
-                yield
 
     async def _refusal(self, response: httpx.Response) -> ModelError:
         content = bytearray()

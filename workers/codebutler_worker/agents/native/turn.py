@@ -23,26 +23,28 @@ from codebutler_worker.agents.backend import (
     Writing,
 )
 from codebutler_worker.agents.native import cleaning, loop
-from codebutler_worker.agents.native.acting import Acting, Done
-from codebutler_worker.agents.native.history import INTERRUPTED, Planned, Stood
-from codebutler_worker.agents.native.journalist import AgentLog
-from codebutler_worker.agents.native.loop import Act, AskModel, Leave, Limits, Progress
+from codebutler_worker.agents.native.acting import Acting, AgentLog, CallDone
+from codebutler_worker.agents.native.loop import AskModel, Leave, LoopLimits, Progress, RunCall
 from codebutler_worker.agents.native.model import (
-    Assistant,
-    Call,
+    AssistantMessage,
     Message,
     Model,
     ModelError,
-    Prompt,
-    Reply,
-    SoFar,
-    Told,
-    User,
-    Waiting,
+    ModelReply,
+    ModelRequest,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
     complete,
 )
-from codebutler_worker.agents.native.session import Session
-from codebutler_worker.agents.native.waits import Waits, following
+from codebutler_worker.agents.native.sessions import (
+    INTERRUPTED,
+    CleanedRecord,
+    PlannedRecord,
+    Session,
+    StoodRecord,
+)
+from codebutler_worker.agents.running import Waits, following
 from codebutler_worker.tools.repair import as_json
 
 NOTHING = "(done)"
@@ -63,14 +65,14 @@ class Thinker:
 
     model: Model
     context: int
-    cost: Callable[[Reply], float | None]
+    cost: Callable[[ModelReply], float | None]
 
 
-class Turn:
+class NativeTurn:
     """``events`` runs it once. ``progress`` and ``exit`` tell afterwards how it went."""
 
     def __init__(
-        self, request: TurnRequest, thinker: Thinker, acting: Acting, session: Session, limits: Limits
+        self, request: TurnRequest, thinker: Thinker, acting: Acting, session: Session, limits: LoopLimits
     ) -> None:
         self.progress = Progress()
         self.leave: Leave | None = None
@@ -82,18 +84,10 @@ class Turn:
         self._log: AgentLog = acting.log
         self._clock: Clock = acting.clock
         self._waits: Waits = acting.waits
-        self._gauge = cleaning.Gauge(fixed=acting.definition_tokens)
+        self._gauge = cleaning.TokenEstimate(fixed=acting.definition_tokens)
         self._context = thinker.context
         self._left = 0
         """The tokens that were left when room was made last."""
-        self._said: list[str] = []
-
-    def steer(self, text: str) -> bool:
-        """Say something into the turn; False if it is over."""
-        if self.leave is not None or self._waits.stopping.is_set():
-            return False
-        self._said.append(text)
-        return True
 
     @property
     def usage(self) -> Usage:
@@ -103,47 +97,52 @@ class Turn:
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Everything that happens until the loop leaves. Raises ModelError, StoreError and CutOffError."""
+        self._waits.listens = True
         yield Started(self._session.id, self._session.fresh, self._thinker.model.name)
         if all(step.state == "done" for step in self._session.history.plan):
-            await self._session.keep(Planned(()))
+            await self._session.keep(PlannedRecord(()))
         else:
             yield Plan(self._session.history.plan)
-        await self._session.say(User(self._request.prompt))
-        while True:
-            await self._hear()
-            step = loop.step(self.progress, self._limits)
-            match step:
-                case Leave():
-                    self.leave = step
-                    return
-                case Act(call):
-                    events = self._act(call)
-                case AskModel(nudge):
-                    events = self._think(nudge)
-            async with aclosing(events):
-                async for event in events:
-                    yield event
+        await self._session.say(UserMessage(self._request.prompt))
+        try:
+            while True:
+                await self._hear()
+                step = loop.step(self.progress, self._limits)
+                match step:
+                    case Leave():
+                        self.leave = step
+                        return
+                    case RunCall(call):
+                        events = self._act(call)
+                    case AskModel(nudge):
+                        events = self._think(nudge)
+                async with aclosing(events):
+                    async for event in events:
+                        yield event
+        finally:
+            self._waits.listens = False
 
     async def close(self, terminal_cwd: str) -> None:
         """Settle what was left open, so that the session can be taken up again."""
         open_ = self.progress.open
         first = NOT_DONE if self.leave is not None else INTERRUPTED
-        told = [Told(call.id, first if at == 0 else NOT_DONE) for at, call in enumerate(open_)]
+        told = [ToolMessage(call.id, first if at == 0 else NOT_DONE) for at, call in enumerate(open_)]
         await self._session.say(*told)
         if terminal_cwd != self._session.history.cwd:
-            await self._session.keep(Stood(terminal_cwd))
+            await self._session.keep(StoodRecord(terminal_cwd))
 
     async def _hear(self) -> None:
         """Take in what people said meanwhile, once no call waits for its result."""
-        if not self._said or self.progress.open:
+        said = self._waits.said
+        if not said or self.progress.open:
             return
-        said, self._said = self._said, []
-        await self._session.say(*(User(text) for text in said))
+        self._waits.said = []
+        await self._session.say(*(UserMessage(text) for text in said))
         self.progress = loop.steered(self.progress)
 
     async def _think(self, nudge: str) -> AsyncGenerator[AgentEvent]:
         if nudge:
-            await self._session.say(User(nudge))
+            await self._session.say(UserMessage(nudge))
         size = self._gauge.of(self._session.messages)
         # Where little fits besides the orders, it is always too full: room is made for what came since.
         if size > GROWN * self._left and cleaning.too_full(
@@ -168,11 +167,13 @@ class Turn:
                 return
 
     async def _ask(self) -> AsyncGenerator[AgentEvent]:
-        prompt = Prompt(self._session.messages, self._acting.definitions)
+        prompt = ModelRequest(self._session.messages, self._acting.definitions)
         began_s = self._clock.monotonic()
         async with aclosing(self._thinker.model.ask(prompt)) as answers:
-            while isinstance(event := await self._waits.work(following(answers)), Waiting | SoFar):
-                yield self._meanwhile(event)
+            while isinstance(event := await self._waits.work(following(answers)), Limit | Writing | Thinking):
+                if isinstance(event, Limit):
+                    self._log.noted("waiting", event.text)
+                yield event
         if event is None:
             raise ModelError("unreachable", "the model service ended without an answer")
         if event.tokens.input:
@@ -190,18 +191,10 @@ class Turn:
         if event.said.content.strip():
             yield Text(event.said.content)
         yield self.usage
-        async with aclosing(self._acting.foresee(self.progress.open)) as asked:
-            async for each in asked:
-                yield each
+        for asked in self._acting.foreseen(self.progress.open):
+            yield asked
 
-    def _meanwhile(self, event: Waiting | SoFar) -> AgentEvent:
-        """What people see before the answer is there."""
-        if isinstance(event, SoFar):
-            return Writing(event.text) if event.text else Thinking("")
-        self._log.noted("waiting", event.text)
-        return Limit(event.text)
-
-    async def _take(self, reply: Reply) -> None:
+    async def _take(self, reply: ModelReply) -> None:
         """The answer goes into the session before anything is done with it."""
         said = unique(reply.said, self._session.messages)
         said = with_calls(said, lambda call: structs.replace(call, name=self._acting.named(call.name)))
@@ -213,25 +206,25 @@ class Turn:
         reply = replace(reply, said=said)
         self.progress = loop.replied(self.progress, reply, self._thinker.cost(reply))
 
-    async def _act(self, call: Call) -> AsyncGenerator[AgentEvent]:
+    async def _act(self, call: ToolCall) -> AsyncGenerator[AgentEvent]:
         async with aclosing(self._acting.events(call, self._session.history.plan)) as events:
             async for event in events:
-                if not isinstance(event, Done):
+                if not isinstance(event, CallDone):
                     yield event
                     continue
                 result = event.result
                 await self._session.keep(*event.records)
                 after = loop.acted(self.progress, result.text, valid=event.valid, again=event.again)
                 warning = [loop.REPEATED] if loop.repeats(after) else []
-                await self._session.say(Told(call.id, "\n".join([result.text or NOTHING, *warning])))
+                await self._session.say(ToolMessage(call.id, "\n".join([result.text or NOTHING, *warning])))
                 self.progress = after
-                if event.end is not None and not self._said:
+                if event.end is not None and not self._waits.said:
                     self.progress = loop.ended(self.progress, event.end.text, needs_user=event.end.needs_user)
                 self._log.called(call, result, event.duration_s)
                 good = result.ok and result.exit_code in (None, 0)
                 yield ToolResult(event.use_id, good, result.text)
 
-    def _priced(self, reply: Reply, prompt: Prompt) -> Reply:
+    def _priced(self, reply: ModelReply, prompt: ModelRequest) -> ModelReply:
         """With what it has used, as the service says, or as we reckon: an answer that costs nothing meets no limit."""
         told, reckoned = reply.tokens, self._gauge.used(prompt.messages, reply.said)
         used = structs.replace(
@@ -254,7 +247,7 @@ class Turn:
             messages = cleaning.summed_up(messages, at, summary, plan, asked)
         if desperate:
             messages = cleaning.clipped(messages, self._gauge, context)
-        await self._session.clean(messages)
+        await self._session.keep(CleanedRecord(messages))
         self._left = self._gauge.of(messages)
         self._log.noted("cleaned", f"{before} tokens became {self._left}")
 
@@ -263,7 +256,7 @@ class Turn:
         for attempt in (messages, cleaning.clipped(messages, self._gauge, context // 2)):
             # With the tools, which it shall not use: gateways to Bedrock take no calls without them, and the
             # beginning of the request is then in the service's cache (BerriAI/litellm #24158).
-            prompt = Prompt((*attempt, User(cleaning.SUMMARY_ORDER)), self._acting.definitions)
+            prompt = ModelRequest((*attempt, UserMessage(cleaning.SUMMARY_ORDER)), self._acting.definitions)
             try:
                 reply = await self._waits.work(complete(self._thinker.model, prompt))
             except ModelError as error:
@@ -275,7 +268,7 @@ class Turn:
                     return text
         return ""
 
-    def _paid(self, reply: Reply) -> str:
+    def _paid(self, reply: ModelReply) -> str:
         """Paid for like any other answer, but none of the turn's steps."""
         tokens = self.progress.tokens + reply.tokens
         cost, before = self._thinker.cost(reply), self.progress.cost_usd
@@ -284,14 +277,14 @@ class Turn:
         return reply.said.content
 
 
-def with_calls(said: Assistant, changed: Callable[[Call], Call]) -> Assistant:
+def with_calls(said: AssistantMessage, changed: Callable[[ToolCall], ToolCall]) -> AssistantMessage:
     """The same words with other calls."""
     return structs.replace(said, calls=tuple(changed(call) for call in said.calls))
 
 
-def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
+def unique(said: AssistantMessage, before: Sequence[Message]) -> AssistantMessage:
     """With ids for its calls that no call before has: some services number those of each answer anew."""
-    known = {call.id for message in before if isinstance(message, Assistant) for call in message.calls}
+    known = {call.id for message in before if isinstance(message, AssistantMessage) for call in message.calls}
     calls = []
     for at, call in enumerate(said.calls):
         number, call_id = len(before) * 100 + at, call.id
@@ -300,4 +293,4 @@ def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
             call_id, number = f"c{number:08}", number + 1
         known.add(call_id)
         calls.append(structs.replace(call, id=call_id))
-    return Assistant(said.content, tuple(calls), said.reasoning)
+    return AssistantMessage(said.content, tuple(calls), said.reasoning)

@@ -14,20 +14,19 @@ from typing import Any
 
 import msgspec
 
-from codebutler_worker.agents.native.dialect import Dialect, alternated
+from codebutler_worker.agents.backend import one_line
+from codebutler_worker.agents.native.content import before_calls, parted, said_so_far, words_of, written_calls
 from codebutler_worker.agents.native.model import (
-    Assistant,
-    Call,
+    AssistantMessage,
     Message,
     ModelError,
-    Prompt,
-    Reply,
-    Tokens,
-    Told,
+    ModelReply,
+    ModelRequest,
+    TokenCount,
+    ToolCall,
+    ToolMessage,
 )
-from codebutler_worker.agents.native.prose import parted, said_so_far, words_of
-from codebutler_worker.agents.native.retry import refusal
-from codebutler_worker.agents.native.written_calls import before_calls, written_calls
+from codebutler_worker.agents.native.services import Dialect, alternated, refusal
 
 NO_REASONING = " "
 ERROR_CHARS = 8_000
@@ -51,7 +50,7 @@ class CallPart(msgspec.Struct):
     extra_content: Any = None
 
 
-class Said(msgspec.Struct):
+class AnswerPart(msgspec.Struct):
     """What an answer, or a piece of one, holds; services name reasoning in either of two ways."""
 
     content: Any = None
@@ -76,11 +75,11 @@ class UsagePart(msgspec.Struct):
     prompt_tokens_details: CachedTokens | None = None
 
 
-class Choice(msgspec.Struct):
+class ChoicePart(msgspec.Struct):
     """One answer: whole (``message``) or a piece (``delta``). Kimi tells the usage here."""
 
-    delta: Said | None = None
-    message: Said | None = None
+    delta: AnswerPart | None = None
+    message: AnswerPart | None = None
     finish_reason: str | None = None
     usage: UsagePart | None = None
 
@@ -88,12 +87,12 @@ class Choice(msgspec.Struct):
 class Chunk(msgspec.Struct):
     """One event of the stream, or a whole answer; ``error`` is what a service says in mid-stream."""
 
-    choices: list[Choice] | None = None
+    choices: list[ChoicePart] | None = None
     usage: UsagePart | None = None
     error: Any = None
 
 
-def body(model: str, prompt: Prompt, dialect: Dialect, answer_tokens: int | None = None) -> bytes:
+def body(model: str, prompt: ModelRequest, dialect: Dialect, answer_tokens: int | None = None) -> bytes:
     """The request. What never changes comes first and messages are only ever appended, so that a service finds the
     beginning of each request in its cache."""
     request: dict[str, Any] = {"model": model, "stream": True}
@@ -112,9 +111,9 @@ def body(model: str, prompt: Prompt, dialect: Dialect, answer_tokens: int | None
 def spelled(message: Message, dialect: Dialect) -> dict[str, Any]:
     """One message in the API's words."""
     match message:
-        case Told(call_id=call_id, content=content):
+        case ToolMessage(call_id=call_id, content=content):
             return {"role": "tool", "tool_call_id": call_id, "content": content}
-        case Assistant(content=content, calls=calls, reasoning=reasoning):
+        case AssistantMessage(content=content, calls=calls, reasoning=reasoning):
             told: dict[str, Any] = {"role": "assistant", "content": content}
             if reasoning and dialect.reasoning != "never":
                 told["reasoning_content"] = reasoning
@@ -127,7 +126,7 @@ def spelled(message: Message, dialect: Dialect) -> dict[str, Any]:
             return {"role": message.__struct_config__.tag, "content": message.content}
 
 
-def _spelled_call(call: Call, dialect: Dialect) -> dict[str, Any]:
+def _spelled_call(call: ToolCall, dialect: Dialect) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     told: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
     if call.extra and "extra_content" not in dialect.without:
@@ -142,7 +141,7 @@ class _Building:
         self.index = index
         self.id = call_id
         self.name = ""
-        self.extra: Any = None
+        self.extra = ""
         self.arguments: list[str] = []
 
 
@@ -151,6 +150,7 @@ class Assembler:
 
     def __init__(self, tools: Sequence[Mapping[str, Any]] = ()) -> None:
         self.finish = ""
+        self.over = False
         self._tools = tools
         self._refusal: list[str] = []
         self._text: list[str] = []
@@ -170,7 +170,11 @@ class Assembler:
         return before_calls(said) if self._tools else said
 
     def feed(self, data: str | bytes) -> None:
-        """Take a chunk. Raises ModelError for an error that came in its place, and for what is no chunk at all."""
+        """Take a chunk, or the sign that none follows. Raises ModelError for an error that came in its place, and for
+        what is no chunk at all."""
+        if self.over or (isinstance(data, str) and data.strip() == END):
+            self.over, self.finish = True, self.finish or "stop"
+            return
         try:
             chunk = msgspec.json.decode(data, type=Chunk, strict=False)
         except (msgspec.DecodeError, UnicodeError):
@@ -183,7 +187,7 @@ class Assembler:
         for choice in (chunk.choices or [])[:1]:
             self._take(choice)
 
-    def reply(self) -> Reply:
+    def reply(self) -> ModelReply:
         """The answer. Raises ModelError for one that the service kept back."""
         said = self._said()
         if self.finish == "content_filter" and not said.content:
@@ -192,28 +196,27 @@ class Assembler:
             )
         calls = said.calls
         cut = self.finish == "length"
-        if cut and said == Assistant():
+        if cut and said == AssistantMessage():
             raise ModelError("too_long", "the conversation left the model no room for an answer")
         lost = bool(cut and calls and not _is_json(calls[-1].arguments))
         if lost:
             # Half a file is not what the model meant to write.
             calls = calls[:-1]
-        said = Assistant(said.content, calls, said.reasoning)
-        return Reply(said, tokens_of(self._usage), cut=cut, lost_call=lost)
+        said = AssistantMessage(said.content, calls, said.reasoning)
+        return ModelReply(said, tokens_of(self._usage), cut=cut, lost_call=lost)
 
-    def _said(self) -> Assistant:
+    def _said(self) -> AssistantMessage:
         """All of it, whatever form the service gave its parts."""
         text, thought = parted("".join(self._text))
         calls = tuple(
-            Call(each.id, each.name, "".join(each.arguments) or "{}", _kept(each.extra))
-            for each in self._calls
+            ToolCall(each.id, each.name, "".join(each.arguments) or "{}", each.extra) for each in self._calls
         )
         if not calls:
             text, calls = written_calls(text, self._tools)
         reasoning = "\n\n".join(part for part in ("".join(self._reasoning), thought) if part)
-        return Assistant(text or "".join(self._refusal), calls, reasoning)
+        return AssistantMessage(text or "".join(self._refusal), calls, reasoning)
 
-    def _take(self, choice: Choice) -> None:
+    def _take(self, choice: ChoicePart) -> None:
         self._usage = choice.usage or self._usage
         self.finish = choice.finish_reason or self.finish
         said = choice.delta or choice.message
@@ -229,9 +232,13 @@ class Assembler:
         for part in said.tool_calls or []:
             building = self._building(part)
             building.name = building.name or part.function.name or ""
-            building.extra = building.extra or part.extra_content
+            if part.extra_content and not building.extra:
+                building.extra = msgspec.json.encode(part.extra_content).decode()
             if part.function.arguments:
-                building.arguments.append(_as_text(part.function.arguments))
+                told = part.function.arguments
+                building.arguments.append(
+                    told if isinstance(told, str) else msgspec.json.encode(told).decode()
+                )
 
     def _building(self, part: CallPart) -> _Building:
         """The call that a part belongs to; another id begins another call, whatever the index says."""
@@ -244,10 +251,6 @@ class Assembler:
         return found
 
 
-def _as_text(arguments: str | dict[str, Any]) -> str:
-    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-
-
 def _is_json(text: str) -> bool:
     try:
         msgspec.json.decode(text)
@@ -256,15 +259,11 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _kept(extra: Any) -> str:
-    return msgspec.json.encode(extra).decode() if extra else ""
-
-
-def tokens_of(usage: UsagePart) -> Tokens:
+def tokens_of(usage: UsagePart) -> TokenCount:
     """What an answer has used, in whichever of its dialects a service says so."""
     details = usage.prompt_tokens_details
     cached = usage.cached_tokens or (details.cached_tokens if details else None)
-    return Tokens(usage.prompt_tokens or 0, usage.completion_tokens or 0, cached or 0)
+    return TokenCount(usage.prompt_tokens or 0, usage.completion_tokens or 0, cached or 0)
 
 
 def broken_off(error: Any) -> ModelError:
@@ -282,13 +281,7 @@ def broken_off(error: Any) -> ModelError:
 def error_words(error: Any) -> tuple[str, str, str]:
     """The code (or type) of an error, its message as one line, and all of its words, "" where there are none."""
     words = msgspec.json.encode(error).decode()[:ERROR_CHARS]
-    code = str(error.get("code") or error.get("type") or "") if isinstance(error, dict) else ""
-    return code, error_text(error), words
-
-
-def error_text(error: Any, limit: int = 300) -> str:
-    """What a service says went wrong, as one line."""
-    if isinstance(error, dict):
-        error = error.get("message") or error.get("code") or error.get("type") or "no reason given"
-    line = " ".join(str(error).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    if not isinstance(error, dict):
+        return "", one_line(str(error)), words
+    code = str(error.get("code") or error.get("type") or "")
+    return code, one_line(str(error.get("message") or code or "no reason given")), words

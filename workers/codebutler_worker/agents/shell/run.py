@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from codebutler.domain.clock import Clock
 from codebutler.platform.tasks import wait_for
 from codebutler_worker.agents.backend import Finished, Output, Text
-from codebutler_worker.agents.shell.backlog import Backlog
-from codebutler_worker.agents.shell.command import is_key, keys
-from codebutler_worker.agents.shell.hearing import Hearing
-from codebutler_worker.agents.shell.screen import Terminal
+from codebutler_worker.agents.running import LiveTurn
+from codebutler_worker.agents.shell.output import Hearing, OutputBacklog
+from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.programs.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
 from codebutler_worker.sandbox.prelude import hint
 
+# A message that is one of these alone is that key.
+KEYS: Mapping[str, bytes] = {
+    "^M": b"\r", "^[": b"\x1b", "^I": b"\t", "↑": b"\x1b[A", "↓": b"\x1b[B", "→": b"\x1b[C", "←": b"\x1b[D",
+    **{f"^{letter}": bytes([ord(letter) - 64]) for letter in "ABCDEFGHJKLNOPQRSTUVWXYZ\\"},
+}  # fmt: skip
 FIRST_S = 0.3
 QUIET_S = 0.3
 TICK_S = 1.0
@@ -64,8 +68,8 @@ class Pace:
     keys_s: float = 10.0
 
 
-class Run:
-    """One run. ``events`` is its life; ``type``, ``interrupt`` and ``end`` may be called beside it. ``last`` is what
+class ProgramRun(LiveTurn):
+    """One run. ``events`` is its life; ``type``, ``stop`` and ``end`` may be called beside it. ``last`` is what
     it shows, ``why`` the reason of its end if that was not its own.
 
     ``hearing``, for programs with envelopes: then nothing is shown but those.
@@ -74,7 +78,7 @@ class Run:
     def __init__(
         self,
         process: PtyProcess,
-        backlog: Backlog,
+        backlog: OutputBacklog,
         clock: Clock,
         pace: Pace,
         *,
@@ -89,7 +93,7 @@ class Run:
         self._pace = pace
         self._interactive = interactive
         self._hearing = hearing
-        self._terminal = Terminal()
+        self._terminal = TerminalScreen()
         self._rendering = asyncio.Lock()
         self._rendered: deque[Output] = deque()
         self._fresh = False
@@ -149,18 +153,21 @@ class Run:
         self._process.output.set()
         return ""
 
-    async def interrupt(self) -> bool:
-        """Ctrl-C; asked again without anything typed in between, the end. True if it goes on."""
+    async def stop(self) -> bool:
+        """Ctrl-C, after which a session goes on (False); asked again without anything typed in between, the end."""
         if self.why == "stopped" or (self._process.hides_typing and not self._interactive):
             await self.end("stopped")
-            return False
+            return True
         self.why = "stopped"
         self._eager = True
         await self._process.write(INTERRUPT)
-        if self._interactive:
-            return True
-        self._ending = asyncio.create_task(self._end_later(), name="end after Ctrl-C")
-        return False
+        if not self._interactive:
+            self._ending = asyncio.create_task(self._end_later(), name="end after Ctrl-C")
+        return not self._interactive
+
+    async def close(self) -> None:
+        """End it, whatever it does."""
+        await self.end("stopped")
 
     async def end(self, why: Why) -> None:
         """End it now; ``last`` is what was shown of it in the end."""
@@ -172,11 +179,8 @@ class Run:
         code = self._process.returncode
         exit_code = None if code is None else code if code >= 0 else 128 - code
         text = self._tail()
-        match self.why:
-            case "stopped":
-                return Finished(ok=False, text=text, reason="stopped", exit_code=exit_code)
-            case "timeout":
-                return Finished(ok=False, text=text, reason="timeout", exit_code=exit_code)
+        if self.why in ("stopped", "timeout"):
+            return Finished(ok=False, text=text, reason=self.why, exit_code=exit_code)
         ok = exit_code == 0
         return Finished(ok=ok, text=text, reason="done" if ok else "failed", exit_code=exit_code)
 
@@ -276,3 +280,17 @@ class Run:
 
     def _tail(self) -> str:
         return "\n".join([*self._kept, *self.last.live])[-KEPT_CHARS:]
+
+
+def is_key(text: str) -> bool:
+    """Whether a message is one key and no words."""
+    return text.strip() in KEYS
+
+
+def keys(text: str) -> bytes:
+    """What a person's message types: its lines, each with Enter, or the one key it names (``^D``, ``↑``)."""
+    named = KEYS.get(text.strip())
+    if named is not None:
+        return named
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "".join(f"{line}\r" for line in lines).encode(errors="replace")

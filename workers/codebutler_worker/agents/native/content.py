@@ -1,12 +1,9 @@
-"""Calls of tools that a model wrote into its words, because the service in front of it did not understand its format.
-Pure.
+"""The words of an answer, apart from the reasoning that some services leave among them. Pure.
 
-Sources, all of them services that passed such a call on as text: Hermes and Qwen's ``<tool_call>`` with JSON or with
-``<function=…>`` inside (ggml-org/llama.cpp #16377, vllm-project/vllm #19056), GLM's ``<arg_key>``, Mistral's
-``[TOOL_CALLS]`` as a list or as ``name[ARGS]{…}`` (vllm-project/vllm #20028, Devstral 2), Kimi K2's
-``<|tool_call_begin|>``, DeepSeek's ``<invoke name=…>`` (NousResearch/hermes-agent #8965), plain or fenced JSON.
-
-Only what stands at the very end of an answer is a call: what a model quotes in the middle of one is not.
+Sources: Mistral's reasoning models have a list of ``thinking`` and ``text`` chunks for ``content``, streamed and whole
+(docs.mistral.ai/capabilities/reasoning, NousResearch/hermes-agent #4748); DeepSeek R1, Qwen 3 and Magistral write
+``<think>`` or ``[THINK]`` into the text where the service has no parser for it, and some chat templates have written
+the opening one themselves, so that only ``</think>`` comes.
 """
 
 from __future__ import annotations
@@ -16,7 +13,53 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from codebutler_worker.agents.native.model import Call
+from codebutler_worker.agents.native.model import ToolCall
+
+_OPENS = re.compile(r"\s*(?:<think(?:ing)?>|\[THINK\])")
+_CLOSES = re.compile(r"</think(?:ing)?>|\[/THINK\]")
+_CLOSES_ALONE = re.compile(r"^[ \t]*(?:</think(?:ing)?>|\[/THINK\])[ \t]*$", re.MULTILINE)
+_MAY_OPEN = ("<thinking>", "[THINK]")
+
+
+def words_of(content: Any) -> tuple[str, str]:
+    """Of a message's ``content``, text or a list of parts: what is said, and what is thought."""
+    if isinstance(content, str):
+        return content, ""
+    said: list[str] = []
+    thought: list[str] = []
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, str):
+            said.append(part)
+        elif isinstance(part, dict) and "thinking" in part:
+            thought += words_of(part["thinking"])
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+            said.append(part["text"])
+    return "".join(said), "".join(thought)
+
+
+def parted(text: str) -> tuple[str, str]:
+    """What is said, and what is thought before it."""
+    opened = _OPENS.match(text)
+    if opened is not None:
+        begin, closed = opened.end(), _CLOSES.search(text, opened.end())
+        if closed is None:
+            return "", text[begin:].strip()
+    else:
+        begin, closed = 0, _CLOSES_ALONE.search(text)
+        # One in a code block, or in the middle of a sentence, is quoted.
+        if closed is None or text[: closed.start()].count("```") % 2:
+            return text, ""
+    said, more = parted(text[closed.end() :].lstrip())
+    return said, "\n\n".join(part for part in (text[begin : closed.start()].strip(), more) if part)
+
+
+def said_so_far(text: str) -> str:
+    """What is said of words that are still coming; "" while it is thought."""
+    begun = text.lstrip()
+    if begun and any(mark.startswith(begun) for mark in _MAY_OPEN):
+        return ""
+    return parted(text)[0]
+
 
 Parameters = Mapping[str, Any]
 """The JSON Schema of a tool's arguments."""
@@ -59,7 +102,7 @@ def before_calls(text: str) -> str:
     return text if found is None else text[: found.start()]
 
 
-def written_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Call, ...]]:
+def written_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[ToolCall, ...]]:
     """The words without the calls at their end, and these; ``tools`` are what the model was offered."""
     offered = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
     text = text.replace("\uff5cDSML\uff5c", "")
@@ -167,5 +210,5 @@ def _value(text: str, schema: Mapping[str, Any]) -> Any:
         return text
 
 
-def _made(found: Iterable[tuple[str, str]]) -> tuple[Call, ...]:
-    return tuple(Call("", name.removeprefix("functions."), given or "{}") for name, given in found)
+def _made(found: Iterable[tuple[str, str]]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall("", name.removeprefix("functions."), given or "{}") for name, given in found)

@@ -1,18 +1,22 @@
-"""The rehearsal agent's hands: a few small system programs, each started through the sandbox."""
+"""What the rehearsal agent does: a few small system programs, each started through the sandbox."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
+from types import MappingProxyType
 
-from codebutler.domain.errors import CodeButlerError
-from codebutler_worker.agents.rehearsal.intents import Git
+from codebutler_worker.agents.rehearsal import language
+from codebutler_worker.agents.rehearsal.language import Intent
 from codebutler_worker.programs.process import AgentProcess, Record
 from codebutler_worker.sandbox.destinations import status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.tools.port import ToolError
 
+DONE = MappingProxyType({"Write": "Wrote", "Append": "Added to", "Replace": "Changed", "Delete": "Deleted"})
 MAX_OUTPUT_BYTES = 256 * 2**10
 SKIPPED = (".git", ".codebutler", "node_modules", ".venv", "__pycache__")
 ENV = {
@@ -31,12 +35,8 @@ QUESTIONS = {
 }
 
 
-class ToolError(CodeButlerError):
-    """A tool of the rehearsal agent failed."""
-
-
 @dataclass(frozen=True, slots=True)
-class Output:
+class Printed:
     """What a program said: its exit code, and stdout or, on failure, stderr. ``cut``: there was more of it."""
 
     code: int
@@ -45,7 +45,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Lines:
     """Lines of what a program found. ``cut``: there are more."""
 
     lines: list[str]
@@ -73,31 +73,31 @@ class Tools:
             workdir=workdir, home=home, env=ENV, network="none", conversation=conversation
         )
 
-    async def files(self, path: str) -> Found:
+    async def files(self, path: str) -> Lines:
         """The files below ``path``, sorted."""
         skip = [word for name in SKIPPED for word in ("-name", name, "-prune", "-o")]
         found = await self._run("find", self._target(path), *skip, "-type", "f", "-print")
         lines = _whole_lines(found)
-        return Found(sorted(line.removeprefix("./") for line in lines), found.cut)
+        return Lines(sorted(line.removeprefix("./") for line in lines), found.cut)
 
-    async def read(self, path: str) -> Output:
+    async def read(self, path: str) -> Printed:
         """The text of a file."""
         output = await self._run("cat", self._target(path))
         if "\0" in _checked(output):
             raise ToolError(f"{path} is not a text file.")
         return output
 
-    async def search(self, text: str, path: str) -> Found:
+    async def search(self, text: str, path: str) -> Lines:
         """Lines that contain ``text``, as file:line:text."""
         skip = (f"--exclude-dir={name}" for name in SKIPPED)
         found = await self._run("grep", "-rnIF", *skip, "-e", text, self._target(path))
         # grep(1): 1 = no line was selected.
         lines = [] if found.code == 1 else _whole_lines(found)
-        return Found([line.removeprefix("./") for line in lines], found.cut)
+        return Lines([line.removeprefix("./") for line in lines], found.cut)
 
-    async def git(self, ask: Git) -> Output:
+    async def git(self, question: str) -> Printed:
         """What git says to status, diff or log."""
-        output = await self._run(*GIT, *QUESTIONS[ask.question])
+        output = await self._run(*GIT, *QUESTIONS[question])
         _checked(output)
         return output
 
@@ -139,9 +139,9 @@ class Tools:
             await self.write(path, text.replace(old, new))
         return count
 
-    async def wait(self, seconds: int) -> None:
+    async def wait(self, seconds: str) -> None:
         """Do nothing, in a process."""
-        _checked(await self._run("sleep", str(seconds)))
+        _checked(await self._run("sleep", seconds))
 
     def _target(self, path: str) -> str:
         """The argument for ``path``: never an option. Also where there are no walls, no link is followed."""
@@ -157,7 +157,7 @@ class Tools:
         except OSError as error:
             raise ToolError(f"{path}: {error.strerror}.") from error
 
-    async def _run(self, *argv: str, stdin: str | None = None) -> Output:
+    async def _run(self, *argv: str, stdin: str | None = None) -> Printed:
         launch = self._sandbox.wrap(argv, self._policy)
         lines: list[bytes] = []
         size = 0
@@ -174,20 +174,85 @@ class Tools:
             else:
                 await process.wait()
         if size > MAX_OUTPUT_BYTES:
-            return Output(0, b"\n".join(lines).decode(errors="replace"), cut=True)
+            return Printed(0, b"\n".join(lines).decode(errors="replace"), cut=True)
         code = process.returncode if process.returncode is not None else 1
         text = b"\n".join(lines).decode(errors="replace") if code == 0 else process.stderr_tail
-        return Output(code, (code and process.limit_hit) or text)
+        return Printed(code, (code and process.limit_hit) or text)
 
 
-def _whole_lines(output: Output) -> list[str]:
+def _whole_lines(output: Printed) -> list[str]:
     """The last one of what was cut may be half of one."""
     lines = _checked(output).splitlines()
     return lines[:-1] if output.cut else lines
 
 
-def _checked(output: Output) -> str:
+def _checked(output: Printed) -> str:
     if output.code != 0:
         lines = output.text.strip().splitlines()
         raise ToolError(lines[-1] if lines else f"exit code {output.code}")
     return output.text
+
+
+def check(intent: Intent, tools: Tools) -> None:
+    """Raises ToolError for what cannot be done, before anybody is asked about it."""
+    match intent:
+        case Intent("Delete", path):
+            tools.require(path)
+        case Intent("Refused", path):
+            raise ToolError(f"{path} is off limits: I only touch files of this repository.")
+        case Intent("Unknown", _, text):
+            raise ToolError(language.not_understood(text))
+
+
+async def carried_out(intent: Intent, tools: Tools, earlier: Sequence[str]) -> str:
+    """Do what ``check`` has passed; the answer. Raises ToolError and SandboxUnavailableError."""
+    match intent:
+        case Intent("List", path):
+            found = await tools.files(path)
+            return language.listing(path, found.lines, cut=found.cut)
+        case Intent("Attached", path, kind):
+            try:
+                read = await tools.read(path)
+            except ToolError:
+                return language.arrived(path, kind)
+            return language.content(path, read.text, cut=read.cut)
+        case Intent("Read", path):
+            read = await tools.read(path)
+            return language.content(path, read.text, cut=read.cut)
+        case Intent("Search", path, text):
+            found = await tools.search(text, path)
+            return language.hits(text, found.lines, cut=found.cut)
+        case Intent("Git", _, question):
+            said = await tools.git(question)
+            return language.git(question, said.text, cut=said.cut)
+        case Intent("Wait", _, seconds):
+            await tools.wait(seconds)
+            return f"I waited {seconds} seconds."
+        case Intent("Recall"):
+            return language.recalled(earlier)
+        case Intent("Write" | "Append" | "Replace" | "Delete"):
+            return await _changed(intent, tools)
+        case _:
+            return language.HELP
+
+
+async def _changed(intent: Intent, tools: Tools) -> str:
+    """Change a file; the answer shows the difference."""
+    path, text = intent.path, intent.text
+    before = await tools.text(path)
+    match intent.verb:
+        case "Write":
+            await tools.write(path, text)
+        case "Append":
+            await tools.append(path, text)
+        case "Delete":
+            await tools.delete(path)
+        case "Replace":
+            if not await tools.replace(path, text, intent.new):
+                raise ToolError(f"{path} does not contain {text}; I changed nothing.")
+    done = DONE[intent.verb]
+    try:
+        after = "" if intent.verb == "Delete" else await tools.text(path)
+    except ToolError as error:
+        raise ToolError(f"{done} `{path}`, but I could not read it again: {error}") from error
+    return language.changed(done, path, before, after)

@@ -1,0 +1,218 @@
+"""HeadlessBackend: a program that takes a prompt and prints its answer (`mode: headless`) as an agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
+
+from codebutler.config.programs import is_headless
+from codebutler.config.schema import CommandRule, RepoSettings
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import AgentUnavailableError
+from codebutler.platform.lookup import look_up, missing_rule, path_of
+from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest, line_of
+from codebutler_worker.agents.record import SessionLog
+from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend
+from codebutler_worker.agents.shell.output import Stripper
+from codebutler_worker.agents.survey import Surroundings, Survey
+from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.programs.program import UNATTENDED
+from codebutler_worker.sandbox.port import Sandbox
+
+ANSWER_CHARS = 256 * 2**10
+"""Of a longer answer the end is kept; the session's log has all of it."""
+SPOKEN_CHARS = 2**20
+"""What is looked at while the program works: a flood goes into the log only, and its end into the answer."""
+TICK_S = 0.5
+DRAIN_S = 1.0
+LATE = "Stopped after {minutes:g} minutes (session.timeoutMinutes)."
+FORGETFUL = ""
+"""The session of a program that knows nothing of earlier turns: it is told them."""
+
+
+class HeadlessTurn(LiveTurn):
+    """Its program, as long as it runs."""
+
+    def __init__(self, process: AgentProcess) -> None:
+        self.process = process
+
+    async def stop(self) -> None:
+        """End the program."""
+        await self.process.stop(eof_s=0.1)
+
+
+class HeadlessBackend(TurnBackend[HeadlessTurn]):
+    """Starts ``rule``'s program once for each turn. ``limit_s``: how long a turn may take."""
+
+    def __init__(
+        self, rule: CommandRule, context: AgentContext, around: Surroundings, limit_s: float
+    ) -> None:
+        super().__init__(context.clock, context.logs)
+        self.name = rule.prefix
+        self._rule = rule
+        self._context = context
+        self._around = around
+        self._limit_s = limit_s
+
+    async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
+        rule, session = self._rule, turn.session_id or turn.session_name or turn.turn_id
+        found = self._around.find(rule, turn.workdir)
+        told = (turn.system_prompt if rule.envelope else "", turn.prompt)
+        ours = call(rule, found.argv, "\n\n".join(part for part in told if part), session)
+        async with await self._context.outlet.open(turn.workdir) as way:
+            policy = self._around.policy(rule, found, turn, way, UNATTENDED)
+            launch = self._context.sandbox.wrap(ours.argv, policy)
+            async with await AgentProcess.spawn(launch, record=record.write) as process:
+                yield Started(session if remembers(rule) else FORGETFUL)
+                self._live[turn.turn_id] = HeadlessTurn(process)
+                async with aclosing(self._spoken(turn, process, ours)) as events:
+                    async for event in events:
+                        yield event
+                self._live[turn.turn_id] = None
+
+    async def _spoken(
+        self, turn: TurnRequest, process: AgentProcess, ours: Invocation
+    ) -> AsyncGenerator[AgentEvent]:
+        late = asyncio.Event()
+        ending = asyncio.create_task(self._end_in_time(process, late), name=f"limit:{turn.turn_id}")
+        asking = asyncio.create_task(_ask(process, ours), name=f"ask:{turn.turn_id}")
+        stripper, answer = Stripper(), Tail(ANSWER_CHARS)
+        try:
+            if self._unwanted(turn.turn_id):
+                await process.stop(eof_s=0)
+            async for line in process.lines():
+                text = stripper.feed(line + b"\n")
+                answer.add(text)
+                if answer.chars <= SPOKEN_CHARS:
+                    yield Text(text)
+            await process.wait()
+            if self._unwanted(turn.turn_id):
+                yield Finished(ok=False, text="Stopped.", reason="stopped")
+            elif late.is_set():
+                yield Finished(ok=False, text=LATE.format(minutes=self._limit_s / 60), reason="timeout")
+            else:
+                yield self._finished(process, answer.text.strip(), await process.last_words())
+        finally:
+            ending.cancel()
+            asking.cancel()
+            await asyncio.gather(ending, asking, return_exceptions=True)
+
+    def _finished(self, process: AgentProcess, answer: str, complaint: str) -> Finished:
+        if process.returncode == 0 and answer:
+            return Finished(ok=True, text=answer, reason="done")
+        said = process.limit_hit or line_of(complaint) or line_of(answer) or "it said nothing"
+        told = f"{self.name} ended with exit code {process.returncode}: {said}"
+        return Finished(ok=False, text=told, reason="failed")
+
+    async def _end_in_time(self, process: AgentProcess, late: asyncio.Event) -> None:
+        """End it after its time; and what it has left behind, which may hold its output open."""
+        until_s = self._clock.monotonic() + self._limit_s
+        # To wait for a process is to wait for its pipes as well, which others may hold.
+        while process.returncode is None and (left_s := until_s - self._clock.monotonic()) > 0:
+            await self._clock.sleep(min(TICK_S, left_s))
+        if process.returncode is None:
+            late.set()
+        else:
+            await self._clock.sleep(DRAIN_S)
+        await process.stop(eof_s=0.1)
+
+
+class Tail:
+    """The last lines of what is added, about ``limit`` characters. ``chars``: how many there were in all."""
+
+    def __init__(self, limit: int) -> None:
+        self.chars = 0
+        self._limit = limit
+        self._lines: deque[str] = deque()
+        self._kept = 0
+
+    def add(self, line: str) -> None:
+        """One more line; of a very long one its end."""
+        self.chars += len(line)
+        self._lines.append(line[-self._limit :])
+        self._kept += len(self._lines[-1])
+        while self._kept - len(self._lines[0]) >= self._limit:
+            self._kept -= len(self._lines.popleft())
+
+    @property
+    def text(self) -> str:
+        """What is kept."""
+        return "".join(self._lines)
+
+
+async def _ask(process: AgentProcess, ours: Invocation) -> None:
+    if ours.stdin:
+        await process.write_line(ours.stdin)
+    process.close_stdin()
+
+
+# How the program is started. Pure.
+
+PROMPT, SESSION, SESSION_UUID = "{prompt}", "{session}", "{sessionUuid}"
+FROM_STDIN = "-"
+MAX_ARGUMENT_BYTES = 128 * 2**10 - 1
+"""Linux: MAX_ARG_STRLEN without its NUL (execve(2))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The command line, and what goes into its standard input."""
+
+    argv: tuple[str, ...]
+    stdin: bytes = b""
+
+
+def remembers(rule: CommandRule) -> bool:
+    """Whether it is told which conversation it goes on with."""
+    return any(SESSION in word or SESSION_UUID in word for word in rule.args)
+
+
+def call(rule: CommandRule, program: Sequence[str], prompt: str, session: str) -> Invocation:
+    """How ``program`` is started. The prompt stands where ``{prompt}`` does, in standard input if the arguments end
+    with ``-``, else at the end.
+
+    Raises AgentUnavailableError if it is too long for an argument.
+    """
+    uuid = str(uuid5(NAMESPACE_URL, session))
+    words = [word.replace(SESSION, session).replace(SESSION_UUID, uuid) for word in rule.args]
+    if words and words[-1] == FROM_STDIN:
+        return Invocation((*program, *words), prompt.encode(errors="replace"))
+    text = prompt.replace("\0", "")
+    text = f" {text}" if text.startswith("-") else text  # what somebody says is no option
+    if len(text.encode(errors="replace")) > MAX_ARGUMENT_BYTES:
+        raise AgentUnavailableError(
+            f"{rule.prefix}: the prompt is too long for an argument: let its `args` end with `-`, "
+            "if it reads the prompt from its standard input"
+        )
+    if any(PROMPT in word for word in words):
+        return Invocation((*program, *(word.replace(PROMPT, text) for word in words)))
+    return Invocation((*program, *words, text))
+
+
+# From a repository's settings.
+
+
+def headless_backend(
+    rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
+) -> HeadlessBackend:
+    """The agent behind ``rule``'s prefix. Raises SandboxUnavailableError."""
+    around = Surroundings(home, path_of(settings.agent_env), settings.agent_env)
+    context = AgentContext.of(settings, sandbox, clock)
+    return HeadlessBackend(rule, context, around, settings.config.session.timeout_minutes * 60)
+
+
+def survey_headless(settings: RepoSettings, home: Path) -> list[Survey]:
+    """Every agent of this kind, and whether its program is there."""
+    return [survey_program(rule, settings, home) for rule in settings.config.commands if is_headless(rule)]
+
+
+def survey_program(rule: CommandRule, settings: RepoSettings, home: Path) -> Survey:
+    """An agent of the configuration: all that can be known of it without starting it is whether it is there."""
+    if look_up(rule.binary, path_of(settings.agent_env), Path(settings.path)) is None:
+        return Survey(rule.prefix, ready=False, note=str(missing_rule(rule.binary, home)))
+    return Survey(rule.prefix, ready=True, note=rule.description)

@@ -1,1 +1,0 @@
-"""A program that is asked once and answers on its standard output."""
