@@ -21,7 +21,6 @@ from bench.scene import BenchError, Pace
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Limit, ToolResult, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
-from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.model import (
     AssistantMessage,
     ModelReply,
@@ -30,7 +29,6 @@ from codebutler_worker.agents.native.model import (
     ToolCall,
 )
 from codebutler_worker.agents.native.services import Dialect
-from codebutler_worker.agents.native.sessions import NativeSessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.record import SessionLogs

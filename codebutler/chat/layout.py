@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.chat.fields import PayloadError
-from codebutler.domain.actions import (
+from codebutler.domain.message import (
     ALLOW_ACTION,
     ALLOW_SESSION_ACTION,
     ANSWER_ACTION,

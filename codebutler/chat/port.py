@@ -27,7 +27,7 @@ from codebutler.domain.errors import (
     StoreError,
 )
 from codebutler.domain.model import File, Post, React, Update, Upload
-from codebutler.platform.waiting import full_jitter_s
+from codebutler.platform.tasks import full_jitter_s
 
 IDENTIFY_BASE_S = 1.0
 IDENTIFY_CAP_S = 60.0

@@ -11,10 +11,8 @@ from typing import Annotated
 
 import typer
 
-from codebutler.chat.slack.answers import Person
-from codebutler.cli import config_files
 from codebutler.chat.people import Person
-from codebutler.cli import config_files, people
+from codebutler.cli import config_files
 from codebutler.cli.config_files import ALLOWED_USERS as KEY
 from codebutler.cli.context import environment, home, reload_supervisor
 from codebutler.cli.output import notice, print_json, say, warn

@@ -168,7 +168,7 @@ def migrate_store_file(path: Path, *, check: bool) -> Step | None:
     if not path.exists():
         return None
     # By name: the parent's packages do not know the worker's, and Alembic is loaded only here.
-    report = importlib.import_module("codebutler_worker.store.migrate").migrate_store(path, check=check)
+    report = importlib.import_module("codebutler_worker.store.opening").migrate_store(path, check=check)
     if not report.needed:
         return None
     kept = tuple(f"{count} {table} kept" for table, count in report.rows.items())

@@ -11,10 +11,6 @@ import typer
 
 from codebutler.cli.context import environment, home
 from codebutler.cli.output import Style, is_interactive, painted, print_json, printable
-from codebutler.protocol.findings import Finding, Level
-from codebutler.cli.output import is_interactive, print_json, printable
-from codebutler.cli.style import Style, painted
-from codebutler.cli.surroundings import environment, home
 from codebutler.protocol.messages import Finding, Level
 
 CLEAR = "\r\x1b[K"

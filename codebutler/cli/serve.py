@@ -90,9 +90,8 @@ def workspace(
     ] = False,
 ) -> None:
     """Run the embedded Slack-compatible workspace until SIGTERM or SIGINT; it keeps everything in memory."""
-    from codebutler.workspace.offers import offers_of
+    from codebutler.workspace.manifest import Subscriptions, offers_of, subscriptions_of
     from codebutler.workspace.server import Options
-    from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of
 
     options = Options(
         channels=tuple(channel or ["general"]),

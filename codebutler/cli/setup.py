@@ -233,7 +233,7 @@ def print_manifest(
     link: Annotated[bool, typer.Option("--link", help="Print the link that creates the app.")] = False,
 ) -> None:
     """Print the Slack app manifest, or the link that creates the app from it."""
-    from codebutler.chat.slack.manifest import creation_link, manifest
+    from codebutler.chat.slack.app import creation_link, manifest
 
     if link:
         say(creation_link())

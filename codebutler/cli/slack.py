@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codebutler.chat.slack.answers import Person
+from codebutler.chat.people import Person
 from codebutler.cli.output import is_interactive, notice, warn
 from codebutler.cli.prompts import ask, ask_async
 from codebutler.config.registry import unaccented

@@ -12,8 +12,6 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.manifest import creation_link
-from codebutler.chat.slack.meeting import HEARD_TEXT, SKIPPED_TEXT, Meeting, OthersConnectedError, meet
 from codebutler.chat.slack.app import (
     HEARD_TEXT,
     SKIPPED_TEXT,
@@ -22,7 +20,6 @@ from codebutler.chat.slack.app import (
     creation_link,
     meet,
 )
-from codebutler.cli import people
 from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN
 from codebutler.cli.output import notice
 from codebutler.cli.prompts import PromptTerminal

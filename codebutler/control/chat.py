@@ -21,8 +21,6 @@ from codebutler.control.messages import (
     Say,
     Wish,
 )
-from codebutler.control.past import as_operator, read_past
-from codebutler.domain.actions import REASON_ACTION
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.domain.message import REASON_ACTION, said

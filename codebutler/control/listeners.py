@@ -18,10 +18,11 @@ from collections.abc import (
 from contextlib import contextmanager
 from typing import Any
 
+from codebutler.chat.chats import THREAD_PAGES
 from codebutler.chat.layout import Section, sections
 from codebutler.chat.port import History
 from codebutler.chat.slack.answers import op_id_of
-from codebutler.chat.slack.history import THREAD_PAGES, parts_of, text_of
+from codebutler.chat.slack.history import parts_of, text_of
 from codebutler.control.messages import (
     Choice,
     ControlReply,
@@ -33,7 +34,7 @@ from codebutler.control.messages import (
     SaidKind,
     Started,
 )
-from codebutler.domain.actions import PICK_ACTION, REASON_ACTION, STOP_ACTION
+from codebutler.domain.message import PICK_ACTION, REASON_ACTION, STOP_ACTION
 from codebutler.domain.model import OPERATOR, MessagePosted, Operation, Post, TurnOutcome, Update, Upload
 from codebutler.intake.dispatcher import GoOn
 from codebutler.intake.records import Entry

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from codebutler.config.permission import Person, Where, may
 from codebutler.config.schema import Config
-from codebutler.domain.actions import REPO_ACTION
 from codebutler.domain.commands import DIRECT, WORDS
 from codebutler.domain.errors import StoreError
+from codebutler.domain.message import REPO_ACTION
 from codebutler.domain.model import (
     ButtonClicked,
     Command,
@@ -34,7 +34,7 @@ from codebutler.domain.model import (
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
 from codebutler.intake.repos import Repo
-from codebutler.text.links import relinked
+from codebutler.text.markup import relinked
 from codebutler.text.requests import request_of
 
 _NAMED = re.compile(r"\s*([\w.-]{1,100})\s*:\s*(.*)", re.DOTALL)

@@ -15,7 +15,7 @@ from functools import partial
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Command, Event, MessageDeleted, MessageEdited, MessagePosted, Prompt
 from codebutler.intake.records import Entry
-from codebutler.observe.chain import Act, act_of, kind_of
+from codebutler.observe.chain import AuditAct, act_of, kind_of
 
 GoOn = Callable[[Entry], None]
 """Hands an entry to the step after this one."""
@@ -109,7 +109,7 @@ class AuditFirst:
 
     def __init__(
         self,
-        keep: Callable[[Sequence[Act]], None],
+        keep: Callable[[Sequence[AuditAct]], None],
         clock: Clock,
         on_trouble: Callable[[Entry, OSError], None],
     ) -> None:

@@ -6,17 +6,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.inspection import TokenFacts, inspect_token
-from codebutler.chat.slack.manifest import BOT_SCOPES, NAMES_SCOPE
-from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.slack.app import BOT_SCOPES, NAMES_SCOPE, TokenFacts, inspect_token
+from codebutler.chat.telegram.api import BotApi
 from codebutler.config.channels import chat_of
 from codebutler.config.schema import SlackSection, TelegramSection
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.protocol.findings import Finding, fail, ok, warn
-from codebutler.intake.repos import RepoTable
 from codebutler.protocol.messages import Finding, fail, ok, warn
 
 # Slack's timestamps and ours are compared for what is late; a minute more or less does not matter there.

@@ -23,10 +23,8 @@ from codebutler.control.wire import ask
 from codebutler.domain.commands import SLASH, completions, usage_hint
 from codebutler.domain.errors import CodeButlerError
 from codebutler.parent.bootstrap import supervise
-from codebutler.platform.stopping import Stopping
-from codebutler.workspace.manifest import Offers, SlashCommand, Suggestion
 from codebutler.platform.signals import Stopping
-from codebutler.workspace.offers import Offers, SlashCommand, Suggestion
+from codebutler.workspace.manifest import Offers, SlashCommand, Suggestion
 from codebutler.workspace.server import Options, WorkspaceServer
 
 TOUR = (

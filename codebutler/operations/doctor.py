@@ -33,9 +33,9 @@ from codebutler.intake.repos import AGENT_VARIABLES, RepoTable, with_env_file, w
 from codebutler.operations.chat_checks import check_slack, check_telegram
 from codebutler.platform import sqlitefile
 from codebutler.platform.lookup import TERMINAL_PATH
-from codebutler.protocol.findings import Finding, fail, ok, warn
+from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler.supervisor.forkserver import scrubbed
-from codebutler.supervisor.lock import SupervisorLock, is_held
+from codebutler.supervisor.supervisor import SupervisorLock, is_held
 
 # What of a repository is its own; the rest is the same for all with the same configuration.
 OWN = frozenset({"store"})

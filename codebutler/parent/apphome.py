@@ -16,17 +16,13 @@ from codebutler.config.permission import Person, Where, may
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.domain.message import every_text
-from codebutler.intake.notes import Notes
-from codebutler.parent.apphome.turns import LatestTurns
-from codebutler.parent.apphome.view import RepoCard, home, not_served, stranger
-from codebutler.text.markup import at_home
 from codebutler.intake.records import Notes
 from codebutler.intake.repos import Served
 from codebutler.parent.apphome_page import UNSERVED, RepoCard, home, stranger
 from codebutler.parent.parts import LatestTurns, Parts
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load
-from codebutler.text.links import at_home
+from codebutler.text.markup import at_home
 
 PACE_S = 3.0
 """Changes within it are one publication; Slack allows views.publish 100 times a minute and more for an app."""

@@ -9,8 +9,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from codebutler.chat.layout import Box, Section, done_button
-from codebutler.chat.slack.forms import Placed, packed
+from codebutler.chat.layout import Box, Placed, Section, done_button, packed
 from codebutler.domain.message import (
     ALLOW_ACTION,
     ANSWER_ACTION,

@@ -20,19 +20,12 @@ from codebutler.chat.delivery.handover import begin_anew
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import ChatPort
-from codebutler.chat.status import StatusBoard
 from codebutler.config.channels import ChatName, served_chats
 from codebutler.config.paths import Home
 from codebutler.config.registry import Provenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.search_path import login_shell, supervisors_path
-from codebutler.control.chat import Mouth
 from codebutler.domain.clock import SystemClock, zone_of
-from codebutler.intake.audit import AuditFirst
-from codebutler.intake.dispatcher import Dispatcher
-from codebutler.intake.held import HeldBack
-from codebutler.config.zones import zone_of
-from codebutler.domain.clock import SystemClock
 from codebutler.intake.direct import DirectReader
 from codebutler.intake.dispatcher import AuditFirst, Dispatcher, HeldBack
 from codebutler.intake.intake import Intake, Threads
@@ -55,16 +48,10 @@ from codebutler.platform.descriptors import raise_limit
 from codebutler.platform.processes import give_back_what_is_large, hand_over_soon, leave_no_core
 from codebutler.platform.signals import Stopping, notifying
 from codebutler.platform.tasks import beside
-from codebutler.schedule.calls import HookDesk
-from codebutler.schedule.desk import ScheduleDesk
-from codebutler.schedule.files import Found, JobFiles
-from codebutler.schedule.scheduler import Scheduler
-from codebutler.schedule.sources import job_sources
-from codebutler.schedule.voice import Voice
-from codebutler.platform.threads import hand_over_soon
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
 from codebutler.schedule.hooks import HookRunner
+from codebutler.schedule.jobs import HookRunner
 from codebutler.schedule.scheduler import Publisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.forkserver import ForkServer, kill_orphans

@@ -6,11 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from codebutler.chat.chats import Chats, Connection, ServedChat
-from codebutler.chat.slack.answers import Person
 from codebutler.chat.chats import ChatConnection, Chats, ServedChat
 from codebutler.chat.people import Person
-from codebutler.chat.port import ChatPort
 from codebutler.config.channels import ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatAuthError
@@ -60,7 +57,7 @@ class ConnectedChat:
     until cancelled; ``meet`` prepares for people who are now allowed to write."""
 
     name: ChatName
-    connection: Connection
+    connection: ChatConnection
     check: Callable[[Config], None]
     use_tokens: Callable[[Config], None]
     work: Callable[[], Coroutine[object, object, None]]
@@ -72,7 +69,7 @@ def own_notes(parts: Parts, name: ChatName) -> Notes:
     return parts.journal if name == "Slack" else OwnNotes(parts.journal, name)
 
 
-def app_home(chat: ServedChat, parts: Parts, outbound: Outbound, connection: Connection) -> AppHome:
+def app_home(chat: ServedChat, parts: Parts, outbound: Outbound, connection: ChatConnection) -> AppHome:
     """What needs each person of a chat, and how that is."""
 
     def trouble() -> str:

@@ -10,7 +10,6 @@ from functools import partial
 
 import msgspec
 
-from codebutler.chat.slack.people import People
 from codebutler.chat.people import People
 from codebutler.config.paths import Home
 from codebutler.config.programs import is_session
@@ -28,8 +27,6 @@ from codebutler.observe.logs import Logs
 from codebutler.platform.backups import Backups, Keeper, Restored, open_or_restore
 from codebutler.platform.descriptors import Descriptors
 from codebutler.platform.tasks import Observers, Tasks
-from codebutler.platform.observers import Observers
-from codebutler.platform.tasks import Tasks
 from codebutler.protocol.messages import Budget
 from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor

@@ -14,11 +14,8 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Event, MessagePosted, Operation, Post, Quoted
-from codebutler.intake.entry import Entry
-from codebutler.observe.chain import AuditAct, act_of
-from codebutler.parent.budgets import Budgets
 from codebutler.intake.records import Entry
-from codebutler.observe.chain import Act, act_of
+from codebutler.observe.chain import AuditAct, act_of
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
 from codebutler.protocol.messages import Audit, Budget, Doing, Live, LogTag, Overview, TurnEnded, TurnStarted

@@ -31,8 +31,7 @@ from codebutler.intake.journal import Journal
 from codebutler.parent.apphome import AppHome
 from codebutler.parent.integration import ConnectedChat, Inbound, Outbound, app_home
 from codebutler.parent.parts import Parts
-from codebutler.platform.observers import Observers
-from codebutler.platform.tasks import Tasks
+from codebutler.platform.tasks import Observers, Tasks
 
 ATTEMPTS = 3
 RETRY_S = 30.0

@@ -7,17 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from codebutler.domain.errors import CodeButlerError
-from codebutler.platform.files import PrivateDir
-from codebutler.schedule.book import key_of
-from codebutler.schedule.hooks import Hook
-from codebutler.schedule.jobs import FILE_NAME, Contents, Job, Place, Where, parse_file
-from codebutler.config.files import PrivateDir
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.programs import program_names
-from codebutler.config.provenance import Provenance
+from codebutler.config.registry import Provenance
 from codebutler.config.resolve import env_file_values
+from codebutler.domain.errors import CodeButlerError
 from codebutler.intake.repos import RepoTable
+from codebutler.platform.files import PrivateDir
+from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import (
     FILE_NAME,
     FileContents,

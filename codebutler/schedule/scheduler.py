@@ -15,17 +15,10 @@ from codebutler.control.listeners import Listeners
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import said
-from codebutler.domain.model import OPERATOR, MessagePosted, Post, TurnOutcome
-from codebutler.intake.notes import Kept, Notes
-from codebutler.platform.tasks import Tasks, wait_for
-from codebutler.schedule import book as books
-from codebutler.schedule.book import Book, Run, Timer
-from codebutler.schedule.files import Found, News
 from codebutler.domain.model import OPERATOR, Event, MessagePosted, Post, TurnOutcome
 from codebutler.intake.intake import Outcome
 from codebutler.intake.records import Kept, Notes
-from codebutler.platform.tasks import Tasks
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import Tasks, wait_for
 from codebutler.schedule import state as transitions
 from codebutler.schedule.files import FoundJobs, News
 from codebutler.schedule.jobs import Job

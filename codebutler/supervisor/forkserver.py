@@ -25,14 +25,10 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
 from codebutler.platform import descriptors, killpoints
+from codebutler.platform.descriptors import lower_to
 from codebutler.platform.lookup import TERMINAL_PATH
 from codebutler.platform.processes import ALLOCATOR_VARIABLES, pid_namespace, pids, seen, variable_of
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
-from codebutler.platform import allocator, descriptors, killpoints
-from codebutler.platform.descriptors import lower_to
-from codebutler.platform.stopping import pass_over_interrupts
-from codebutler.platform.table import pid_namespace, pids, seen, variable_of
+from codebutler.platform.signals import pass_over_interrupts
 from codebutler.protocol.messages import ToParent
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 

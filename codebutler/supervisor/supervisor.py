@@ -11,12 +11,9 @@ from types import TracebackType
 from msgspec import Struct, structs
 
 from codebutler.config.schema import RepoSettings
-from codebutler.domain.errors import RegistryError
-from codebutler.intake.entry import Entry
-from codebutler.platform.processes import below
 from codebutler.domain.errors import LockHeldError, RegistryError
 from codebutler.intake.records import Entry
-from codebutler.platform.table import below
+from codebutler.platform.processes import below
 from codebutler.supervisor.handle import WorkerHandle
 from codebutler.supervisor.lifecycle import PublicState, public
 from codebutler.supervisor.port import Shared

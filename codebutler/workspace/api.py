@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from codebutler.domain.clock import Clock
-from codebutler.platform.http.visitors import admits
+from codebutler.platform.http import admits
 from codebutler.workspace.calls import Call, House
 from codebutler.workspace.limits import RateLimits
 from codebutler.workspace.methods.files import MAX_FILE_BYTES

@@ -41,8 +41,8 @@ OPERATORS = Counter(
         DECIDES: 2,
         "codebutler/cli/chatroom/room.py": 1,  # how a line is shown
         "codebutler/chat/people.py": 1,  # a name that nobody else may have
-        "workers/codebutler_worker/commands/help.py": 1,  # a terminal has no slash commands
-        "workers/codebutler_worker/conversation/asking/quorum.py": 3,  # which person's vote it is
+        "workers/codebutler_worker/commands/showing.py": 1,  # a terminal has no slash commands
+        "workers/codebutler_worker/conversation/quorum.py": 3,  # which person's vote it is
     }
 )
 """Where somebody is told from the operator."""

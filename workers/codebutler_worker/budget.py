@@ -16,10 +16,8 @@ from typing import Literal, get_args
 from codebutler.config.programs import program_of
 from codebutler.config.schema import BudgetSection, Config, DailyLimit
 from codebutler.domain.clock import zone_of
-from codebutler.config.schema import BudgetSection, Config, Limit
-from codebutler.config.zones import zone_of
 from codebutler.domain.errors import StoreError
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import DayUse
 from codebutler.text.amounts import Unit, used_of
 from codebutler_worker.agents.backend import Usage

@@ -37,9 +37,7 @@ from codebutler_worker.sandbox.person import home_of_agents, served_findings
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.sandbox.served import served_findings
 from codebutler_worker.store.opening import migrate_store
-from codebutler_worker.store.migrate import migrate_store
 from codebutler_worker.store.state_dir import STATE_DIR, prepare_state_dir
 from codebutler_worker.worker.roster import Roster
 

@@ -11,11 +11,9 @@ from typing import TypeVar
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.port import Call, Capabilities, ChannelMoved, ChatPort, HistoryPage, Identity, OwnPage
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatAuthError, ChatError
-from codebutler.platform.tasks import Observers
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError
 from codebutler.domain.model import Value
-from codebutler.platform.observers import Observers
+from codebutler.platform.tasks import Observers
 
 PROBE_BASE_S = 5.0
 PROBE_CAP_S = 60.0

@@ -19,12 +19,9 @@ from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.layout import Section
 from codebutler.chat.port import Call, ChatPort, History, HistoryPage
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatUnreachableError
-from codebutler.domain.model import Operation, Post
-from codebutler.intake.records import Notes
 from codebutler.domain.errors import ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import Operation, Post, Value
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 
 T = TypeVar("T")
 

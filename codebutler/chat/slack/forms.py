@@ -25,8 +25,8 @@ from codebutler.chat.fields import (
 from codebutler.chat.layout import REASON_CHARS, Placed, ReasonForm, packed, placed
 from codebutler.chat.port import Forms
 from codebutler.chat.slack.answers import is_direct, thread_of, ts_of
-from codebutler.domain.actions import DENY_ACTION, PICK_ACTION, REASON_ACTION
 from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.message import DENY_ACTION, PICK_ACTION, REASON_ACTION
 from codebutler.domain.model import ButtonClicked
 from codebutler.intake.intake import Intake
 from codebutler.platform.tasks import Tasks

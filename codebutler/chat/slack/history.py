@@ -24,10 +24,7 @@ from codebutler.domain.errors import (
     ChatUnreachableError,
 )
 from codebutler.domain.message import PICK_ACTION, Button
-from codebutler.domain.model import Quoted
 from codebutler.platform.tasks import full_jitter_s
-from codebutler.domain.message import Button
-from codebutler.platform.waiting import full_jitter_s
 from codebutler.text.markup import plain
 
 MOST_MESSAGES = 10_000

@@ -22,8 +22,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 
 from codebutler.domain.clock import Clock
-from codebutler.platform.aborting import abort
-from codebutler.platform.http.proxy import is_loopback
+from codebutler.platform.http import is_local_url
 from codebutler.platform.killpoints import reached
 from codebutler.platform.tasks import abort, cancel, wait_for
 
@@ -335,7 +334,7 @@ async def open_wire(url: str, timing: SocketTiming) -> Wire:
     wire = await connect(
         url,
         create_connection=Wire,
-        proxy=None if is_loopback(url) else True,
+        proxy=None if is_local_url(url) else True,
         open_timeout=timing.open_timeout_s,
         ping_interval=timing.ping_interval_s,
         ping_timeout=timing.ping_timeout_s,

@@ -11,12 +11,10 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE
-from codebutler.chat.slack.inline import inline, safe
-from codebutler.text.markdown import BULLETS, Node, blocks, table_lines
 from markdown_it.token import Token
 
-from codebutler.text.blocks import BULLETS, Node, blocks, plain, table_lines
+from codebutler.chat.slack.mrkdwn import ZERO_WIDTH_SPACE, inline, safe
+from codebutler.text.markdown import BULLETS, Node, blocks, plain, table_lines
 
 RULE = "─" * 20
 INDENT = "    "

@@ -10,13 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from codebutler.chat.layout import Box, Section, sections
-from codebutler.chat.slack.escape import neutralise
-from codebutler.chat.slack.inline import BACKTICK, link, safe
-from codebutler.chat.slack.mrkdwn import clip_mrkdwn, to_mrkdwn
-from codebutler.domain.message import PICK_ACTION, Button, Message
 from codebutler.chat.slack.mrkdwn import BACKTICK, clip_mrkdwn, link, neutralise, safe, to_mrkdwn
-from codebutler.domain.actions import PICK_ACTION
-from codebutler.domain.message import Button, Message
+from codebutler.domain.message import PICK_ACTION, Button, Message
 from codebutler.text.markup import CHANNEL, FENCE, PERSON, Span, spans, words
 
 # chat.postMessage takes more than 4,000 characters of text, but 4,000 reads best; chat.update takes no more.

@@ -19,9 +19,8 @@ from codebutler.chat.port import Take, file_details
 from codebutler.chat.telegram.rules import check_token, interrupted, refusal, unreachable
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
-from codebutler.platform.http import proxy_for
 from codebutler.domain.model import File
-from codebutler.platform.http.proxy import proxy_for
+from codebutler.platform.http import proxy_for
 
 DEFAULT_BASE_URL = "https://api.telegram.org"
 TIMEOUT_S = 25.0

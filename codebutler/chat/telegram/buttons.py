@@ -17,7 +17,6 @@ from codebutler.chat.telegram.records import NotePages
 from codebutler.chat.telegram.render import OPEN, TICKED, Key
 from codebutler.domain.clock import Clock
 from codebutler.domain.message import PICK_ACTION
-from codebutler.intake.notes import Notes
 from codebutler.intake.records import Notes
 
 BYTES = 9

@@ -34,7 +34,6 @@ from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError, 
 from codebutler.domain.message import said
 from codebutler.domain.model import MessagePosted, Post
 from codebutler.intake.intake import Intake
-from codebutler.platform.tasks import Tasks, beside, full_jitter_s
 from codebutler.platform.tasks import Tasks, beside
 
 ALBUM_S = 1.0

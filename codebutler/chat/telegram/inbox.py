@@ -12,18 +12,12 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from codebutler.chat.slack.forms import Placed, placed
-from codebutler.chat.telegram.book import Book, Known
-from codebutler.chat.telegram.buttons import Button
-from codebutler.chat.telegram.ids import is_private
-from codebutler.chat.telegram.updates import Pressed, Said, Spot, Started
-from codebutler.domain.message import DENY_ACTION, PICK_ACTION
 from codebutler.chat.layout import REASON_CHARS, Placed, placed
 from codebutler.chat.telegram.buttons import ButtonMeaning
 from codebutler.chat.telegram.records import KnownMessage, MessageRecords
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed, Spot, StartCommand, WrittenUpdate
-from codebutler.domain.actions import DENY_ACTION, PICK_ACTION
+from codebutler.domain.message import DENY_ACTION, PICK_ACTION
 from codebutler.domain.model import ButtonClicked, File, MessageEdited, MessagePosted
 
 REMEMBERED = 5000

@@ -10,15 +10,10 @@ from urllib.parse import urlsplit
 from markdown_it.token import Token
 
 from codebutler.chat.telegram.entities import Builder
-from codebutler.chat.telegram.ids import PREFIX
+from codebutler.chat.telegram.rules import PREFIX
 from codebutler.text.markdown import BULLETS, Node, blocks, table_lines
 from codebutler.text.markdown import plain as bare
 from codebutler.text.markup import ANY_WORKSPACE, CHANNEL, PERSON, Span, spans, words
-from codebutler.chat.telegram.rules import PREFIX
-from codebutler.text.blocks import BULLETS, Node, blocks, table_lines
-from codebutler.text.blocks import plain as bare
-from codebutler.text.links import ANY_WORKSPACE
-from codebutler.text.markup import CHANNEL, PERSON, Span, spans, words
 
 RULE = "─" * 16
 INDENT = "    "

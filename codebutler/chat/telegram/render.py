@@ -6,13 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from codebutler.chat.layout import Box, Section, sections
-from codebutler.chat.telegram.entities import Builder, Text, split
-from codebutler.chat.telegram.markdown import People, foreign, mention, own
-from codebutler.domain.message import PICK_ACTION, Button, Message, QuestionCard, Style
 from codebutler.chat.telegram.entities import Builder, FormattedText, split
 from codebutler.chat.telegram.markdown import Mentions, foreign, mention, own
-from codebutler.domain.actions import PICK_ACTION
-from codebutler.domain.message import Button, Message, QuestionCard, Style
+from codebutler.domain.message import PICK_ACTION, Button, Message, QuestionCard, Style
 from codebutler.text.markup import plain as literal
 from codebutler.text.markup import words
 

@@ -30,11 +30,9 @@ from codebutler_worker.agents.backend import (
     Usage,
     Withdrawn,
 )
-from codebutler_worker.agents.running import BUSY, AgentContext, Limits
-from codebutler_worker.tools.outcome import PlanStep
 from codebutler_worker.agents.process import TimeLimits
 from codebutler_worker.agents.running import BUSY, AgentContext
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 from tests.turns import end, heard, undecided
 from tests.walls import NoWalls
 

@@ -12,10 +12,6 @@ from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, LockHeldError
 from codebutler.operations.launchd import Launchd
 from codebutler.operations.service import ProgramResult, Report, service_for
-from codebutler.supervisor.lock import SupervisorLock
-from codebutler.operations.service.launchd import Launchd
-from codebutler.operations.service.port import Ran, Report
-from codebutler.operations.service.spec import service_for
 from codebutler.supervisor.supervisor import SupervisorLock
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN

@@ -14,10 +14,8 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.meeting import meet
-from codebutler.config.resolve import VARIABLES
 from codebutler.chat.slack.app import meet
-from codebutler.config.env import VARIABLES
+from codebutler.config.resolve import VARIABLES
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.e2e.house import command
 from tests.screen import CTRL_C, ENTER, Screen, screen

@@ -18,7 +18,6 @@ from codebutler.domain.model import Post, React, Update
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
-from codebutler.parent.direct.book import Book
 from tests.memory_chat import MemoryChat
 
 HOME, DIRECT = "C1", "D1"

@@ -14,8 +14,6 @@ import pytest
 from codebutler.domain.clock import ManualClock
 from codebutler.platform.tasks import abort
 from codebutler_worker.egress.hosts import FRESH_S, Dialer, Streams
-from codebutler.platform.aborting import abort
-from codebutler_worker.egress.hosts import FRESH_S, Dialer
 from codebutler_worker.egress.http import Streams, both_ways
 from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.egress.service import ModelService

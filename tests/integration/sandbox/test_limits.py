@@ -29,7 +29,7 @@ from codebutler_worker.sandbox.cgroups import (
 )
 from codebutler_worker.sandbox.limits import AgentSandbox, Limiter
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
-from codebutler_worker.tools.port import ToolError
+from codebutler_worker.tools.outcome import ToolError
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.ordinary import give_away
 from tests.programs import require

@@ -12,8 +12,6 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from codebutler.config.schema import BudgetSection, DailyLimit
-from codebutler_worker.budget.rules import NOBODY, lines
-from codebutler.config.schema import BudgetSection, Limit
 from codebutler_worker.budget import NOBODY, lines
 from codebutler_worker.store.rows import (
     ApprovalRow,

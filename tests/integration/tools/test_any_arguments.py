@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.agents.native.factory import tools
+from codebutler_worker.agents.native.backend import tools
 from codebutler_worker.tools.outcome import Result
 from codebutler_worker.tools.port import Context
-from codebutler_worker.agents.native.backend import tools
-from codebutler_worker.tools.port import Context, Result
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.repair import schema_of
 from codebutler_worker.tools.shell import ShellTerminal

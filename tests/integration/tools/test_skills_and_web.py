@@ -12,15 +12,8 @@ from codebutler.config.paths import Home
 from codebutler.config.schema import Config, NativeSection, RepoSettings, TavilySection
 from codebutler_worker.agents.native.backend import tools
 from codebutler_worker.internet.fetch import Internet
-from codebutler_worker.internet.search import WebSearch as Service
+from codebutler_worker.internet.remote import web_search as Service
 from codebutler_worker.skills import Library
-from codebutler_worker.tools.port import Context, ToolError
-from codebutler_worker.tools.remember import Forget, Remember
-from codebutler_worker.tools.use_skill import UseSkill
-from codebutler_worker.tools.web_fetch import FOREIGN, WebFetch
-from codebutler_worker.tools.web_search import WebSearch
-from codebutler_worker.internet.remote import WebSearch as Service
-from codebutler_worker.skills.library import Library
 from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.port import Context
 from codebutler_worker.tools.running import use_skill

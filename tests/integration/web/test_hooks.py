@@ -21,12 +21,9 @@ from codebutler.domain.errors import ChatError
 from codebutler.intake.intake import Outcome
 from codebutler.platform.tasks import beside
 from codebutler.schedule.hooks import Hook
-from codebutler.schedule.jobs import Place, parse_file, place_in
+from codebutler.schedule.jobs import Hook, JobPlace, parse_file, place_in
 from codebutler.web.dashboard.dashboard import Dashboard
 from codebutler.web.front import MAX_BODY_BYTES, PER_MINUTE, Front, Hooks
-from codebutler.schedule.jobs import Hook, JobPlace, parse_file, place_in
-from codebutler.web.front import Front
-from codebutler.web.hooks import MAX_BODY_BYTES, PER_MINUTE, Hooks
 
 SECRET = "a-secret-of-some-length"
 FILE = b"hooks: [{name: ci, secretEnv: S, prompt: look}]"

@@ -9,9 +9,6 @@ import pytest
 from codebutler.domain.model import Command, Prompt
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.memory.keeping import MAX_FACTS
-from codebutler_worker.tools.notes import Notes
-from codebutler_worker.tools.port import ToolError
-from codebutler_worker.memory.facts import MAX_FACTS
 from codebutler_worker.tools.outcome import NoteKeeper, ToolError
 from tests.events import posted, slashed
 from tests.shown import text_of

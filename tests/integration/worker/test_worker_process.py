@@ -19,9 +19,6 @@ from codebutler.config.schema import AgentSection, Config, RepoSettings, Sandbox
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.model import Event, Post, Prompt, Request
 from codebutler.platform.processes import pid_namespace
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
-from codebutler.platform.table import pid_namespace
 from codebutler.protocol.messages import (
     Configure,
     Deliver,
@@ -36,10 +33,8 @@ from codebutler.protocol.messages import (
 )
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
-from codebutler_worker.programs.leftovers import MARK
-from codebutler_worker.runtime.runtime import Agents
-from codebutler_worker.desk.desk import Agents
 from codebutler_worker.programs.program import MARK
+from codebutler_worker.runtime.runtime import Agents
 from codebutler_worker.worker.bootstrap import serve
 from tests.containers import open_directory
 from tests.events import posted

@@ -12,7 +12,6 @@ from codebutler.domain.model import Upload
 from codebutler.protocol.messages import Doing
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished, Output, Question, Started, Text, ToolResult, ToolUse
-from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.present.lines import fenced
 from codebutler_worker.present.pieces import without_secrets
 from codebutler_worker.present.terminal import TerminalPages, shown

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler_worker.agents.backend import Plan
-from codebutler_worker.agents.claude.tasks import MAX_STEPS, TaskList
-from codebutler_worker.tools.outcome import PlanStep
 from codebutler_worker.agents.claude.result import MAX_STEPS, TaskList
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 
 def does(

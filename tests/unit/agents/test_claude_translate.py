@@ -22,10 +22,8 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.agents.claude.schema import Line, decode
-from codebutler_worker.agents.claude.translate import Translator
-from codebutler_worker.tools.outcome import PlanStep
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "claude"
 REPO = Path("/home/you/repo")

@@ -19,18 +19,12 @@ from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatRateLimitedError
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.intake.intake import Repo
-from codebutler.parent.apphome import view
-from codebutler.parent.apphome.publisher import PACE_S, AppHome, HomeSources
-from codebutler.parent.apphome.turns import LatestTurns
-from codebutler.parent.apphome.view import RepoCard, stranger
-from codebutler.platform.tasks import Observers, beside
 from codebutler.intake.repos import Repo
 from codebutler.parent import apphome_page
 from codebutler.parent.apphome import PACE_S, AppHome, HomeSources
 from codebutler.parent.apphome_page import RepoCard, stranger
 from codebutler.parent.parts import LatestTurns
-from codebutler.platform.observers import Observers
-from codebutler.platform.tasks import beside
+from codebutler.platform.tasks import Observers, beside
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from codebutler.config.merge import BUILTIN_COMMANDS
 from codebutler.config.schema import BudgetSection, Config, DailyLimit
-from codebutler_worker.budget.rules import (
+from codebutler_worker.budget import (
     SCOPES,
     counts,
     day_of,

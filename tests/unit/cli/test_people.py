@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.chat.slack.answers import Person
-from codebutler.cli.slack import one_called, wanted_in
 from codebutler.chat.people import Person
-from codebutler.cli.people import one_called, wanted_in
+from codebutler.cli.slack import one_called, wanted_in
 from codebutler.domain.errors import CodeButlerError
 
 PEOPLE = [

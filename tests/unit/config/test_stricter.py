@@ -16,8 +16,6 @@ from codebutler.config.schema import Config, SlackSection
 from codebutler.config.stricter import _ORDERS, USUAL, is_plain, stricter
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.conversation.quorum import needed_for
-from codebutler_worker.egress.hosts import Hosts, Place
-from codebutler_worker.conversation.asking.quorum import needed_for
 from codebutler_worker.egress.hosts import HostPort, Hosts
 from codebutler_worker.egress.outlet import for_agents, for_commands
 from codebutler_worker.sandbox.docker import DEFAULT

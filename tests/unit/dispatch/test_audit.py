@@ -8,12 +8,9 @@ from datetime import UTC, datetime
 
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.model import Command, NoRequest, Prompt, Request
-from codebutler.intake.audit import RETRY_S, AuditFirst
-from codebutler.intake.entry import Entry
-from codebutler.observe.chain import AuditAct
 from codebutler.intake.dispatcher import RETRY_S, AuditFirst
 from codebutler.intake.records import Entry
-from codebutler.observe.chain import Act
+from codebutler.observe.chain import AuditAct
 from codebutler.platform.tasks import beside
 from tests.events import deleted, posted
 

@@ -16,10 +16,8 @@ from codebutler.config.merge import leaves
 from codebutler.config.schema import Config
 from codebutler.config.skills import parse_skill
 from codebutler.domain.commands import word_of
-from codebutler.schedule.jobs import Contents, Place, parse_file
-from codebutler.workspace.manifest import offers_of
 from codebutler.schedule.jobs import FileContents, JobPlace, parse_file
-from codebutler.workspace.offers import offers_of
+from codebutler.workspace.manifest import offers_of
 from tests.unit.docs.pages import PAGES, ROOT, Block, blocks, fault, options, readings, spans
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]

@@ -13,10 +13,6 @@ from codebutler.cli.doctor import report
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection, SlackSection
 from codebutler.operations.chat_checks import clock_finding, scopes_finding
 from codebutler.operations.doctor import disk_finding, groups
-from codebutler.protocol.findings import fail, ok, warn
-from codebutler.operations.doctor.machine import disk_finding
-from codebutler.operations.doctor.slack import clock_finding, scopes_finding
-from codebutler.operations.doctor.worker import groups
 from codebutler.protocol.messages import fail, ok, warn
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.checkup import agent_finding

@@ -7,10 +7,9 @@ import json
 import pytest
 
 from codebutler_worker.agents.backend import Usage
+from codebutler_worker.agents.process import metered
 from codebutler_worker.agents.running import metered
 from codebutler_worker.egress.service import TokenMeter
-from codebutler_worker.agents.process import metered
-from codebutler_worker.egress.service import Gauge
 
 STREAM = b"".join(
     b"data: " + json.dumps(event).encode() + b"\n\n"

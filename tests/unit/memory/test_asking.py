@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.config.memory import FactChange
-from codebutler_worker.memory.asking import (
+from codebutler_worker.memory.learning import (
     MAX_OPERATIONS,
     MESSAGE_CHARS,
     TOTAL_CHARS,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from codebutler.config.schema import Config, KimiSection, MemorySection, NativeSection, OpenAISection
+from codebutler_worker.agents.native.model import Endpoint
 from codebutler_worker.agents.native.service import Endpoint
 from codebutler_worker.memory.learning import memory_endpoint, memory_finding
-from codebutler_worker.agents.native.model import Endpoint
-from codebutler_worker.memory.endpoint import memory_endpoint, memory_finding
 
 KIMI = KimiSection(api_key="k1")
 

@@ -16,8 +16,6 @@ from codebutler_worker.agents.native.cleaning import (
     too_full,
 )
 from codebutler_worker.agents.native.loop import CUT
-from codebutler_worker.agents.native.model import Assistant, Call, Message, System, Told, User
-from codebutler_worker.tools.outcome import PlanStep
 from codebutler_worker.agents.native.model import (
     AssistantMessage,
     Message,
@@ -27,7 +25,7 @@ from codebutler_worker.agents.native.model import (
     UserMessage,
 )
 from codebutler_worker.agents.native.sessions import mended
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 CONTEXT = 10_000
 HEAD: list[Message] = [SystemMessage("the orders"), UserMessage("the task")]

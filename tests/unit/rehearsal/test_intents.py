@@ -6,30 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.agents.rehearsal.intents import (
-    Append,
-    Attached,
-    Delete,
-    Git,
-    Help,
-    Ignore,
+from codebutler_worker.agents.rehearsal.language import (
     Intent,
-    ListFiles,
-    Read,
-    Recall,
-    Refused,
-    Replace,
-    Review,
-    Search,
-    Unknown,
-    Wait,
-    Write,
     is_inside,
     understand,
 )
 from codebutler_worker.conversation.prepare import PromptMessage, user_prompt
-from codebutler_worker.agents.rehearsal.language import Intent, is_inside, understand
-from codebutler_worker.conversation.turn.prompt import PromptMessage, user_prompt
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from codebutler.platform.files import PrivateDir
-from codebutler.schedule.files import JobFiles, News, Source
-from codebutler.schedule.jobs import Place, place_at
-from codebutler.config.files import PrivateDir
 from codebutler.schedule.files import JobFiles, JobSource, News
 from codebutler.schedule.jobs import JobPlace, place_at
 

@@ -8,8 +8,6 @@ import pytest
 
 from codebutler.domain.errors import StoreError, StoreTooNewError
 from codebutler.platform.sqlitefile import StoredContents
-from codebutler_worker.store.migrate import BASE, LEGACY, recognise
-from codebutler.platform.sqlitefile import Contents
 from codebutler_worker.store.opening import BASE, LEGACY, recognise
 
 PATH = Path("store.db")

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.config.schema import Config
-from codebutler_worker.agents.native.factory import tools
 from codebutler_worker.agents.native.backend import tools
-from codebutler_worker.tools.bash import Bash
 from codebutler_worker.tools.lenient import UnreadableError, lenient
 from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.port import Tool

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, ToolUse, TurnRequest
-from codebutler_worker.internet.remote import MediaService, RemoteError
-from codebutler_worker.media.files import IMAGES, save_file
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Finished, ToolUse, TurnRequest, one_line
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import TurnBackend, Waits
-from codebutler_worker.media import shelf
+from codebutler_worker.internet.remote import MediaService, RemoteError
+from codebutler_worker.media.files import IMAGES, save_file
 from codebutler_worker.media.kinds import kind_of
 
 _ENDINGS = ((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"))

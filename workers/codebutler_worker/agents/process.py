@@ -28,7 +28,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend
 from codebutler_worker.egress.outlet import noted
-from codebutler_worker.egress.service import Gauge, Service
+from codebutler_worker.egress.service import ModelService, TokenMeter
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
 
@@ -43,7 +43,7 @@ TOO_MUCH = 2
 """From so many times its own figure on, something else has asked its model."""
 
 
-def metered(usage: Usage, gauge: Gauge) -> Usage:
+def metered(usage: Usage, gauge: TokenMeter) -> Usage:
     """``usage``, unless far more passed the proxy: then what passed, at the price of what was told."""
     told = usage.input_tokens + usage.output_tokens
     if gauge.total < told * TOO_MUCH + UNCOUNTED_TOKENS * (told < UNCOUNTED_TOKENS):
@@ -255,7 +255,7 @@ class ProcessBackend(TurnBackend[T]):
 
     @asynccontextmanager
     async def _way_out(
-        self, request: TurnRequest, service: Service | None, hosts: tuple[str, ...]
+        self, request: TurnRequest, service: ModelService | None, hosts: tuple[str, ...]
     ) -> AsyncIterator[Way]:
         """A way out for a process that this block starts: to ``service``, or to ``hosts`` where it logs in by itself.
         Raises SandboxUnavailableError."""

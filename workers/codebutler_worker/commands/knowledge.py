@@ -6,15 +6,13 @@ import asyncio
 import difflib
 from pathlib import Path
 
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.operations import Change, facts_of
+from codebutler.config.memory import FactChange, MemoryFile, facts_of
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import Command, Prompt, Request
-from codebutler.text.links import message_link
-from codebutler.text.markup import clip, plain
+from codebutler.text.markup import clip, message_link, plain
 from codebutler_worker.commands.showing import time_since
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.memory import keeping
@@ -76,7 +74,7 @@ def _forget(asked: Invocation, text: str, number: int) -> Todo:
         gone = kept[number - len(facts) - 1]
         asked.uow.facts.forget(gone.scope, gone.key)
         return asked.reply(f"🧠 Forgotten: {code(f'{gone.key}: {gone.value}')}")
-    return _want(asked, (Change(facts[number - 1]),))
+    return _want(asked, (FactChange(facts[number - 1]),))
 
 
 def _undo(asked: Invocation) -> Todo:
@@ -88,7 +86,7 @@ def _undo(asked: Invocation) -> Todo:
     return _want(asked, tuple(change.undone for change in reversed(keeping.changes_of(row))))
 
 
-def _want(asked: Invocation, changes: tuple[Change, ...]) -> Todo:
+def _want(asked: Invocation, changes: tuple[FactChange, ...]) -> Todo:
     command = keeping.want(asked.uow, asked.place, asked.settings.channel_id, asked.user, changes)
     return Todo(deferred=(command,))
 

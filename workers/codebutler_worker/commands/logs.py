@@ -107,7 +107,6 @@ def _tail(logs: SessionLogs, sessions: list[str], lines: int, pages: TerminalPag
     """The last lines that the newest session with any output wrote, as a terminal would show them."""
     # A terminal emulator is not for every worker's memory.
     from codebutler_worker.agents.shell.output import returning
-    from codebutler_worker.agents.shell.screen import TerminalScreen
 
     for session in sessions:
         try:

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from codebutler.config.permission import admitted, may
 from codebutler.config.programs import is_session
-from codebutler.domain.actions import RETRY_ACTION
-from codebutler.domain.message import Button, said
+from codebutler.domain.message import RETRY_ACTION, Button, said
 from codebutler_worker.commands.logs import withdraw
 from codebutler_worker.commands.showing import turn_line
 from codebutler_worker.commands.table import Invocation

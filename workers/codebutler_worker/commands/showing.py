@@ -14,8 +14,7 @@ from codebutler.domain.commands import ALL, IN_THREADS, nearest, word_of
 from codebutler.domain.message import said
 from codebutler.domain.model import OPERATOR, Post
 from codebutler.text.amounts import load, today
-from codebutler.text.links import message_link
-from codebutler.text.markup import fence, plain
+from codebutler.text.markup import fence, message_link, plain
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.budget import NOBODY, lines, overview, spent_today, used_today
 from codebutler_worker.commands.table import Invocation

@@ -37,7 +37,7 @@ from codebutler_worker.present.cards import card_of, chars_of, options_in, too_l
 from codebutler_worker.runtime.turns import Todo, conversation_id, move, talks, using
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
-from codebutler_worker.tools.plan import PLAN_TOOL
+from codebutler_worker.tools.outcome import PLAN_TOOL
 
 TOGETHER_S = 2.0
 MOST_TOGETHER = 5

@@ -12,18 +12,13 @@ from pathlib import Path
 
 from codebutler.domain.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
-from codebutler_worker.media import shelf
-from codebutler_worker.media.fetcher import Fetched, NotFetchedError
-from codebutler_worker.media.kinds import audio_name, is_voice, kind_of, safe_name
-from codebutler_worker.media.service import MediaError
-from codebutler_worker.present.answer import heard, left_out, not_transcribed, why_not
-from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.internet.remote import RemoteError
 from codebutler_worker.media.files import FILES, Fetched, NotFetchedError, save_file
-from codebutler_worker.present.files import heard, left_out, not_transcribed, why_not
+from codebutler_worker.media.kinds import audio_name, is_voice, kind_of, safe_name
+from codebutler_worker.present.answer import heard, left_out, not_transcribed, why_not
+from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import AttachmentRow
+from codebutler_worker.store.store import ThreadPlace, UnitOfWork
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
 ALL_S = 600.0

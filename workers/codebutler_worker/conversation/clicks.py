@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping
 
 from codebutler.config.permission import Action, admitted, may
 from codebutler.config.schema import Config
-from codebutler.domain.message import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP_ACTION
-from codebutler.domain.model import ButtonClicked
-from codebutler.domain.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP_ACTION
-from codebutler.domain.message import Message
+from codebutler.domain.message import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP_ACTION, Message
 from codebutler.domain.model import ButtonClicked, MessageEdited, Prompt, Request
 from codebutler.text.markup import plain
 from codebutler_worker.conversation.deciding import DECISIONS, already_decided, decide_click, no_effect

@@ -35,21 +35,15 @@ from codebutler_worker.conversation.approvals import (
     show,
     waited_for,
 )
+from codebutler_worker.conversation.deciding import no_effect
 from codebutler_worker.conversation.marks import end_message
 from codebutler_worker.conversation.quorum import Objection, is_met, objection_to
 from codebutler_worker.present.calls import POLL_TOOL, QUESTION_TOOL, QUESTIONS, options_of, voters, with_vote
 from codebutler_worker.present.lines import one_line, person
 from codebutler_worker.runtime.turns import LIVE, ApprovalAnswer, Todo, conversation_id, using
 from codebutler_worker.store.rows import ApprovalRow, OutboxRow, TurnRow
+from codebutler_worker.store.store import UnitOfWork, place_of
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
-from codebutler_worker.tools.plan import PLAN_TOOL
-from codebutler_worker.desk.draft import Draft, place_of
-from codebutler_worker.desk.naming import conversation_id, using
-from codebutler_worker.desk.no_effect import no_effect
-from codebutler_worker.desk.states import LIVE
-from codebutler_worker.desk.todo import Todo, Verdict
-from codebutler_worker.present.lines import person
-from codebutler_worker.store.rows import ApprovalRow, TurnRow
 from codebutler_worker.tools.outcome import PLAN_TOOL
 
 DECISIONS = frozenset({ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, ANSWER_ACTION})

@@ -21,7 +21,6 @@ from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import talks
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.tools.plan import PlanStep
 from codebutler_worker.tools.outcome import PlanStep
 
 OPENING = "[record:"

@@ -11,12 +11,9 @@ import uuid
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from codebutler.config.programs import program_of
-from codebutler.config.schema import Config, DailyLimit
 from codebutler.config.permission import admitted, may
-from codebutler.config.programs import is_session, program_of
-from codebutler.config.schema import Config, Limit
-from codebutler.config.shells import is_shell
+from codebutler.config.programs import is_session, is_shell, program_of
+from codebutler.config.schema import Config, DailyLimit
 from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
 from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, end_message, is_shown, set_mark
@@ -280,7 +277,7 @@ def _commands(config: Config, agent: str, text: str) -> str:
     if not is_shell(config, agent):
         return ""
     # Not for every worker's memory: only one with a session needs to know the keys.
-    from codebutler_worker.agents.shell.command import is_key
+    from codebutler_worker.agents.shell.backend import is_key
 
     return "" if is_key(text) else text
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from codebutler.config.memory.file import MEMORY_NAME
+from codebutler.config.memory import MEMORY_NAME
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import Value
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.agents.instructions import instructions
+from codebutler_worker.agents.survey import instructions
 from codebutler_worker.conversation.approvals import answers_before
 from codebutler_worker.conversation.history import LOOKED_BACK, Missed, look_back, unread
 from codebutler_worker.conversation.parked import LIMIT

@@ -16,13 +16,8 @@ from codebutler_worker.conversation.approvals import open_poll
 from codebutler_worker.media import shelf
 from codebutler_worker.present.answer import only_files, posts, unsent
 from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.store.store import ThreadPlace
 from codebutler_worker.store.unit_of_work import ThreadPlace
-from codebutler_worker.conversation.asking.polls import open_poll
-from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.draft import Place
-from codebutler_worker.media.files import load_file
-from codebutler_worker.present.answer import posts
-from codebutler_worker.present.files import only_files, unsent
 
 FILE = "file"
 QUESTION = "question"

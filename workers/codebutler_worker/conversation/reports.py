@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from codebutler.config.schema import BudgetSection
-from codebutler.domain.actions import RETRY_ACTION
 from codebutler.domain.errors import StoreError
+from codebutler.domain.message import RETRY_ACTION
 from codebutler.domain.model import Asked, TurnNote
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import Budget, LimitUse, Overview
-from codebutler.text.links import message_link
+from codebutler.text.markup import message_link
 from codebutler_worker.budget import NOBODY, is_limited, lines, spent_today
 from codebutler_worker.conversation.approvals import waited_for
 from codebutler_worker.conversation.parked import CONTINUED_REASON

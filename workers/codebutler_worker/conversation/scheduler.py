@@ -9,10 +9,7 @@ from functools import partial
 
 from codebutler.config.programs import beside
 from codebutler.domain.errors import StoreError
-from codebutler.platform.tasks import wait_for
-from codebutler_worker.budget.rules import is_limited
-from codebutler.platform.tasks import Tasks, cancel
-from codebutler.platform.waiting import wait_for
+from codebutler.platform.tasks import Tasks, cancel, wait_for
 from codebutler_worker.budget import is_limited
 from codebutler_worker.conversation.marks import show_working
 from codebutler_worker.conversation.messages import GONE, settle_typed

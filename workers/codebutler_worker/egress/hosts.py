@@ -17,10 +17,6 @@ from urllib.parse import unquote, urlsplit
 
 from codebutler.domain.clock import Clock
 from codebutler.platform.tasks import abort
-from codebutler_worker.egress.heads import MAX_HEAD_BYTES
-from codebutler_worker.internet.addresses import is_public
-from codebutler_worker.internet.proxy import proxy_of
-from codebutler.platform.aborting import abort
 from codebutler_worker.egress.http import MAX_HEAD_BYTES, Streams
 from codebutler_worker.internet.addresses import (
     NotPublicError,

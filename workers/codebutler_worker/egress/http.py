@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from codebutler.platform.aborting import abort
+from codebutler.platform.tasks import abort
 
 MAX_HEAD_BYTES = 64 * 2**10
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -11,12 +11,7 @@ from urllib.parse import urlsplit
 
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.platform.tasks import abort
-from codebutler_worker.egress import relay
-from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
-from codebutler_worker.egress.hosts import Ahead, Dialer, Hosts, Place, Streams, UnreachableError, place
-from codebutler_worker.egress.service import ECHOES, Gauge, Reading, Service, WrongKeyError
-from codebutler.platform.aborting import abort
-from codebutler_worker.egress.hosts import Ahead, Dialer, HostPort, Hosts, UnreachableError, place
+from codebutler_worker.egress.hosts import Ahead, Dialer, HostPort, Hosts, Streams, UnreachableError, place
 from codebutler_worker.egress.http import (
     MalformedHttpError,
     Mask,

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import File
-from codebutler.platform.waiting import settled_within
+from codebutler.platform.tasks import settled_within
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
 from codebutler_worker.sandbox.destinations import O_PATH, UnsafePathError, open_beneath
 from codebutler_worker.store.state_dir import STATE_DIR

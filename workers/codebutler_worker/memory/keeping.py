@@ -15,10 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.config.memory import FactChange, MemoryFile, apply, facts_of, suspicion
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.lines import clean, holds_secret, suspicion
-from codebutler.config.memory.operations import Change, apply, facts_of
+from codebutler.config.memory import FactChange, MemoryFile, apply, clean, facts_of, holds_secret, suspicion
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
@@ -47,7 +44,7 @@ from codebutler_worker.store.rows import (
     TurnRow,
 )
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
-from codebutler_worker.tools.port import ToolError
+from codebutler_worker.tools.outcome import ToolError
 
 ERRAND = "memory"
 LEARNED = "learned"
@@ -72,7 +69,7 @@ def changes_of(row: MemoryChangeRow) -> tuple[FactChange, ...]:
 
 
 def learn(
-    uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[Change], *, ask: bool
+    uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange], *, ask: bool
 ) -> list[DeferredRow]:
     """Take what a model has learned of ``row``'s conversation; returns what is to be carried out.
 
@@ -96,7 +93,7 @@ def learn(
 
 
 def want(
-    uow: UnitOfWork, place: ThreadPlace, channel_id: str, user: str, changes: Sequence[Change]
+    uow: UnitOfWork, place: ThreadPlace, channel_id: str, user: str, changes: Sequence[FactChange]
 ) -> DeferredRow:
     """A person wants these changes; returns what is to be carried out, which tells them."""
     row = MemoryChangeRow(
@@ -162,7 +159,7 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     return CommandReply((said(made_text(changes)),) if how == ASKED else ())
 
 
-async def _write(runtime: Runtime, changes: Sequence[Change]) -> tuple[Change, ...]:
+async def _write(runtime: Runtime, changes: Sequence[FactChange]) -> tuple[FactChange, ...]:
     """Those of the changes that hold afterwards; what an earlier life of this worker has written counts, too."""
     file = MemoryFile(Path(runtime.settings.path))
     # What a person takes back are lines of the file; a model's were cleaned when they were learned.
@@ -173,7 +170,9 @@ async def _write(runtime: Runtime, changes: Sequence[Change]) -> tuple[Change, .
     return tuple(change for change in changes if _holds(change, facts))
 
 
-def _made(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[Change], card_ts: str, by: str) -> None:
+def _made(
+    uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange], card_ts: str, by: str
+) -> None:
     uow.memories.set_state(row.id, "made", encoded(changes))
     if card_ts:
         fits = len(changes) == len(changes_of(row))
@@ -184,7 +183,7 @@ def _made(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[Change], card
     uow.memories.forget_lines(gone)
 
 
-def _credit(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[Change]) -> None:
+def _credit(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange]) -> None:
     """Tell where the new facts come from, before they are written: whoever sees one in the file may ask."""
     known = uow.memories.lines()
     for change in changes:

@@ -15,13 +15,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from codebutler.config.memory import FactChange, clean, facts_of
-from codebutler.domain.errors import CodeButlerError
-from codebutler.config.memory.lines import clean
-from codebutler.config.memory.operations import Change, facts_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
-from codebutler.protocol.findings import Finding, ok
-from codebutler_worker.agents.native.presets import KIMI, PRESETS, target
+from codebutler.protocol.messages import Finding, ok
+from codebutler_worker.agents.native.model import KIMI, PRESETS, target
 from codebutler_worker.agents.native.service import Endpoint
 from codebutler_worker.runtime.turns import WORDLESS, talks
 from codebutler_worker.store.rows import TurnRow

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.memory.lines import clean, visible
+from codebutler.config.memory import clean, visible
 from codebutler.domain.errors import StoreError
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
 from codebutler_worker.store.rows import REPO_SCOPE, FactRow, MemoryLineRow

@@ -22,31 +22,22 @@ from codebutler.config.memory import (
     is_full,
     suspicion,
 )
-from codebutler.config.schema import RepoSettings
-from codebutler.config.secrets import secrets_in
+from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.platform.tasks import wait_for
-from codebutler.text.redact import Redactor
-from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.draft import Draft, iso
-from codebutler_worker.desk.states import UNFINISHED
-from codebutler.config.memory.file import MemoryFile
-from codebutler.config.memory.lines import holds_secret, suspicion
-from codebutler.config.memory.operations import FULL_SHARE, Change, apply, is_full
-from codebutler.config.schema import Config, RepoSettings
-from codebutler.platform.waiting import wait_for
 from codebutler_worker.memory.keeping import encoded, learn
 from codebutler_worker.present.memory import logged
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED
 from codebutler_worker.store.rows import DeferredRow, MemoryChangeRow
+from codebutler_worker.store.store import UnitOfWork, iso
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso
 
 if TYPE_CHECKING:
-    from codebutler_worker.agents.native.model import Model, Tokens
+    from codebutler_worker.agents.native.model import Model, TokenCount
     from codebutler_worker.memory.learning import Utterance
-from codebutler.config.zones import zone_of
+from codebutler.domain.clock import zone_of
 from codebutler_worker.budget import BudgetLine, day_of, used_today, used_up
 from codebutler_worker.store.rows import BudgetAccount, ExpenseRow
 
@@ -157,7 +148,7 @@ class Reviews:
     async def _go_over(self, model: Model, conversation: str, ended: str) -> None:
         memory = await asyncio.to_thread(self._file.read)
         said = await self._runtime.commit(partial(_said, self._runtime.settings, conversation))
-        changes: list[Change] = []
+        changes: list[FactChange] = []
         if any(each.is_person for each in said):
             ask = partial(self._complete, model, conversation)
             if is_full(memory, FULL_SHARE):
@@ -175,7 +166,7 @@ class Reviews:
         self._attempts.pop(conversation, None)
         self._start(wanted)
 
-    async def _ask(self, ask: Asks, memory: str, said: tuple[Utterance, ...]) -> list[Change]:
+    async def _ask(self, ask: Asks, memory: str, said: tuple[Utterance, ...]) -> list[FactChange]:
         from codebutler_worker.memory import learning
 
         # The service is a stranger, too: what people pasted and agents repeated stays here.
@@ -203,7 +194,7 @@ class Reviews:
         return applied.text
 
     async def _complete(self, model: Model, conversation: str, orders: str, question: str) -> str:
-        from codebutler_worker.agents.native.model import ModelRequest, SystemMessage, UserMessage, complete
+        from codebutler_worker.agents.native.model import complete
 
         async with asyncio.timeout(ANSWER_S):
             reply = await complete(model, Prompt((System(orders), User(question))))
@@ -211,7 +202,7 @@ class Reviews:
         await self._runtime.commit(partial(_expense, config, model.name, conversation, reply.tokens))
         return reply.said.content
 
-    def _safe(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+    def _safe(self, changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
         redactor = self._runtime.redactor
         return tuple(change for change in changes if not holds_secret(change.new, redactor))
 
@@ -244,7 +235,7 @@ def _said(settings: RepoSettings, conversation: str, uow: UnitOfWork) -> tuple[U
 
 
 def _learned(
-    uow: UnitOfWork, conversation: str, ended: str, changes: list[Change], *, ask: bool
+    uow: UnitOfWork, conversation: str, ended: str, changes: list[FactChange], *, ask: bool
 ) -> list[DeferredRow]:
     uow.memories.review(conversation, ended)
     newest = uow.turns.newest(1, conversation)
@@ -254,7 +245,7 @@ def _learned(
     return learn(uow, row, changes, ask=ask)
 
 
-def _consolidated(uow: UnitOfWork, settings: RepoSettings, changes: tuple[Change, ...]) -> None:
+def _consolidated(uow: UnitOfWork, settings: RepoSettings, changes: tuple[FactChange, ...]) -> None:
     """Written already; the row lets people undo it."""
     channel = settings.channel_id
     row = _row(uow, f"{channel}:", channel, "")
@@ -279,9 +270,9 @@ def _spent_limit(uow: UnitOfWork, config: Config, conversation: str) -> BudgetLi
     return used_up([line for line in limits if line.unit in ("usd", "tokens")])
 
 
-def _expense(config: Config, model: str, conversation: str, tokens: Tokens, uow: UnitOfWork) -> None:
+def _expense(config: Config, model: str, conversation: str, tokens: TokenCount, uow: UnitOfWork) -> None:
     """What the memory's model uses is on the repository's budget, as a job's that nobody wrote down."""
-    from codebutler_worker.agents.native.presets import cost_usd, price_of
+    from codebutler_worker.agents.native.model import cost_usd, price_of
 
     uow.expenses.add(
         ExpenseRow(

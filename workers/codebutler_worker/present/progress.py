@@ -29,15 +29,6 @@ from codebutler_worker.agents.backend import (
     Writing,
 )
 from codebutler_worker.present.lines import code, count, money, one_line, ordinal, span
-from codebutler_worker.tools.plan import PlanStep
-from codebutler_worker.present.lines import (
-    code,
-    count,
-    money,
-    one_line,
-    ordinal,
-    span,
-)
 from codebutler_worker.tools.outcome import PlanStep
 
 MOST_LINES = 6

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler.platform.table import pid_namespace, pids, seen, variable_of
+from codebutler.platform.processes import pid_namespace, pids, seen, variable_of
 from codebutler_worker.sandbox.pins import PinHold
 from codebutler_worker.sandbox.port import Enclosure, Launch
 

@@ -20,23 +20,18 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Operation
 from codebutler.platform.killpoints import reached
-from codebutler.platform.waiting import settled_within
+from codebutler.platform.tasks import settled_within
 from codebutler.protocol.messages import FetchThread, Log, LogTag, ThreadFetched, TurnEnded
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.media.fetcher import Fetcher
-from codebutler_worker.media.service import MediaService
-from codebutler_worker.runtime.outbox import Outbox
-from codebutler_worker.skills import Library
-from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.outbox import Outbox
-from codebutler_worker.desk.thread_reader import ThreadReader
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import Fetcher
-from codebutler_worker.skills.library import Library
+from codebutler_worker.runtime.outbox import Outbox
+from codebutler_worker.runtime.runtime import ThreadReader
+from codebutler_worker.skills import Library
 from codebutler_worker.store.rows import OutboxRow
-from codebutler_worker.store.store import Store
+from codebutler_worker.store.store import Store, UnitOfWork
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.tree import Tree
 

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
-from codebutler.config.ownership import Owner
+from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 
 SYS_OPENAT2 = 437  # the same on every Linux architecture

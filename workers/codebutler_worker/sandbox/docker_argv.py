@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.git_repo import ROOTS_OWN
-from codebutler.config.programs import IDLER
-from codebutler.config.ownership import ROOTS_OWN, Owner
-from codebutler.config.runner import IDLER, RUNNER
+from codebutler.config.git_repo import ROOTS_OWN, Owner
+from codebutler.config.programs import IDLER, RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import Checkout

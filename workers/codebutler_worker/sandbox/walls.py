@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from codebutler.config.ownership import ORDINARY_ID, RUN_AS_USER
+from codebutler.config.git_repo import ORDINARY_ID, RUN_AS_USER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath

@@ -16,10 +16,9 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import StoreError, StoreTooNewError
 from codebutler.platform import sqlitefile
-from codebutler.platform.files import FileLock
 from codebutler.platform.backups import Backups, open_or_restore
-from codebutler.platform.filelock import FileLock
-from codebutler.platform.opening import Shape, open_at_head
+from codebutler.platform.files import FileLock
+from codebutler.platform.sqlitefile import Shape, open_at_head
 from codebutler_worker.store import tables
 from codebutler_worker.store.state_dir import STATE_DIR, check_state_dir, prepare_state_dir
 from codebutler_worker.store.store import Store, store_thread

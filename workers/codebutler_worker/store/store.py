@@ -21,7 +21,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.platform import sqlitefile
 from codebutler.platform.backups import Restored
-from codebutler.platform.filelock import FileLock
+from codebutler.platform.files import FileLock
 from codebutler_worker.store.rows import TurnState
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso
 

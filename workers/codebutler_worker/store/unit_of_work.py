@@ -11,18 +11,6 @@ import msgspec
 from sqlalchemy import Connection
 
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import StoreError
-from codebutler.platform import sqlitefile
-from codebutler.platform.backups import Restored
-from codebutler.platform.files import FileLock
-from codebutler_worker.store.conversations import Attachments, InboxTable, Messages, Turns
-from codebutler_worker.store.deferred import Deferred
-from codebutler_worker.store.memory import Facts, Memories
-from codebutler_worker.store.outbox import Approvals, OutboxTable
-from codebutler_worker.store.pruning import forget_some
-from codebutler_worker.store.rows import TurnState
-from codebutler_worker.store.sessions import Sessions
-from codebutler_worker.store.spending import Expenses
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload, Value
 from codebutler.protocol.messages import TurnEnded

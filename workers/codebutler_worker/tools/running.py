@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from codebutler.config.skills.skill import Skill
-from codebutler_worker.skills.library import Library
+from codebutler.config.skills import Skill
+from codebutler_worker.skills import Library
 from codebutler_worker.tools.display import told
 from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.port import Arguments, Context, Described, Tool

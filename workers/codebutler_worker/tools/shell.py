@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.tasks import wait_for
-from codebutler_worker.egress.hosts import Place
-from codebutler.platform.waiting import wait_for
 from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way

@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from codebutler.config.git_repo import Owner
 from codebutler.config.registry import unaccented
-from codebutler.config.ownership import Owner
-from codebutler.text.letters import unaccented
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.destinations import (
     make_directory,

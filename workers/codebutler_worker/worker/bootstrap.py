@@ -32,21 +32,12 @@ from codebutler.platform import killpoints
 from codebutler.platform.backups import Backups, Keeper, directory_name
 from codebutler.platform.processes import hand_over_soon
 from codebutler.platform.signals import pass_over_interrupts
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_worker_codec
-from codebutler.platform.stopping import pass_over_interrupts
-from codebutler.platform.threads import hand_over_soon
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler.protocol.pipe import MessagePipe, to_worker_codec
-from codebutler_worker.conversation.recovery import after_restore
-from codebutler_worker.desk.desk import Agents, Desk
-from codebutler_worker.desk.draft import Draft
 from codebutler_worker.conversation.parked import after_restore
-from codebutler_worker.media.shelf import forget_files
-from codebutler_worker.programs.leftovers import kill_orphans
-from codebutler_worker.runtime.runtime import Agents, Runtime
 from codebutler_worker.media.files import forget_files
 from codebutler_worker.programs.program import kill_orphans
+from codebutler_worker.runtime.runtime import Agents, Runtime
 from codebutler_worker.sandbox.person import home_of_agents
 from codebutler_worker.store.opening import open_on_own_thread
 from codebutler_worker.store.state_dir import STATE_DIR

@@ -32,7 +32,6 @@ from codebutler.protocol.messages import (
     ToWorker,
 )
 from codebutler.protocol.pipe import MessagePipe
-from codebutler_worker.budget.watch import BudgetReports
 from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.parked import recover
 from codebutler_worker.conversation.reports import ActivityReports, Reminders

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from codebutler.config.git_repo import committer_env
-from codebutler.config.committer import Committer
+from codebutler.config.git_repo import Committer
 from codebutler.config.programs import is_headless, program_of
 from codebutler.config.schema import CommandRule, Config, RepoSettings
 from codebutler.domain.clock import Clock
@@ -28,8 +27,6 @@ from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.turns import prefixes_of
-from codebutler_worker.sandbox.committing import CommittingSandbox
-from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.limits import AgentSandbox, Limiter, configured
 from codebutler_worker.sandbox.person import ensure_home, identity
 from codebutler_worker.sandbox.port import Lasting, Sandbox
@@ -191,7 +188,7 @@ def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) 
 
 def _acp(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
     # Nor is the protocol, with its library.
-    from codebutler_worker.agents.acp.factory import acp_backend
+    from codebutler_worker.agents.acp.backend import acp_backend
 
     return acp_backend(name, settings, sandbox, home, clock)
 
@@ -199,7 +196,7 @@ def _acp(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path, clock:
 def _headless(
     rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
 ) -> AgentBackend:
-    from codebutler_worker.agents.headless.factory import headless_backend
+    from codebutler_worker.agents.headless import headless_backend
 
     return headless_backend(rule, settings, sandbox, home, clock)
 
@@ -208,7 +205,7 @@ def _program(
     rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
 ) -> AgentBackend:
     # Nor is a terminal emulator.
-    from codebutler_worker.agents.shell.factory import shell_backend
+    from codebutler_worker.agents.shell.backend import shell_backend
 
     return shell_backend(rule, settings, sandbox, home, clock)
 

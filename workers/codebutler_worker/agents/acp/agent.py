@@ -11,7 +11,7 @@ from codebutler.config.schema import CommandRule
 from codebutler.platform.lookup import path_of
 from codebutler_worker.agents.backend import STOPPED, TurnRequest, Verdict, line_of, one_line
 from codebutler_worker.agents.survey import Surroundings
-from codebutler_worker.egress.service import Gauge, Service
+from codebutler_worker.egress.service import ModelService, TokenMeter
 from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox
 
@@ -58,7 +58,7 @@ class AcpAgent:
         self._rule = rule
         self._around = Surroundings(home, path_of(agent_env), agent_env)
 
-    def service(self, token: str) -> Service | None:  # noqa: ARG002 - no key of it is ours
+    def service(self, token: str) -> ModelService | None:  # noqa: ARG002 - no key of it is ours
         """The model's service, where it has a key that can stay outside; the agent gets ``token`` instead."""
         return None
 
@@ -67,14 +67,14 @@ class AcpAgent:
         sandbox: Sandbox,
         request: TurnRequest,
         way: Way,
-        service: Service | None,  # noqa: ARG002 - it has none
+        service: ModelService | None,  # noqa: ARG002 - it has none
     ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
         found = self._around.find(self._rule, request.workdir)
         policy = self._around.policy(self._rule, found, request, way)
         return sandbox.wrap((*found.argv, *self._rule.args), policy)
 
-    def cost(self, tokens: Gauge) -> float | None:  # noqa: ARG002 - its service's price is its own business
+    def cost(self, tokens: TokenMeter) -> float | None:  # noqa: ARG002 - its service's price is its own business
         """What so many tokens cost in USD; None if nobody knows."""
         return None
 

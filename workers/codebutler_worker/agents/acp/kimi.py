@@ -21,9 +21,6 @@ from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
 from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord, judge_error
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.agents.native.model import Tokens
-from codebutler_worker.agents.native.presets import KIMI, PRESETS, cost_usd, price_of
-from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
 from codebutler_worker.agents.native.model import KIMI, PRESETS, TokenCount, cost_usd, price_of
 from codebutler_worker.agents.survey import (
     Executable,
@@ -33,7 +30,7 @@ from codebutler_worker.agents.survey import (
     executable,
     version_in,
 )
-from codebutler_worker.egress.service import BEARER, Gauge, Service
+from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
 from codebutler_worker.egress.way import HERE, Way
 from codebutler_worker.sandbox.destinations import open_beneath
 from codebutler_worker.sandbox.person import as_owner, make_directories
@@ -114,7 +111,7 @@ class Kimi(AcpAgent):
         return sandbox.wrap((*self._program.argv, "acp"), self.policy(self._program, request, way, service))
 
     def policy(
-        self, found: Executable, request: TurnRequest, way: Way, service: Service | None
+        self, found: Executable, request: TurnRequest, way: Way, service: ModelService | None
     ) -> SandboxPolicy:
         """What it may see: this directory's sessions, its login unless it has a key, the user's settings read-only.
 
@@ -287,7 +284,7 @@ R = TypeVar("R")
 
 
 class WireUsage(Struct, rename="camel"):
-    """Tokens of one model call."""
+    """TokenCount of one model call."""
 
     input_other: int = 0
     output: int = 0

@@ -23,7 +23,13 @@ from acp.schema import (
     UsageUpdate,
 )
 
-from codebutler_worker.agents.answer import SUMMARY_CHARS, AnswerText, Growing, result_text, summarise
+from codebutler_worker.agents.answer import (
+    SUMMARY_CHARS,
+    AnswerText,
+    Growing,
+    result_text,
+    summarise,
+)
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -34,9 +40,7 @@ from codebutler_worker.agents.backend import (
     ToolResult,
     ToolUse,
 )
-from codebutler_worker.agents.summary import RESULT_CHARS, SUMMARY_CHARS, summarise
 from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
-from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
 _OVER = ("completed", "failed")

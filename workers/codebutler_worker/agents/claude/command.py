@@ -13,12 +13,10 @@ import msgspec
 
 from codebutler.config.schema import ClaudeSection, PermissionMode
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.agents.claude.translate import COST, INITIALIZE
-from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
 from codebutler_worker.agents.claude.translate import INITIALIZE
 from codebutler_worker.agents.survey import PASSED_ON as PASSED_ON_TO_ALL
 from codebutler_worker.agents.survey import Surroundings
-from codebutler_worker.egress.service import BEARER, Service, parse_headers
+from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
 from codebutler_worker.egress.way import HERE
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.port import Network, SandboxPolicy

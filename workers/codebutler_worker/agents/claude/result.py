@@ -7,7 +7,7 @@ from typing import Any
 
 from codebutler_worker.agents.backend import STOPPED, Plan, Usage, Verdict, crash, one_line
 from codebutler_worker.agents.claude.schema import ResultLine, StreamPart, TokenUsage
-from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
+from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
 
 # What a turn has used so far.
 #

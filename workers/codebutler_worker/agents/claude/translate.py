@@ -37,10 +37,7 @@ from codebutler_worker.agents.claude.schema import (
     SystemLine,
     UserLine,
 )
-from codebutler_worker.agents.claude.tasks import PlanKeeper, TaskList
-from codebutler_worker.agents.summary import arguments, result_text, summarise
 from codebutler_worker.tools.outcome import PLAN_TOOL
-from codebutler_worker.tools.plan import PLAN_TOOL
 
 INITIALIZE = "initialize"
 COST = "cost"

@@ -18,21 +18,17 @@ from codebutler_worker.agents.native.sessions import PlannedRecord as PlanRecord
 from codebutler_worker.agents.native.sessions import Record
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import Waits
-from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
-from codebutler_worker.tools.port import (
-    Arguments,
-    Ask,
-    Context,
-    Described,
-    End,
-    Kind,
-    Planned,
-    Propose,
+from codebutler_worker.tools.outcome import (
+    PLAN_TOOL,
+    AskPerson,
+    EndTurn,
+    PlanChanged,
+    PlanStep,
+    ProposePlan,
     Result,
-    SendFile,
     ToolError,
 )
-from codebutler_worker.tools.port import Arguments, Context, Described, Tool
+from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Tool
 from codebutler_worker.tools.repair import definition, tool_named, understood
 
 SUMMARY_CHARS = 150
@@ -165,7 +161,7 @@ class Acting:
                 end = None if answer.allow else EndTurn(text, needs_user=True)
                 told = answer.text if answer.allow else f"{NO_ANSWER} {answer.text}".strip()
                 yield CallDone(use_id, replace(result, text=told), end=end)
-            case Propose(plan):
+            case ProposePlan(plan):
                 self.waits.expect(use_id)
                 yield Approval(use_id, PLAN_TOOL, "a plan", {"plan": plan})
                 answer = await self.waits.answered(use_id)
@@ -175,13 +171,13 @@ class Acting:
                     AGREED if answer.allow else f"The person does not agree: {answer.text or 'keep planning'}"
                 )
                 yield CallDone(use_id, replace(result, text=told))
-            case Planned(steps):
+            case PlanChanged(steps):
                 yield Plan(steps)
                 yield CallDone(use_id, result, (PlanRecord(steps),))
             case Send(path):
                 yield Text(f"<<<SLACK:file>>>{path}<<<END_SLACK>>>")
                 yield CallDone(use_id, result)
-            case End() as end:
+            case EndTurn() as end:
                 yield CallDone(use_id, result, end=end)
             case None:
                 yield CallDone(use_id, result, again=described.again)

@@ -36,29 +36,26 @@ from codebutler_worker.agents.running import AgentContext, CutOffError, TurnBack
 from codebutler_worker.agents.survey import repository_says
 from codebutler_worker.egress.outlet import for_tools, noted
 from codebutler_worker.internet.fetch import Internet
-from codebutler_worker.internet.search import WebSearch as SearchService
+from codebutler_worker.internet.remote import web_search as SearchService
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
-from codebutler_worker.skills.library import Library
-from codebutler_worker.tools.add_subgoal import AddSubgoal
-from codebutler_worker.tools.ask_user import AskUser
-from codebutler_worker.tools.bash import Bash
-from codebutler_worker.tools.code_search import CodeSearch
-from codebutler_worker.tools.edit_file import EditFile
-from codebutler_worker.tools.end_turn import EndTurn
-from codebutler_worker.tools.list_files import ListFiles
+from codebutler_worker.skills import Library
+from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
 from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
-from codebutler_worker.tools.propose_plan import ProposePlan
-from codebutler_worker.tools.read_files import ReadFiles
-from codebutler_worker.tools.remember import Forget, Remember
-from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
-from codebutler_worker.tools.send_file import SendFile
+from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES
+from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, bash, use_skill
 from codebutler_worker.tools.shell import ShellTerminal
-from codebutler_worker.tools.update_subgoal import UpdateSubgoal
-from codebutler_worker.tools.use_skill import UseSkill
-from codebutler_worker.tools.web_fetch import WebFetch
-from codebutler_worker.tools.web_search import WebSearch
-from codebutler_worker.tools.write_file import WriteFile
+from codebutler_worker.tools.talking import (
+    ADD_SUBGOAL,
+    ASK_USER,
+    END_TURN,
+    FORGET,
+    PROPOSE_PLAN,
+    REMEMBER,
+    SEND_FILE,
+    UPDATE_SUBGOAL,
+)
+from codebutler_worker.tools.web import web_fetch, web_search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,31 +312,31 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
     sessions = NativeSessions(Path(settings.path), config.logs.retention_days)
     library, offered = Library(settings, Home.from_env(os.environ)), tools(config, env)
     if library.enabled():
-        offered = (*offered, UseSkill(library))
+        offered = (*offered, use_skill(library))
     return NativeBackend(thinker, offered, context, policy, sessions, habits)
 
 
 def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, ...]:
     """What the model is offered; ``env`` names the proxies for services."""
     native = config.native
-    command: Tool = Bash(native.allowed_programs) if native.strict else RunTerminalCommand()
+    command: Tool = bash(native.allowed_programs) if native.strict else RUN_TERMINAL_COMMAND()
     found: tuple[Tool, ...] = (
-        ListFiles(),
-        CodeSearch(),
-        ReadFiles(),
-        EditFile(),
-        WriteFile(),
+        LIST_FILES(),
+        CODE_SEARCH(),
+        READ_FILES(),
+        EDIT_FILE(),
+        WRITE_FILE(),
         command,
-        AddSubgoal(),
-        UpdateSubgoal(),
-        AskUser(),
-        SendFile(),
-        Remember(),
-        Forget(),
+        ADD_SUBGOAL(),
+        UPDATE_SUBGOAL(),
+        ASK_USER(),
+        SEND_FILE(),
+        REMEMBER(),
+        FORGET(),
         *_web(config, env or {}),
-        EndTurn(),
+        END_TURN(),
     )
-    return (*found, ProposePlan()) if native.permission_mode == "plan" else found
+    return (*found, PROPOSE_PLAN()) if native.permission_mode == "plan" else found
 
 
 def _web(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
@@ -347,5 +344,5 @@ def _web(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
     if not config.native.web:
         return ()
     secrets, service = secrets_of(config), SearchService(config.tavily, env)
-    fetch = WebFetch(Internet(), secrets)
-    return (fetch, WebSearch(service, secrets)) if service.available else (fetch,)
+    fetch = web_fetch(Internet(), secrets)
+    return (fetch, web_search(service, secrets)) if service.available else (fetch,)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from codebutler_worker.agents.native.loop import CUT, CUT_TEXT, EMPTY
-from codebutler_worker.agents.native.model import Assistant, Message, System, Tokens, Told, User
-from codebutler_worker.tools.outcome import PlanStep
 from codebutler_worker.agents.native.model import (
     AssistantMessage,
     Message,
@@ -23,7 +21,7 @@ from codebutler_worker.agents.native.model import (
     ToolMessage,
     UserMessage,
 )
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 BYTES_PER_TOKEN = 4.0
 PER_MESSAGE = 6
@@ -57,14 +55,14 @@ class TokenEstimate:
 
     bytes_per_token: float = BYTES_PER_TOKEN
     fixed: int = 0
-    """Tokens of what is sent with every request: the tools."""
+    """TokenCount of what is sent with every request: the tools."""
 
     def of(self, messages: Sequence[Message]) -> int:
-        """Tokens of all of them, together with what goes along with every request."""
+        """TokenCount of all of them, together with what goes along with every request."""
         return self.fixed + sum(self.one(message) for message in messages)
 
     def one(self, message: Message) -> int:
-        """Tokens of one message, an estimate."""
+        """TokenCount of one message, an estimate."""
         return PER_MESSAGE + int(_bytes(message) / self.bytes_per_token)
 
     def used(self, messages: Sequence[Message], said: AssistantMessage) -> TokenCount:

@@ -17,13 +17,14 @@ import msgspec
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import Limit, Thinking, Writing
 from codebutler_worker.agents.native import wire
-from codebutler_worker.agents.native.dialect import Dialect, learned
-from codebutler_worker.agents.native.model import ModelError, Prompt, Reply, SoFar, Waiting
-from codebutler_worker.agents.native.retry import pause_s, refusal, retry_after_s
-from codebutler_worker.internet.remote import proxy_of
-from codebutler_worker.agents.native.model import Endpoint, ModelError, ModelReply, ModelRequest
+from codebutler_worker.agents.native.model import (
+    Endpoint,
+    ModelError,
+    ModelReply,
+    ModelRequest,
+)
 from codebutler_worker.agents.native.services import Dialect, learned, pause_s, refusal, retry_after_s
-from codebutler_worker.internet.proxy import proxy_of
+from codebutler_worker.internet.remote import proxy_of
 
 # Server-sent events, as far as chat completions use them: bytes in, the ``data`` of each event out.
 #
@@ -121,7 +122,7 @@ class OpenAIModel:
         self._client: httpx.AsyncClient | None = None
 
     async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | Writing | Thinking | ModelReply]:
-        """What people may see meanwhile, then one Reply. Raises ModelError. Closing the iterator cancels the
+        """What people may see meanwhile, then one ModelReply. Raises ModelError. Closing the iterator cancels the
         request."""
         retries = lessons = 0
         while True:

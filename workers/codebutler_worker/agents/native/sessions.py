@@ -19,7 +19,7 @@ from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.native.model import AssistantMessage, Message, SystemMessage, ToolMessage
 from codebutler_worker.sandbox.destinations import make_beneath, remove_old
 from codebutler_worker.store.state_dir import STATE_DIR
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.outcome import PlanStep
 
 DIRECTORY = "native"
 SESSION = re.compile(r"native-[0-9a-f]{32}")

@@ -14,7 +14,7 @@ from codebutler_worker.agents.rehearsal.language import Intent
 from codebutler_worker.programs.process import AgentProcess, Record
 from codebutler_worker.sandbox.destinations import status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
-from codebutler_worker.tools.port import ToolError
+from codebutler_worker.tools.outcome import ToolError
 
 DONE = MappingProxyType({"Write": "Wrote", "Append": "Added to", "Replace": "Changed", "Delete": "Deleted"})
 MAX_OUTPUT_BYTES = 256 * 2**10

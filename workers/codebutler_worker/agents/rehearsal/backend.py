@@ -27,20 +27,19 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.record import SessionLog
-from codebutler_worker.agents.rehearsal import wording
-from codebutler_worker.agents.rehearsal.asking import decided, request_of
-from codebutler_worker.agents.rehearsal.brain import carried_out, check, described, steps_of
-from codebutler_worker.agents.rehearsal.intents import Help, Intent, Review, understand
-from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script, Step
-from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
-from codebutler_worker.agents.running import AgentContext, RunningTurns
-from codebutler_worker.tools.outcome import PlanStep
 from codebutler_worker.agents.rehearsal import language
-from codebutler_worker.agents.rehearsal.actions import Tools, carried_out, check
+from codebutler_worker.agents.rehearsal.actions import (
+    ToolError,
+    Tools,
+    carried_out,
+    check,
+    decided,
+    described,
+    request_of,
+)
 from codebutler_worker.agents.rehearsal.language import Intent, understand
 from codebutler_worker.agents.running import AgentContext, TurnBackend, Waits
-from codebutler_worker.tools.plan import PlanStep
-from codebutler_worker.tools.port import ToolError
+from codebutler_worker.tools.outcome import PlanStep, ToolError
 
 SESSION = re.compile(r"rehearsal-[0-9a-f]{32}")
 MAX_REMEMBERED = 20
