@@ -21,6 +21,7 @@ from bench.scene import BenchError, Pace
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Limit, ToolResult, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
+from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.model import (
     AssistantMessage,
     ModelReply,
@@ -29,6 +30,7 @@ from codebutler_worker.agents.native.model import (
     ToolCall,
 )
 from codebutler_worker.agents.native.services import Dialect
+from codebutler_worker.agents.native.sessions import NativeSessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.record import SessionLogs
@@ -99,9 +101,9 @@ def _agent(repo: Path, model: Metronome) -> NativeBackend:
         return tool_policy(workdir, repo, os.defpath, {}, chat)
 
     thinker = Thinker(model=model, context=10_000_000, cost=lambda _: None)
-    habits = Habits(limits=Limits(most_turns=STEPS + 1))
+    habits = Habits(limits=LoopLimits(most_turns=STEPS + 1))
     return NativeBackend(
-        thinker, (replace(READ_FILES, run=told),), context, policy, Sessions(repo, 30), habits
+        thinker, (replace(READ_FILES, run=told),), context, policy, NativeSessions(repo, 30), habits
     )
 
 

@@ -12,17 +12,13 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from contextlib import contextmanager
-from typing import Any
 
 from codebutler.chat.chats import THREAD_PAGES
 from codebutler.chat.layout import Section, sections
-from codebutler.chat.port import History
-from codebutler.chat.slack.answers import op_id_of
-from codebutler.chat.slack.history import parts_of, text_of
+from codebutler.chat.port import History, HistoryMessage
 from codebutler.control.messages import (
     Choice,
     ControlReply,
@@ -248,18 +244,14 @@ async def read_past(
     return tuple(latest)
 
 
-def _past(message: Mapping[str, Any], listener: Listener) -> Past | Said | None:
+def _past(message: HistoryMessage, listener: Listener) -> Past | Said | None:
     """None for what says nothing, such as what a progress message has shrunk to."""
-    text = text_of(message)
-    if not text.strip():
+    text, ours = message.text, message.is_ours
+    if not text.strip() or (ours and _FIGURES.fullmatch(text.strip())):
         return None
-    ours = op_id_of(message) is not None
-    if ours and _FIGURES.fullmatch(text.strip()):
-        return None
-    parts = parts_of(message)
-    if ours and any(choices_of(parts, str)):
-        return listener.show(str(message.get("ts")), parts)
-    who = "" if ours else listener.called(str(message.get("user") or message.get("bot_id") or "?"))
+    if any(choices_of(message.parts, str)):
+        return listener.show(message.ts, message.parts)
+    who = "" if ours else listener.called(message.user or "?")
     if ours and text.startswith(_OPERATOR):
         who, text = OPERATOR, text.removeprefix(_OPERATOR)
     return Past(who=who, text=listener.redact(text[:MAX_CHARS]))

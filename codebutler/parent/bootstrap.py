@@ -51,7 +51,6 @@ from codebutler.platform.tasks import beside
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
 from codebutler.schedule.hooks import HookRunner
-from codebutler.schedule.jobs import HookRunner
 from codebutler.schedule.scheduler import Publisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.forkserver import ForkServer, kill_orphans

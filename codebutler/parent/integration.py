@@ -76,7 +76,7 @@ def app_home(chat: ServedChat, parts: Parts, outbound: Outbound, connection: Cha
         return connection.status.trouble or chat.sender.trouble
 
     sources = HomeSources(parts.turns, outbound.cards.of, trouble, f"{chat.name.lower()}.allowedUsers")
-    board, notes = chat.chat.capabilities.home, own_notes(parts, chat.name)
+    board, notes = chat.sender if chat.chat.capabilities.home else None, own_notes(parts, chat.name)
     apphome = AppHome(board, notes, sources, parts.clock, parts.cleaned, chat.sender.workspace_url)
     parts.signals.changed.add(apphome.changed)
     return apphome

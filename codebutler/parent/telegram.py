@@ -60,9 +60,7 @@ class TelegramIntegration:
         )
         parts.signals.interrupted.add(absence_notice.interrupted)
         notices = Observers[Notice]()
-        connection = TelegramConnection(
-            self.chat, inbound.intake, notices.tell, parts.clock, rng, absence_notice
-        )
+        connection = TelegramConnection(self.chat, sender, inbound.intake, notices.tell, rng, absence_notice)
         home = app_home(outbound.chats.named(self.name), parts, outbound, connection)
         notices.add(partial(_heed, home, sender.channels))
         return ConnectedChat(

@@ -14,7 +14,6 @@ from codebutler.config.resolve import env_file_values
 from codebutler.domain.errors import CodeButlerError
 from codebutler.intake.repos import RepoTable
 from codebutler.platform.files import PrivateDir
-from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import (
     FILE_NAME,
     FileContents,

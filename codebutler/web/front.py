@@ -22,7 +22,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, StoreError
 from codebutler.intake.intake import Outcome
 from codebutler.platform.http import is_local_url, listen
-from codebutler.schedule.hooks import Hook
+from codebutler.schedule.jobs import Hook
 from codebutler.web.dashboard.dashboard import Dashboard
 
 if TYPE_CHECKING:

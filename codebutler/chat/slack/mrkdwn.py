@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from markdown_it.token import Token
 
-from codebutler.chat.slack.mrkdwn import ZERO_WIDTH_SPACE, inline, safe
 from codebutler.text.markdown import BULLETS, Node, blocks, plain, table_lines
 
 RULE = "─" * 20

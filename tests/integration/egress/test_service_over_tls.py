@@ -13,7 +13,7 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.platform.tasks import abort
-from codebutler_worker.egress.hosts import FRESH_S, Dialer, Streams
+from codebutler_worker.egress.hosts import FRESH_S, Dialer
 from codebutler_worker.egress.http import Streams, both_ways
 from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.egress.service import ModelService

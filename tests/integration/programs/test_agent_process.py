@@ -13,6 +13,7 @@ import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.processes import pid_namespace
+from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.program import (
     MARK,
     descendants,

@@ -146,7 +146,7 @@ async def test_a_day_of_many_turns_is_a_few_rows_that_tell_an_account_its_own(st
             uow.turns.add(replace(turn, user_id=user, job=job, cost_usd=1.0))
 
     await store.run(work)
-    mine, job = Account("U0", "C1:9"), Account("U1", "C1:7", "weekly")
+    mine, job = BudgetAccount("U0", "C1:9"), BudgetAccount("U1", "C1:7", "weekly")
     limit = DailyLimit(turns_per_day=1)
     budget = BudgetSection(repo=limit, user=limit, thread=limit, job=limit)
     for account, used in ((mine, [300, 100, 1]), (job, [300, 1, 100])):

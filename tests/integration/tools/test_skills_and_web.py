@@ -12,7 +12,7 @@ from codebutler.config.paths import Home
 from codebutler.config.schema import Config, NativeSection, RepoSettings, TavilySection
 from codebutler_worker.agents.native.backend import tools
 from codebutler_worker.internet.fetch import Internet
-from codebutler_worker.internet.remote import web_search as Service
+from codebutler_worker.internet.remote import WebSearch
 from codebutler_worker.skills import Library
 from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.port import Context
@@ -158,10 +158,10 @@ async def test_a_search_asks_as_deep_as_it_was_told_and_shows_strangers_words(co
 
 
 async def test_a_search_without_a_key_says_what_to_set(context: Context) -> None:
-    result = await call(web_search(Service(TavilySection())), context, '{"query": "x"}')
+    result = await call(web_search(WebSearch(TavilySection())), context, '{"query": "x"}')
     assert "set tavily.apiKey" in result.text
     assert not (
-        await call(web_search(Service(TavilySection())), context, '{"query": "x", "depth": "deep"}')
+        await call(web_search(WebSearch(TavilySection())), context, '{"query": "x", "depth": "deep"}')
     ).ok
 
 
@@ -184,7 +184,7 @@ async def test_no_secret_leaves_in_what_is_asked_for(context: Context, asked: st
     fetch = web_fetch(Internet(resolve), ["hunter2hunter2"])
     result = await call(fetch, context, f'{{"url": "{asked}"}}')
     assert "there is a secret" in result.text
-    search = web_search(Service(TavilySection(api_key="x")), ["hunter2hunter2"])
+    search = web_search(WebSearch(TavilySection(api_key="x")), ["hunter2hunter2"])
     assert "there is a secret" in (await call(search, context, f'{{"query": "{asked}"}}')).text
     assert looked_up == []
 

@@ -20,7 +20,6 @@ from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ChatError
 from codebutler.intake.intake import Outcome
 from codebutler.platform.tasks import beside
-from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import Hook, JobPlace, parse_file, place_in
 from codebutler.web.dashboard.dashboard import Dashboard
 from codebutler.web.front import MAX_BODY_BYTES, PER_MINUTE, Front, Hooks

@@ -12,6 +12,7 @@ from codebutler.domain.model import Upload
 from codebutler.protocol.messages import Doing
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished, Output, Question, Started, Text, ToolResult, ToolUse
+from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.present.lines import fenced
 from codebutler_worker.present.pieces import without_secrets
 from codebutler_worker.present.terminal import TerminalPages, shown
@@ -106,7 +107,7 @@ async def test_a_secret_in_envelopes_and_questions(tmp_path: Path, secret: str) 
 
 @pytest.mark.parametrize("secret", [SECRET, TOKEN])
 def test_a_terminal_that_shows_it_letter_by_letter(secret: str) -> None:
-    terminal, pages = Terminal(), TerminalPages(3500, Redactor([SECRET]))
+    terminal, pages = TerminalScreen(), TerminalPages(3500, Redactor([SECRET]))
     for byte in f"$ echo {secret}\r\n$ ".encode():
         terminal.feed(bytes([byte]))
         now = terminal.take()

@@ -9,6 +9,7 @@ import pytest
 from codebutler_worker.agents.claude import command
 from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.service import ModelService
+from codebutler_worker.sandbox.port import ProxySocket
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-ant-real",
@@ -56,8 +57,8 @@ def test_without_a_proxy_it_holds_its_keys_itself() -> None:
     assert command.model_environment({**SECRETS, "OTHER": "x"}, service(**SECRETS), 0) == SECRETS
 
 
-@pytest.mark.parametrize("network", ["none", "open", Door(Path("/tmp/d"), 1)])
-def test_the_way_is_in_the_policy(network: Door) -> None:
+@pytest.mark.parametrize("network", ["none", "open", ProxySocket(Path("/tmp/d"), 1)])
+def test_the_way_is_in_the_policy(network: ProxySocket) -> None:
     around = command.Installation(Path("/home/you"), "/usr/bin", binary=Path("/usr/bin/claude"))
     policy = command.policy(around, Path("/srv/repo"), "id", network, {"HTTPS_PROXY": "p"})
     assert policy.network == network

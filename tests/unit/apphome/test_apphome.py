@@ -18,7 +18,6 @@ from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatRateLimitedError
 from codebutler.domain.model import Asked, TurnNote
-from codebutler.intake.intake import Repo
 from codebutler.intake.repos import Repo
 from codebutler.parent import apphome_page
 from codebutler.parent.apphome import PACE_S, AppHome, HomeSources

@@ -104,7 +104,7 @@ def test_whoever_uses_more_never_gets_more_room(
 
 
 @given(SPENT, USED)
-def test_what_others_use_is_not_on_ones_own_account(spents: list[Spent], used: Used) -> None:
+def test_what_others_use_is_not_on_ones_own_account(spents: list[Spent], used: UsageTotal) -> None:
     budget = BudgetSection(
         user=DailyLimit(usd_per_day=1), thread=DailyLimit(usd_per_day=1), job=DailyLimit(usd_per_day=1)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.model import Quoted
-from codebutler_worker.agents.rehearsal.language import understand
+from codebutler_worker.agents.rehearsal.language import Intent, understand
 from codebutler_worker.conversation.history import (
     CLOSING,
     RECORD_CHARS,

@@ -8,7 +8,6 @@ import pytest
 
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.agents.process import metered
-from codebutler_worker.agents.running import metered
 from codebutler_worker.egress.service import TokenMeter
 
 STREAM = b"".join(

@@ -6,7 +6,6 @@ import pytest
 
 from codebutler.config.schema import Config, KimiSection, MemorySection, NativeSection, OpenAISection
 from codebutler_worker.agents.native.model import Endpoint
-from codebutler_worker.agents.native.service import Endpoint
 from codebutler_worker.memory.learning import memory_endpoint, memory_finding
 
 KIMI = KimiSection(api_key="k1")

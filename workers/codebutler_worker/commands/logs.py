@@ -17,6 +17,7 @@ from codebutler.text.markup import plain
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Output
 from codebutler_worker.agents.record import SESSIONS, OpenLog, SessionLogs, session_of
+from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.media.kinds import size
 from codebutler_worker.present import pieces
@@ -115,7 +116,7 @@ def _tail(logs: SessionLogs, sessions: list[str], lines: int, pages: TerminalPag
             continue
         except OSError as error:
             return CommandReply((said(_unreadable(session, error)),))
-        terminal = Terminal()
+        terminal = TerminalScreen()
         terminal.feed(returning(written))
         now = terminal.take()
         pages.take(Output(settled=(*now.settled, *now.live)[-max(lines, 1) :]))

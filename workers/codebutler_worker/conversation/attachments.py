@@ -18,7 +18,6 @@ from codebutler_worker.media.kinds import audio_name, is_voice, kind_of, safe_na
 from codebutler_worker.present.answer import heard, left_out, not_transcribed, why_not
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import AttachmentRow
-from codebutler_worker.store.store import ThreadPlace, UnitOfWork
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
 ALL_S = 600.0

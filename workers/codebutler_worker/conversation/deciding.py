@@ -35,14 +35,12 @@ from codebutler_worker.conversation.approvals import (
     show,
     waited_for,
 )
-from codebutler_worker.conversation.deciding import no_effect
 from codebutler_worker.conversation.marks import end_message
 from codebutler_worker.conversation.quorum import Objection, is_met, objection_to
 from codebutler_worker.present.calls import POLL_TOOL, QUESTION_TOOL, QUESTIONS, options_of, voters, with_vote
 from codebutler_worker.present.lines import one_line, person
 from codebutler_worker.runtime.turns import LIVE, ApprovalAnswer, Todo, conversation_id, using
 from codebutler_worker.store.rows import ApprovalRow, OutboxRow, TurnRow
-from codebutler_worker.store.store import UnitOfWork, place_of
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 from codebutler_worker.tools.outcome import PLAN_TOOL
 

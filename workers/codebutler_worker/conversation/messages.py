@@ -277,7 +277,7 @@ def _commands(config: Config, agent: str, text: str) -> str:
     if not is_shell(config, agent):
         return ""
     # Not for every worker's memory: only one with a session needs to know the keys.
-    from codebutler_worker.agents.shell.backend import is_key
+    from codebutler_worker.agents.shell.run import is_key
 
     return "" if is_key(text) else text
 

@@ -13,10 +13,9 @@ from codebutler.domain.model import Post, Upload
 from codebutler.text.envelope import Envelope, EnvelopeParser, Part, Prose, parts_of, prose_of
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.conversation.approvals import open_poll
-from codebutler_worker.media import shelf
+from codebutler_worker.media.files import load_file
 from codebutler_worker.present.answer import only_files, posts, unsent
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.store.store import ThreadPlace
 from codebutler_worker.store.unit_of_work import ThreadPlace
 
 FILE = "file"
@@ -125,7 +124,7 @@ class Publisher:
                 raise OSError(0, "its envelope was not closed")
             if self._files == MAX_FILES:
                 raise OSError(0, f"a run may send {MAX_FILES - 1} files")
-            name, content = await asyncio.to_thread(shelf.load, self.workdir, path, self._runtime.private)
+            name, content = await asyncio.to_thread(load_file, self.workdir, path, self._runtime.private)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no such file"
             await self._commit(unsent(path, why))

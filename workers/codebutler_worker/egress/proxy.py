@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.platform.tasks import abort
-from codebutler_worker.egress.hosts import Ahead, Dialer, HostPort, Hosts, Streams, UnreachableError, place
+from codebutler_worker.egress.hosts import Ahead, Dialer, HostPort, Hosts, UnreachableError, place
 from codebutler_worker.egress.http import (
     MalformedHttpError,
     Mask,

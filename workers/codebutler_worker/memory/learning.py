@@ -18,8 +18,7 @@ from codebutler.config.memory import FactChange, clean, facts_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
 from codebutler.protocol.messages import Finding, ok
-from codebutler_worker.agents.native.model import KIMI, PRESETS, target
-from codebutler_worker.agents.native.service import Endpoint
+from codebutler_worker.agents.native.model import KIMI, PRESETS, Endpoint, target
 from codebutler_worker.runtime.turns import WORDLESS, talks
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
@@ -210,4 +209,4 @@ def _endpoint(config: Config) -> Endpoint:
     kimi = config.kimi
     if kimi.api_key:
         return Endpoint(kimi.base_url, kimi.model or PRESETS[KIMI].model, kimi.api_key)
-    return target(config).endpoint
+    return target(config)

@@ -26,12 +26,12 @@ from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.platform.tasks import wait_for
+from codebutler_worker.agents.native.model import ModelRequest, SystemMessage, UserMessage
 from codebutler_worker.memory.keeping import encoded, learn
 from codebutler_worker.present.memory import logged
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED
 from codebutler_worker.store.rows import DeferredRow, MemoryChangeRow
-from codebutler_worker.store.store import UnitOfWork, iso
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Reviews:
         from codebutler_worker.agents.native.model import complete
 
         async with asyncio.timeout(ANSWER_S):
-            reply = await complete(model, Prompt((System(orders), User(question))))
+            reply = await complete(model, ModelRequest((SystemMessage(orders), UserMessage(question))))
         config = self._runtime.settings.config
         await self._runtime.commit(partial(_expense, config, model.name, conversation, reply.tokens))
         return reply.said.content

@@ -28,10 +28,9 @@ from codebutler_worker.agents.survey import Survey
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import Fetcher
 from codebutler_worker.runtime.outbox import Outbox
-from codebutler_worker.runtime.runtime import ThreadReader
 from codebutler_worker.skills import Library
 from codebutler_worker.store.rows import OutboxRow
-from codebutler_worker.store.store import Store, UnitOfWork
+from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.tree import Tree
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from codebutler.config.git_repo import NAMING
+from codebutler.config.committer import NAMING
 from codebutler_worker.sandbox.checkout import PRIVATE, SHARED, Checkout
 from codebutler_worker.sandbox.destinations import read_regular
 from codebutler_worker.sandbox.port import ProxySocket

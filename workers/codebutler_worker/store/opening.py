@@ -67,7 +67,7 @@ def open_store(
 
 
 def _open_file(path: Path, clock: Clock) -> sqlite3.Connection:
-    def bring_to_head(_found: sqlitefile.Contents) -> None:
+    def bring_to_head(_found: sqlitefile.StoredContents) -> None:
         upgrade_store(path, clock)
 
     return open_at_head(path, Shape(tables.HEAD, _columns(), schema), bring_to_head)

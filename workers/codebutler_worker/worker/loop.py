@@ -60,7 +60,7 @@ async def greet(channel: MessagePipe[ToWorker]) -> Configure | None:
 class Worker:
     """The receive loop and what runs beside it."""
 
-    def __init__(self, channel: Channel[ToWorker], runtime: Runtime) -> None:
+    def __init__(self, channel: MessagePipe[ToWorker], runtime: Runtime) -> None:
         self._channel = channel
         self._runtime = runtime
         self._inbox = EventInbox(runtime.settings, runtime.skills)

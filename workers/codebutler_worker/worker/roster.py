@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from codebutler.config.git_repo import Committer
+from codebutler.config.committer import Committer
 from codebutler.config.programs import is_headless, program_of
 from codebutler.config.schema import CommandRule, Config, RepoSettings
 from codebutler.domain.clock import Clock

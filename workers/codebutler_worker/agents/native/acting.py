@@ -26,6 +26,7 @@ from codebutler_worker.tools.outcome import (
     PlanStep,
     ProposePlan,
     Result,
+    SendFile,
     ToolError,
 )
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Tool
@@ -174,7 +175,7 @@ class Acting:
             case PlanChanged(steps):
                 yield Plan(steps)
                 yield CallDone(use_id, result, (PlanRecord(steps),))
-            case Send(path):
+            case SendFile(path):
                 yield Text(f"<<<SLACK:file>>>{path}<<<END_SLACK>>>")
                 yield CallDone(use_id, result)
             case EndTurn() as end:

@@ -36,7 +36,7 @@ from codebutler_worker.agents.running import AgentContext, CutOffError, TurnBack
 from codebutler_worker.agents.survey import repository_says
 from codebutler_worker.egress.outlet import for_tools, noted
 from codebutler_worker.internet.fetch import Internet
-from codebutler_worker.internet.remote import web_search as SearchService
+from codebutler_worker.internet.remote import WebSearch
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.skills import Library
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
@@ -319,30 +319,30 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
 def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, ...]:
     """What the model is offered; ``env`` names the proxies for services."""
     native = config.native
-    command: Tool = bash(native.allowed_programs) if native.strict else RUN_TERMINAL_COMMAND()
+    command: Tool = bash(native.allowed_programs) if native.strict else RUN_TERMINAL_COMMAND
     found: tuple[Tool, ...] = (
-        LIST_FILES(),
-        CODE_SEARCH(),
-        READ_FILES(),
-        EDIT_FILE(),
-        WRITE_FILE(),
+        LIST_FILES,
+        CODE_SEARCH,
+        READ_FILES,
+        EDIT_FILE,
+        WRITE_FILE,
         command,
-        ADD_SUBGOAL(),
-        UPDATE_SUBGOAL(),
-        ASK_USER(),
-        SEND_FILE(),
-        REMEMBER(),
-        FORGET(),
+        ADD_SUBGOAL,
+        UPDATE_SUBGOAL,
+        ASK_USER,
+        SEND_FILE,
+        REMEMBER,
+        FORGET,
         *_web(config, env or {}),
-        END_TURN(),
+        END_TURN,
     )
-    return (*found, PROPOSE_PLAN()) if native.permission_mode == "plan" else found
+    return (*found, PROPOSE_PLAN) if native.permission_mode == "plan" else found
 
 
 def _web(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
     """A tool that could only say no is not offered."""
     if not config.native.web:
         return ()
-    secrets, service = secrets_of(config), SearchService(config.tavily, env)
+    secrets, service = secrets_of(config), WebSearch(config.tavily, env)
     fetch = web_fetch(Internet(), secrets)
     return (fetch, web_search(service, secrets)) if service.available else (fetch,)

@@ -28,15 +28,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.rehearsal import language
-from codebutler_worker.agents.rehearsal.actions import (
-    ToolError,
-    Tools,
-    carried_out,
-    check,
-    decided,
-    described,
-    request_of,
-)
+from codebutler_worker.agents.rehearsal.actions import Tools, carried_out, check
 from codebutler_worker.agents.rehearsal.language import Intent, understand
 from codebutler_worker.agents.running import AgentContext, TurnBackend, Waits
 from codebutler_worker.tools.outcome import PlanStep, ToolError
