@@ -21,7 +21,7 @@ from codebutler.config.schema import DashboardSection
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, StoreError
 from codebutler.intake.intake import Outcome
-from codebutler.platform.http import is_local_url, listen
+from codebutler.platform.http import is_loopback, listen
 from codebutler.schedule.jobs import Hook
 from codebutler.web.dashboard.dashboard import Dashboard
 
@@ -81,7 +81,7 @@ class Front:
         host, port = listener.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         log.info("Dashboard: %s (`codebutler dashboard` opens it)", self.url)
-        if not is_local_url(host):
+        if not is_loopback(host):
             log.warning(
                 "dashboard.host is %s: whoever is between you and it can read what the dashboard shows; "
                 "127.0.0.1 and a tunnel keep it private",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.platform.http import admits, is_local_url
+from codebutler.platform.http import admits, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,5 @@ def test_beyond_this_machine_an_address_or_the_configured_name() -> None:
 
 
 def test_what_only_this_machine_reaches() -> None:
-    assert all(map(is_local_url, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
-    assert not any(map(is_local_url, ("0.0.0.0", "::", "192.168.1.5", "box.local", "")))
+    assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "192.168.1.5", "box.local", "")))

@@ -45,4 +45,4 @@ def test_the_log_names_the_operation() -> None:
 
 def test_what_a_person_did_is_told() -> None:
     assert "no longer: gone" in made_text([FactChange("gone")])
-    assert "Nothing had to be changed" in made_text([])
+    assert "Nothing to change" in made_text([])

@@ -71,9 +71,9 @@ def test_an_empty_file_has_no_jobs(text: str) -> None:
         ("jobs: [{name: a, cron: '@daily'}]", "a command or a prompt"),
         ("jobs: [{name: a, cron: '@daily', command: x, prompt: y}]", "a command or a prompt"),
         ("jobs: [{name: a, cron: '@daily', command: x, agent: claude}]", "without an agent"),
-        ("jobs: [{name: a, cron: often, command: x}]", "is no cron line"),
+        ("jobs: [{name: a, cron: often, command: x}]", "is not a cron line"),
         ("jobs: [{name: a, cron: '@daily', command: x, timezone: Mars}]", "unknown time zone"),
-        ("jobs: [{name: a, cron: '@daily', command: x, channel: C2}]", "no repository served here"),
+        ("jobs: [{name: a, cron: '@daily', command: x, channel: C2}]", "no served repository"),
         ("jobs: [{name: a, cron: '@daily', command: x, when: now}]", "when"),
         ("jobs: [{name: 'a b', cron: '@daily', command: x}]", "letters, digits"),
         (
