@@ -16,7 +16,7 @@ from codebutler.cli import config_files
 from codebutler.cli.config_files import ALLOWED_USERS as KEY
 from codebutler.cli.context import environment, home, reload_supervisor
 from codebutler.cli.output import notice, print_json, say, warn
-from codebutler.cli.slack import NOBODY_ALLOWED, described, find_person, named
+from codebutler.cli.slack import NOBODY_ALLOWED, described, find_person, named, slack_api
 from codebutler.cli.telegram import USERS as TELEGRAM_KEY
 from codebutler.cli.telegram import user_in
 from codebutler.config.channels import chat_of
@@ -42,7 +42,6 @@ def allow(
     numbers, others = _numbers(users or [])
     if others:
         slack = resolve_global(where, environment()).config.slack
-        _require_token(slack)
         added = asyncio.run(_found(slack, others))
         config_files.change(where, partial(config_files.allow, users=[one.id for one in added]), "allow")
         _tell("Allowed", added, where)
@@ -101,7 +100,6 @@ def _allowed_one(slack: SlackSection, wanted: str) -> Person:
     if wanted in slack.allowed_users:
         return Person(id=wanted, names=())
     if not re.fullmatch(USER_ID, wanted):
-        _require_token(slack)
         person = asyncio.run(_found(slack, [wanted]))[0]
         if person.id in slack.allowed_users:
             return person
@@ -110,16 +108,12 @@ def _allowed_one(slack: SlackSection, wanted: str) -> Person:
 
 
 async def _found(slack: SlackSection, users: list[str]) -> list[Person]:
-    from codebutler.chat.slack.api import SlackApi
-
-    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+    async with slack_api(slack) as api:
         return [await find_person(api, user) for user in users]
 
 
 async def _described(slack: SlackSection) -> list[Person]:
-    from codebutler.chat.slack.api import SlackApi
-
-    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+    async with slack_api(slack) as api:
         return await described(api, slack.allowed_users)
 
 
@@ -158,8 +152,3 @@ def _warn_of_own_lists(where: Home) -> None:
             continue
         if source == str(RepoPaths(Path(entry.path)).config):
             warn(f"{entry.name} has a list of its own: see {key} in {source}")
-
-
-def _require_token(slack: SlackSection) -> None:
-    if not slack.bot_token:
-        raise ConfigError("no bot token yet: run `codebutler setup` first")

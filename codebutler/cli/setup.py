@@ -15,7 +15,7 @@ from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN, Lay
 from codebutler.cli.context import environment, home, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, print_json, say
 from codebutler.cli.prompts import ask
-from codebutler.cli.slack import NOBODY_ALLOWED, find_person
+from codebutler.cli.slack import NOBODY_ALLOWED, find_person, slack_api
 from codebutler.config.channels import served_chats
 from codebutler.config.load import check_layer
 from codebutler.config.merge import put
@@ -217,13 +217,11 @@ async def _verify(slack: SlackSection, users: list[str]) -> tuple[Identity, list
 
     Raises ConfigError, saying which token to pass, if one is absent; ChatAuthError for one that is refused.
     """
-    from codebutler.chat.slack.api import SlackApi
-
     if not slack.bot_token:
         raise ConfigError("no bot token: pass --bot-token xoxb-… (Slack: your app, OAuth & Permissions)")
     if not slack.app_token:
         raise ConfigError("no app-level token: pass --app-token xapp-… (Slack: your app, Basic Information)")
-    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+    async with slack_api(slack) as api:
         identity = await api.identity()
         await api.open_connection(slack.app_token)
         return identity, [(await find_person(api, user)).id for user in users]
