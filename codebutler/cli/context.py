@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from codebutler.cli.output import notice, warn
 from codebutler.config.paths import Home
@@ -16,6 +16,8 @@ from codebutler.domain.errors import CodeButlerError, NotRunningError, RegistryE
 
 if TYPE_CHECKING:
     from codebutler.control.messages import ControlReply, ControlRequest, Done
+
+T = TypeVar("T")
 
 
 def environment() -> Mapping[str, str]:
@@ -57,6 +59,15 @@ def talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | Non
     Raises NotRunningError where no supervisor runs, CodeButlerError with its line where it refuses.
     """
     return asyncio.run(_talk(request, on_reply))
+
+
+def asked(request: ControlRequest, kind: type[T]) -> T:
+    """Send ``request`` and return its one reply of that kind. Raises as ``talk``."""
+    found: list[T] = []
+    talk(request, lambda reply: found.append(reply) if isinstance(reply, kind) else None)
+    if not found:
+        raise CodeButlerError("the supervisor did not answer: see `codebutler status`")
+    return found[0]
 
 
 async def _talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None) -> Done:

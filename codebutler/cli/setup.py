@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from codebutler.cli import config_files, telegram
 from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN, Layer
 from codebutler.cli.context import environment, home, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, print_json, say
-from codebutler.cli.prompts import ask
+from codebutler.cli.prompts import PromptTerminal, ask
 from codebutler.cli.slack import NOBODY_ALLOWED, find_person, slack_api
 from codebutler.config.channels import served_chats
 from codebutler.config.load import check_layer
@@ -140,7 +141,6 @@ def _take(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
 
 def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     """What no option gave is asked for; without any option, everything. Each answer is saved at once."""
-    from codebutler.cli.prompts import PromptTerminal
     from codebutler.cli.wizard import Wizard
 
     is_scripted = bool(given or users)
@@ -152,14 +152,9 @@ def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     if rest := {key: value for key, value in given.items() if key not in TOKENS}:
         answers.save_all(rest)
     tokens = {key: given[key] for key in TOKENS & given.keys()}
-    try:
-        with PromptTerminal() as terminal:
-            wizard = Wizard(terminal, _with(present, rest), answers.save, tokens)
-            asyncio.run(wizard.ask(again=not is_scripted, wanted=users))
-    except (KeyboardInterrupt, EOFError):
-        notice(_stopped(answers))
-        raise KeyboardInterrupt from None
-    say(f"Saved in {answers.where.config}.")
+    with _asking(answers) as terminal:
+        wizard = Wizard(terminal, _with(present, rest), answers.save, tokens)
+        asyncio.run(wizard.ask(again=not is_scripted, wanted=users))
 
 
 def _take_telegram(answers: Answers, given: Mapping[str, str | list[int]]) -> None:
@@ -178,12 +173,17 @@ def _take_telegram(answers: Answers, given: Mapping[str, str | list[int]]) -> No
 
 
 def _ask_telegram(answers: Answers) -> None:
-    from codebutler.cli.prompts import PromptTerminal
-
     present = resolve_global(answers.where, environment()).config.telegram
+    with _asking(answers) as terminal:
+        asyncio.run(telegram.TelegramWizard(terminal, present, answers.save).ask())
+
+
+@contextmanager
+def _asking(answers: Answers) -> Iterator[PromptTerminal]:
+    """Questions at the terminal; however they end, the person learns what was saved."""
     try:
         with PromptTerminal() as terminal:
-            asyncio.run(telegram.TelegramWizard(terminal, present, answers.save).ask())
+            yield terminal
     except (KeyboardInterrupt, EOFError):
         notice(_stopped(answers))
         raise KeyboardInterrupt from None

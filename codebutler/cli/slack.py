@@ -36,8 +36,8 @@ _MAX_INVITED = 100
 _MAX_NAME_CHARS = 80
 _CREATE_FAULTS = {
     "name_taken": "a channel of that name exists already: pass it with --channel, or choose another name",
-    "restricted_action": "this workspace lets no app create channels: create it by hand and pass --channel",
-    "missing_scope": "the app may not create channels: install it again from `codebutler manifest`",
+    "restricted_action": "this workspace does not let apps create channels: create it by hand and pass --channel",
+    "missing_scope": "the app is not allowed to create channels: install it again from `codebutler manifest`",
 }
 
 
@@ -182,7 +182,7 @@ async def _asked(api: SlackApi, options: ChannelOptions) -> ChannelOptions:
 
 def _unknown(wanted: str) -> CodeButlerError:
     return CodeButlerError(
-        f"the app sees no channel {wanted}: check the name, or invite the app if it is private"
+        f"the app cannot see a channel {wanted}: check the name, or invite the app if it is private"
     )
 
 
@@ -208,7 +208,7 @@ async def find_person(api: SlackApi, wanted: str) -> Person:
     except ChatError as error:
         if error.code in NOBODY:
             raise CodeButlerError(
-                f"Slack knows no user {wanted}: check it, or try a name or an e-mail address"
+                f"there is no user {wanted} in Slack: check the spelling, or try a name or an e-mail address"
             ) from None
         if error.code == "missing_scope":
             return _unchecked(name)
@@ -265,6 +265,6 @@ async def described(api: SlackApi, users: Iterable[str]) -> list[Person]:
 def _unchecked(name: str) -> Person:
     """An app that was installed before it asked to read names can still be given an ID."""
     if not re.fullmatch(USER_ID, name):
-        raise CodeButlerError(f"the app may not look up people: pass a user ID, or {INSTALL_AGAIN}")
-    warn(f"{name} was not checked, the app may not look up people: {INSTALL_AGAIN}")
+        raise CodeButlerError(f"the app is not allowed to look up people: pass a user ID, or {INSTALL_AGAIN}")
+    warn(f"{name} was not checked, because the app is not allowed to look up people: {INSTALL_AGAIN}")
     return Person(id=name, names=())

@@ -91,7 +91,7 @@ async def look_up(telegram: TelegramSection, wanted: str) -> RepoPlace:
             raise
         except ChatError as error:
             raise CodeButlerError(
-                f"@{me.get('username')} sees no chat {wanted}: add it to the group, then try again ({error})"
+                f"@{me.get('username')} cannot see the chat {wanted}: add it to the group, then try again ({error})"
             ) from None
     if member.get("status") in ("left", "kicked"):
         raise CodeButlerError(f"@{me.get('username')} is not in {chat.get('title')}: add it to the group")

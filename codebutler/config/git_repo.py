@@ -134,12 +134,12 @@ def ask_git(directory: Path, *args: str, home: Path | None = None) -> subprocess
 ORDINARY_ID = 1000
 RUN_AS_USER = "run CodeButler as an ordinary user"
 ROOTS_OWN = (
-    "{repo} belongs to root, and no agent is root: give it to an ordinary user (chown -R 1000:1000 {repo}), and best "
+    "{repo} belongs to root, and no agent is root: give it to an ordinary user (chown -R 1000:1000 {repo}), or better, "
     + RUN_AS_USER
 )
 BARRED = (
-    "{path} is out of reach for user {uid}, as whom agents run: {barrier} lets nobody else through; "
-    "move it, or open the way (chmod o+x {barrier})"
+    "{path} is out of reach for user {uid}, whom agents run as: {barrier} is closed to other users; "
+    "move it, or run `chmod o+x {barrier}`"
 )
 ACL = "system.posix_acl_access"
 

@@ -149,7 +149,7 @@ def _repository(path: Path | None, scratch: Path, person: Owner) -> Path:
     ``person``'s, or that of whoever owns the repository: no agent is root."""
     git = shutil.which("git")
     if git is None:
-        raise CodeButlerError("git is not installed: install it, the demo's repository needs it")
+        raise CodeButlerError("git is not installed: install it, the demo needs it")
     if path is None:
         place = _sample(git, scratch / "sample")
     elif not path.is_dir():

@@ -259,7 +259,7 @@ class Keeper:
         try:
             await self._afterwards(now)
         except CodeButlerError as error:
-            self._trouble(f"what is old was not tidied away: {error}")
+            self._trouble(f"old data was not cleaned up: {error}")
 
 
 def _copied(backup: Path, target: Path) -> bool:

@@ -94,7 +94,7 @@ class Notifier:
 
     async def _tell_stopping(self, sender: socket.socket, stopping: Stopping) -> None:
         await stopping.asked.wait()
-        self._send(sender, "STOPPING=1", "STATUS=finishing what runs")
+        self._send(sender, "STOPPING=1", "STATUS=finishing running work")
 
     async def _beat(self, sender: socket.socket, stopping: Stopping) -> None:
         while True:

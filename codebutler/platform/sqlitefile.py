@@ -307,7 +307,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
 
 def _go_on(path: Path, stop: threading.Event | None, _status: int, _remaining: int, _total: int) -> None:
     if stop is not None and stop.is_set():
-        raise StoreError(f"{path}: the copy was broken off")
+        raise StoreError(f"{path}: the copy was cancelled")
 
 
 @dataclass(frozen=True, slots=True)

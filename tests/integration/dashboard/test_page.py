@@ -151,7 +151,7 @@ async def test_only_who_came_by_a_fresh_link_sees_anything(tmp_path: Path, look:
         async with look(link) as page:
             await expect(page.locator("#connection")).to_have_text("Live")
         async with look(link) as page:
-            await expect(page.locator("#closed-text")).to_contain_text("used already")
+            await expect(page.locator("#closed-text")).to_contain_text("already used")
             await expect(page.locator("#page")).to_be_hidden()
             await clean(page)
             fresh = built.front.link().partition("#")[2]
