@@ -93,7 +93,7 @@ class Keys:
                 return made
         except (CodeButlerError, OSError) as error:
             log.warning(
-                "the dashboard's key cannot be saved, so open pages will need a new link after a restart: %s",
+                "the dashboard's key cannot be saved, open pages will need a new link: %s",
                 error,
             )
             return self._secret(KEY_BYTES)
