@@ -20,7 +20,7 @@ from codebutler.cli.config_files import (
     prepare,
     report,
 )
-from codebutler.cli.context import environment, home, reload_supervisor
+from codebutler.cli.context import environment, home, in_force, reload_supervisor
 from codebutler.cli.output import notice, say, warn
 from codebutler.cli.repositories import vouched
 from codebutler.cli.slack import ChannelOptions, channel_for
@@ -31,7 +31,6 @@ from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import at, put
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import JOBS_NAME, Provenance, Registry, RepoEntry, add, name_for, read_jobs
-from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import AgentName
 from codebutler.config.skills import find_skills
 from codebutler.domain.errors import ConfigError
@@ -106,7 +105,7 @@ def _chosen(
     registry: Registry, entry: RepoEntry, present: dict[str, Any], telegram: str, options: ChannelOptions
 ) -> RepoPlace:
     """The channel that is asked for by options; else the one it had before; else the one somebody chooses in Slack."""
-    config = resolve_global(home(), environment()).config
+    config = in_force().config
     is_given = options.wanted or options.new
 
     def check(channel_id: str) -> None:
@@ -142,7 +141,7 @@ def _warn_of_skills(entry: RepoEntry) -> None:
 def _warn_without_agent(entry: RepoEntry) -> None:
     """Who registers a repository learns now, not at the first message, that nobody would answer in it."""
     where, env = home(), environment()
-    config = resolve_repo(where, entry, env).config
+    config = in_force(entry).config
     agents = {"claude": (CLAUDE_CODE, config.claude.binary), "kimi": (KIMI_CODE, config.kimi.binary)}
     if config.agent.default not in agents:
         return

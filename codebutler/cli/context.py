@@ -15,6 +15,7 @@ from codebutler.domain.commands import completions
 from codebutler.domain.errors import CodeButlerError, NotRunningError, RegistryError
 
 if TYPE_CHECKING:
+    from codebutler.config.resolve import Resolved
     from codebutler.control.messages import ControlReply, ControlRequest, Done
 
 T = TypeVar("T")
@@ -37,6 +38,15 @@ def repository(name: str = "") -> RepoEntry:
         names = ", ".join(entry.name for entry in entries) or "none; add one with `codebutler add-repo`"
         raise RegistryError(f"which repository? Registered: {names}")
     return find(entries, name or entries[0].name)
+
+
+def in_force(entry: RepoEntry | None = None) -> Resolved:
+    """The configuration in force, of a repository or of all. Raises ConfigError."""
+    from codebutler.config.resolve import resolve_global, resolve_repo
+
+    if entry is None:
+        return resolve_global(home(), environment())
+    return resolve_repo(home(), entry, environment())
 
 
 def known_repositories(incomplete: str) -> list[str]:

@@ -13,15 +13,13 @@ import typer
 
 from codebutler.cli import config_files, telegram
 from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN, Layer
-from codebutler.cli.context import environment, home, reload_supervisor
+from codebutler.cli.context import home, in_force, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, print_json, say
 from codebutler.cli.prompts import PromptTerminal, ask
 from codebutler.cli.slack import NOBODY_ALLOWED, find_person, slack_api
 from codebutler.config.channels import served_chats
 from codebutler.config.load import check_layer
 from codebutler.config.merge import put
-from codebutler.config.paths import Home
-from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import SlackSection
 from codebutler.domain.errors import ConfigError
 
@@ -70,18 +68,18 @@ def setup(  # noqa: PLR0913 - an argument for each option
         telegram.API_URL: telegram_api_url,
     }
     in_telegram = {key: value for key, value in in_telegram.items() if value}
-    where = home().ensure()
-    answers = Answers(where)
+    home().ensure()
+    answers = Answers()
     users = allow_user or []
-    chats = _chats(where, is_slack=bool(given or users), is_telegram=bool(in_telegram))
+    chats = _chats(is_slack=bool(given or users), is_telegram=bool(in_telegram))
     if in_telegram:
         _take_telegram(answers, in_telegram)
     if "slack" in chats:
         (_ask if is_interactive() else _take)(answers, given, users)
     if "telegram" in chats and not in_telegram:
         _ask_telegram(answers)
-    resolved = resolve_global(where, environment())
-    config_files.warn_of_overrides(where, resolved, answers.saved)
+    resolved = in_force()
+    config_files.warn_of_overrides(resolved, answers.saved)
     if not resolved.config.slack.allowed_users and not resolved.config.telegram.allowed_users:
         notice(NOBODY_ALLOWED)
     reload_supervisor()
@@ -90,11 +88,11 @@ def setup(  # noqa: PLR0913 - an argument for each option
     say(f"Next: `{example}`, then `codebutler supervise`.")
 
 
-def _chats(where: Home, *, is_slack: bool, is_telegram: bool) -> tuple[str, ...]:
+def _chats(*, is_slack: bool, is_telegram: bool) -> tuple[str, ...]:
     """Those that are set up now: of the options that were given, else as somebody at a terminal says."""
     if is_slack or is_telegram or not is_interactive():
         return (*(("slack",) if is_slack or not is_telegram else ()), *(("telegram",) if is_telegram else ()))
-    present = served_chats(resolve_global(where, environment()).config)
+    present = served_chats(in_force().config)
     usual = "both" if len(present) > 1 else present[0].lower()
     while (answer := ask("Slack, Telegram or both?", usual).lower()) not in WHICH:
         notice(f"Answer with one of {', '.join(WHICH)}.")
@@ -104,8 +102,7 @@ def _chats(where: Home, *, is_slack: bool, is_telegram: bool) -> tuple[str, ...]
 class Answers:
     """What was answered, written to the home's file; ``saved`` are the keys, in order."""
 
-    def __init__(self, where: Home) -> None:
-        self.where = where
+    def __init__(self) -> None:
         self.saved: dict[str, None] = {}
 
     def save(self, key: str, value: Answer) -> None:
@@ -114,7 +111,7 @@ class Answers:
 
     def save_all(self, answers: Mapping[str, Answer]) -> None:
         """Keep several, or none of them."""
-        config_files.change(self.where, partial(_put, answers=answers), "setup")
+        config_files.change(partial(_put, answers=answers), "setup")
         self.saved |= dict.fromkeys(answers)
 
 
@@ -130,13 +127,11 @@ def _put(layer: Layer, answers: Mapping[str, Answer]) -> Layer:
 
 def _take(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     """What the options say: all of it is right, or nothing is written."""
-    present = resolve_global(answers.where, environment()).config.slack
+    present = in_force().config.slack
     slack = _with(present, given)
     identity, found = asyncio.run(_verify(slack, users))
     answers.save_all({**given, **({ALLOWED_USERS: found} if found else {})})
-    say(
-        f"Connected to {identity.team or identity.team_id} as {identity.user_id}; saved in {answers.where.config}."
-    )
+    say(f"Connected to {identity.team or identity.team_id} as {identity.user_id}; saved in {home().config}.")
 
 
 def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
@@ -144,7 +139,7 @@ def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     from codebutler.cli.wizard import Wizard
 
     is_scripted = bool(given or users)
-    present = resolve_global(answers.where, environment()).config.slack
+    present = in_force().config.slack
     slack = _with(present, given)
     if is_scripted and slack.bot_token and slack.app_token and (users or slack.allowed_users):
         _take(answers, given, users)
@@ -160,7 +155,7 @@ def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
 def _take_telegram(answers: Answers, given: Mapping[str, str | list[int]]) -> None:
     """What the options say: all of it is right, or nothing is written."""
     _check(given)
-    present = resolve_global(answers.where, environment()).config.telegram
+    present = in_force().config.telegram
     token, url = given.get(telegram.TOKEN), given.get(telegram.API_URL)
     wanted = msgspec.structs.replace(
         present, bot_token=token or present.bot_token, api_base_url=url or present.api_base_url
@@ -169,11 +164,11 @@ def _take_telegram(answers: Answers, given: Mapping[str, str | list[int]]) -> No
         raise ConfigError("no Telegram bot token: pass --telegram-token (Telegram: @BotFather, /newbot)")
     me = asyncio.run(telegram.identify(wanted))
     answers.save_all(given)
-    say(f"Connected to Telegram as @{me.get('username')}; saved in {answers.where.config}.")
+    say(f"Connected to Telegram as @{me.get('username')}; saved in {home().config}.")
 
 
 def _ask_telegram(answers: Answers) -> None:
-    present = resolve_global(answers.where, environment()).config.telegram
+    present = in_force().config.telegram
     with _asking(answers) as terminal:
         asyncio.run(telegram.TelegramWizard(terminal, present, answers.save).ask())
 
@@ -187,14 +182,14 @@ def _asking(answers: Answers) -> Iterator[PromptTerminal]:
     except (KeyboardInterrupt, EOFError):
         notice(_stopped(answers))
         raise KeyboardInterrupt from None
-    say(f"Saved in {answers.where.config}.")
+    say(f"Saved in {home().config}.")
 
 
 def _stopped(answers: Answers) -> str:
     if not answers.saved:
         return "Stopped. Nothing was saved."
     kept = ", ".join(answers.saved)
-    return f"Stopped. Saved in {answers.where.config}: {kept}. Run `codebutler setup` again to continue."
+    return f"Stopped. Saved in {home().config}: {kept}. Run `codebutler setup` again to continue."
 
 
 def _with(present: SlackSection, given: Mapping[str, str]) -> SlackSection:

@@ -103,7 +103,7 @@ async def _make(api: SlackApi, allowed: Sequence[str], options: ChannelOptions) 
         if fault := _CREATE_FAULTS.get(error.code):
             raise CodeButlerError(f"cannot create the channel {options.new}: {fault}") from None
         raise
-    await _furnish(api, channel, options.repo, who)
+    await _describe_and_invite(api, channel, options.repo, who)
     return channel
 
 
@@ -126,7 +126,7 @@ async def _invited(api: SlackApi, allowed: Sequence[str], invite: Sequence[str] 
             notice(str(error))
 
 
-async def _furnish(api: SlackApi, channel: ChannelInfo, repo: str, who: Sequence[Person]) -> None:
+async def _describe_and_invite(api: SlackApi, channel: ChannelInfo, repo: str, who: Sequence[Person]) -> None:
     """Say what the channel is for, and bring people in. What Slack refuses is told: the channel is there."""
     try:
         await api.describe_channel(channel.id, _TOPIC.format(repo=repo), _PURPOSE.format(repo=repo))

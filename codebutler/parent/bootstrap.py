@@ -51,7 +51,7 @@ from codebutler.parent.status import Status
 from codebutler.parent.telegram import TelegramIntegration
 from codebutler.platform import killpoints
 from codebutler.platform.descriptors import raise_limit
-from codebutler.platform.processes import give_back_what_is_large, hand_over_soon, leave_no_core
+from codebutler.platform.processes import disable_core_dumps, return_large_blocks, shorten_switch_interval
 from codebutler.platform.signals import Stopping, notifying
 from codebutler.platform.tasks import beside
 from codebutler.schedule.calls import HookDesk
@@ -67,7 +67,7 @@ from codebutler.supervisor.port import Places, Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.web.dashboard.dashboard import Dashboard, Sources
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.front import Front, Hooks
+from codebutler.web.front import Hooks, WebServer
 
 INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
     "Slack": SlackIntegration,
@@ -90,9 +90,9 @@ async def supervise(
     used = [integrations[name] for name in served_chats(resolved.config)]
     for each in used:
         each.check(resolved.config)
-    hand_over_soon()
-    give_back_what_is_large()
-    leave_no_core()
+    shorten_switch_interval()
+    return_large_blocks()
+    disable_core_dumps()
     descriptors = raise_limit()
     killpoints.watch("parent", env)
     stopping = stopping or Stopping()
@@ -215,7 +215,7 @@ def _way_in(parts: Parts, out: Out) -> In:
     return In(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
-def _front(parts: Parts, out: Out, way_in: In, status: Status) -> Front:
+def _front(parts: Parts, out: Out, way_in: In, status: Status) -> WebServer:
     """The port, and what is looked at there."""
     sources = Sources(
         status=status.status,
@@ -229,10 +229,10 @@ def _front(parts: Parts, out: Out, way_in: In, status: Status) -> Front:
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
     hooks = Hooks(way_in.hooks, parts.clock)
     dashboard = Dashboard(sources, keys, parts.clock)
-    return Front(parts.given.config.dashboard, hooks, dashboard)
+    return WebServer(parts.given.config.dashboard, hooks, dashboard)
 
 
-def _use(hooks: HookDesk, front: Front, watchers: Watchers, found: Found) -> None:
+def _use(hooks: HookDesk, front: WebServer, watchers: Watchers, found: Found) -> None:
     hooks.use(found.hooks)
     front.use(found.hooks)
     watchers.use(found.jobs.values())

@@ -33,7 +33,7 @@ from codebutler.parent.configuration import Configuration
 from codebutler.parent.status import Status
 from codebutler.schedule.desk import ScheduleDesk
 from codebutler.supervisor.supervisor import Supervisor
-from codebutler.web.front import Front
+from codebutler.web.front import WebServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Parent:
     repos: Repos
     status: Status
     configuration: Configuration
-    front: Front
+    front: WebServer
 
 
 class Operator:

@@ -19,7 +19,7 @@ from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.parent.apphome.turns import LatestTurns
 from codebutler.parent.direct.book import Book
-from codebutler.platform.backups import Backups, Keeper, Restored, open_or_restore
+from codebutler.platform.backups import Backups, DailyBackups, Restored, open_or_restore
 from codebutler.platform.descriptors import Descriptors
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.text.redact import Redactor
@@ -87,7 +87,7 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     journal, restored = open_or_restore(opening, backups, home.journal, clock)
     await stack.enter_async_context(journal)
     warn = partial(logs.record, "", "WRN")
-    await stack.enter_async_context(Keeper(backups, clock, warn, journal.forget_old))
+    await stack.enter_async_context(DailyBackups(backups, clock, warn, journal.forget_old))
     book = Book(journal)
     await book.load()
     return Parts(

@@ -203,7 +203,7 @@ def open_or_restore(
         return opener(), restored
 
 
-class Keeper:
+class DailyBackups:
     """Takes the backups of a file in use, day by day, in a thread; between enter and exit."""
 
     def __init__(
@@ -224,7 +224,7 @@ class Keeper:
         self._stop = threading.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Keeper:
+    async def __aenter__(self) -> DailyBackups:
         self._task = asyncio.create_task(self._run(), name="backups")
         return self
 

@@ -20,7 +20,7 @@ from codebutler.domain.clock import Clock
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def pass_over_interrupts() -> None:
+def ignore_interrupts() -> None:
     """Let SIGINT do nothing to this process.
 
     By a handler, and not by ignoring it: a program that we execute would ignore it, too (execve(2)), and Ctrl-C

@@ -9,7 +9,7 @@ import os
 from multiprocessing.connection import Connection
 
 from codebutler.platform.descriptors import lower_to
-from codebutler.platform.signals import pass_over_interrupts
+from codebutler.platform.signals import ignore_interrupts
 
 
 def run(target: str, connection: Connection, printing: Connection, files: int | None) -> None:
@@ -24,7 +24,7 @@ def run(target: str, connection: Connection, printing: Connection, files: int | 
     # A session of its own: Ctrl-C in the terminal is for the parent, which then asks the workers to stop.
     with contextlib.suppress(OSError):
         os.setsid()
-    pass_over_interrupts()
+    ignore_interrupts()
     if files is not None:
         lower_to(files)
     faulthandler.enable(all_threads=True)

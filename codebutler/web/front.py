@@ -36,7 +36,7 @@ OFF = "dashboard.enabled is false"
 log = logging.getLogger("codebutler.web")
 
 
-class Front:
+class WebServer:
     """``run`` is its life. ``trouble``: why nothing listens, "" if it does."""
 
     def __init__(self, place: DashboardSection, hooks: Hooks, dashboard: Dashboard) -> None:

@@ -17,7 +17,7 @@ from codebutler.domain.message import every_text
 from codebutler.intake.notes import Notes
 from codebutler.parent.apphome.turns import LatestTurns
 from codebutler.parent.apphome.view import RepoCard, home, not_served, stranger
-from codebutler.text.markup import at_home
+from codebutler.text.markup import with_real_links
 
 PACE_S = 3.0
 """Changes within it are one publication; Slack allows views.publish 100 times a minute and more for an app."""
@@ -133,4 +133,4 @@ class AppHome:
             log.info("the home of %s could not be published: %s", user, error)
 
     def _cleaned(self, part: Section, url: str) -> Section:
-        return every_text(part, lambda text: at_home(self._redact(text), url))
+        return every_text(part, lambda text: with_real_links(self._redact(text), url))

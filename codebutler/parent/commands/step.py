@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from codebutler.domain.commands import WORDS, whispered_to
+from codebutler.domain.commands import WORDS, visible_only_to
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Command, MessagePosted, Post, SlashCommand, TurnOutcome
@@ -58,7 +58,7 @@ class ParentCommands:
         in_thread = event.root_ts if isinstance(event, MessagePosted) else None
         asker = Asker(event.user, repo, event.channel, _thread_of(event), event.key)
         is_slash = isinstance(event, SlashCommand)
-        only_for = whispered_to(event.user, request.name, request.argument) if is_slash else ""
+        only_for = visible_only_to(event.user, request.name, request.argument) if is_slash else ""
         try:
             text = await answer(request, self._resources, asker)
             message = Message(markdown=text, names=people_in(text))

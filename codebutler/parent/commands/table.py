@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from codebutler.domain.commands import DIRECT, WORDS, Word, misuse
+from codebutler.domain.commands import DIRECT, WORDS, Word, usage_error
 from codebutler.domain.model import Command
 from codebutler.parent.commands.asked import Asked, AskedDirectly, Handler, Resources
 from codebutler.schedule.desk import Asker
@@ -15,7 +15,7 @@ async def answer(request: Command, resources: Resources, asker: Asker) -> str:
     """Do what is said; the text is what the person reads. Raises StoreError."""
     word = WORDS[request.name]
     if not word.takes(request.argument):
-        return misuse(word)
+        return usage_error(word)
     return await handler_of(word)(Asked(resources, request.argument, asker))
 
 

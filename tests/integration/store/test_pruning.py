@@ -12,7 +12,7 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
-from codebutler.platform.backups import LOOK_EVERY_S, Backups, Keeper
+from codebutler.platform.backups import LOOK_EVERY_S, Backups, DailyBackups
 from codebutler_worker.desk.draft import iso
 from codebutler_worker.desk.states import STATES
 from codebutler_worker.store.open import open_store
@@ -97,7 +97,7 @@ async def test_it_is_done_once_a_day_after_the_backup(store: Store, tmp_path: Pa
     clock, troubles = ManualClock(NOW), list[str]()
     backups = Backups(tmp_path / "backups", tmp_path / ".codebutler" / "store.db")
     await store.run(lambda uow: uow.outbox.add(an_operation("first")))
-    async with Keeper(backups, clock, troubles.append, store.forget_old):
+    async with DailyBackups(backups, clock, troubles.append, store.forget_old):
         await until_gone(store, "first", clock, 0)
         async with open_store(backups.file(NOW.date()), clock) as copy:
             assert await has(copy, "first")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from codebutler.config.git_repo import Owner, barred, committer_env
+from codebutler.config.git_repo import Owner, committer_env, unreachable_because
 from codebutler.config.schema import RepoSettings
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler_worker.sandbox.committing import NAMING
@@ -29,7 +29,7 @@ def served_findings(walls: str, group: Sequence[RepoSettings], ours: Path) -> It
     if uid == 0:
         theirs = [(repo, Owner.at(repo)) for repo in there if not Owner.at(repo).is_root]
         for repo, owner in theirs:
-            if why := barred(repo, owner):
+            if why := unreachable_because(repo, owner):
                 yield fail("sandbox", "user", why)
         homes = {(home_of_agents(repo, ours), owner.uid) for repo, owner in theirs}
         yield from (_home(home, owner) for home, owner in sorted(homes))

@@ -29,9 +29,9 @@ from codebutler.domain.errors import (
     StoreTooNewError,
 )
 from codebutler.platform import killpoints
-from codebutler.platform.backups import Backups, Keeper, directory_name
-from codebutler.platform.processes import hand_over_soon
-from codebutler.platform.signals import pass_over_interrupts
+from codebutler.platform.backups import Backups, DailyBackups, directory_name
+from codebutler.platform.processes import shorten_switch_interval
+from codebutler.platform.signals import ignore_interrupts
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
@@ -55,10 +55,10 @@ _TAGS: dict[int, LogTag] = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.W
 
 def main(connection: Connection) -> None:
     """Serve one repository over the parent's pipe, then exit: 0, 1, or 78 when restarting cannot help."""
-    pass_over_interrupts()
+    ignore_interrupts()
     faulthandler.enable(all_threads=True)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    hand_over_soon()
+    shorten_switch_interval()
     killpoints.watch(f"worker:{current_process().name}", os.environ)
     sock = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()
@@ -89,7 +89,7 @@ async def serve(
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
             await _tell_restored(store, settings, clock)
             desk = Desk(settings, home, store, agents(settings, clock), clock, channel.send)
-            async with Keeper(backups, clock, logger.warning, partial(_forget_old, store, settings)):
+            async with DailyBackups(backups, clock, logger.warning, partial(_forget_old, store, settings)):
                 return await _work(Worker(channel, desk))
     except CodeButlerError as error:
         channel.send(Log(tag="ERR", text=str(error)))
