@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import Annotated
 
@@ -130,16 +131,15 @@ def with_value(layer: Layer, key: str, text: str) -> Layer:
 
     Raises ConfigError with what the key expects.
     """
-    try:
-        return _with(layer, key, text)
-    except ConfigError as error:
-        fault = error
-    try:
-        return _with(layer, key, json.loads(text))
-    except ConfigError as error:
-        fault = error
-    except ValueError:
-        pass  # no JSON
+    readings: list[object] = [text]
+    with suppress(ValueError):
+        readings.append(json.loads(text))
+    fault = ConfigError()
+    for value in readings:
+        try:
+            return _with(layer, key, value)
+        except ConfigError as error:
+            fault = error
     try:
         return _with(layer, key, [part.strip() for part in text.split(",") if part.strip()])
     except ConfigError:

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from codebutler.cli.output import notice
-from codebutler.config.load import telegram_token_fault
+from codebutler.config.load import token_fault
 from codebutler.config.schema import TelegramSection, telegram_id
 from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError
 
@@ -123,7 +123,7 @@ class TelegramWizard:
         hint = " or Enter to keep the present one" if present else ""
         while True:
             token = await self._terminal.ask_secret(f"   Telegram bot token{hint}") or present
-            if fault := telegram_token_fault(token):
+            if fault := token_fault(TOKEN, token):
                 notice(f"   {fault}")
                 continue
             telegram = msgspec.structs.replace(self.telegram, bot_token=token)
