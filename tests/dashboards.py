@@ -23,7 +23,7 @@ from codebutler.schedule.jobs import Hook
 from codebutler.text.redact import Redactor
 from codebutler.web.dashboard.dashboard import Dashboard, Sources
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.front import Front, Hooks
+from codebutler.web.front import Hooks, WebServer
 
 DEADLINE_S = 30
 CONNECTED = {
@@ -99,7 +99,7 @@ class Watched:
         place = PrivateDir(home, follow_links=True, create=True)
         keys = Keys(place, clock, secrets.token_urlsafe, self.redactor.learn)
         self.dashboard = Dashboard(sources, keys, clock)
-        self.front = Front(DashboardSection(port=port), Hooks(NoHooks(), clock), self.dashboard)
+        self.front = WebServer(DashboardSection(port=port), Hooks(NoHooks(), clock), self.dashboard)
 
     def log(self, text: str, tag: str = "INF", repo: str = "") -> None:
         """A line of the log."""

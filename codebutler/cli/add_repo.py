@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from msgspec.structs import replace
@@ -21,35 +20,23 @@ from codebutler.cli.config_files import (
     prepare,
     report,
 )
-from codebutler.cli.context import environment, home, reload_supervisor
-from codebutler.cli.output import is_interactive, notice, say, warn
+from codebutler.cli.context import environment, home, in_force, reload_supervisor
+from codebutler.cli.output import notice, say, warn
 from codebutler.cli.repositories import vouched
-from codebutler.cli.slack import (
-    ChannelOptions,
-    all_channels,
-    channel_name,
-    choose_channel,
-    enter_channel,
-    look_up_channel,
-    make_channel,
-)
+from codebutler.cli.slack import ChannelOptions, channel_for
 from codebutler.cli.telegram import RepoPlace, look_up
-from codebutler.config.channels import CHANNEL_KEYS, name_channel, served_chats
+from codebutler.config.channels import CHANNEL_KEYS, SLACK_CHANNEL, TELEGRAM_CHAT, name_channel, served_chats
 from codebutler.config.git_repo import ROOTS_OWN, Owner, is_tracked, repo_root
 from codebutler.config.load import check_layer, parse_layer
-from codebutler.config.merge import put
+from codebutler.config.merge import at, put
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import JOBS_NAME, Provenance, Registry, RepoEntry, add, name_for, read_jobs
-from codebutler.config.resolve import resolve_global, resolve_repo
-from codebutler.config.schema import AgentName, SlackSection
+from codebutler.config.schema import AgentName
 from codebutler.config.skills import find_skills
 from codebutler.domain.errors import ConfigError
 from codebutler.operations.doctor import programs_path
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE
 from codebutler.platform.lookup import look_up as program_at
-
-if TYPE_CHECKING:
-    from codebutler.chat.slack.answers import ChannelInfo
 
 
 def run(  # noqa: PLR0913 - an argument for each option
@@ -73,7 +60,7 @@ def run(  # noqa: PLR0913 - an argument for each option
 ) -> None:
     """Give a repository a channel, register it, and trust its config as it is now."""
     # Nothing is changed before everything that may be refused has been looked at; Slack's own refusal comes first.
-    wish = PlaceOptions(telegram, channel, ChannelOptions(create_channel, "", invite))
+    _refuse_exclusive(telegram, channel, create_channel, invite)
     where = home()
     registry = Registry(where)
     root = repo_root(path.expanduser())
@@ -82,7 +69,8 @@ def run(  # noqa: PLR0913 - an argument for each option
     entry = RepoEntry(name=name or name_for(root), path=str(root))
     add(registry.load(), entry)  # refuse a duplicate before anything is done
     _refuse_roots_own(root)
-    chosen = _chosen(registry, entry, _looked_at(root, where, entry), wish)
+    options = ChannelOptions(channel, create_channel, entry.name, invite)
+    chosen = _chosen(registry, entry, _looked_at(root, where, entry), telegram, options)
     entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
     where.ensure()
     _write(root, _prepared_layer(root), chosen, agent)
@@ -104,48 +92,36 @@ def run(  # noqa: PLR0913 - an argument for each option
         notice("Next: `codebutler supervise`.")
 
 
-@dataclass(frozen=True)
-class PlaceOptions:
-    """Where the repository is to be: in a chat of Telegram, in a channel of Slack, or in a new one there."""
-
-    telegram: str
-    channel: str
-    new: ChannelOptions
-
-    def __post_init__(self) -> None:
-        """Raises BadParameter for options that exclude each other."""
-        if self.telegram and (self.channel or self.new.name or self.new.invite):
-            raise typer.BadParameter("--telegram excludes --channel, --create-channel and --invite")
-        if self.channel and self.new.name:
-            raise typer.BadParameter("--channel and --create-channel exclude each other")
-        if self.new.invite and self.channel:
-            raise typer.BadParameter("--invite is for a channel that is made: pass --create-channel too")
+def _refuse_exclusive(telegram: str, channel: str, create_channel: str, invite: list[str] | None) -> None:
+    if telegram and (channel or create_channel or invite):
+        raise typer.BadParameter("--telegram excludes --channel, --create-channel and --invite")
+    if channel and create_channel:
+        raise typer.BadParameter("--channel and --create-channel exclude each other")
+    if invite and channel:
+        raise typer.BadParameter("--invite is for a channel that is made: pass --create-channel too")
 
 
-def _chosen(registry: Registry, entry: RepoEntry, present: dict[str, Any], wish: PlaceOptions) -> RepoPlace:
-    """The channel that is wished for; else the one it had before; else one that is asked for, in Slack."""
-    config = resolve_global(home(), environment()).config
-    if chat := wish.telegram or _own_chat(present, wish):
+def _chosen(
+    registry: Registry, entry: RepoEntry, present: dict[str, Any], telegram: str, options: ChannelOptions
+) -> RepoPlace:
+    """The channel that is asked for by options; else the one it had before; else the one somebody chooses in Slack."""
+    config = in_force().config
+    is_given = options.wanted or options.new
+
+    def check(channel_id: str) -> None:
+        """Refuse one that another repository has."""
+        add(registry.load(), replace(entry, channel_id=channel_id))
+
+    if chat := telegram or ("" if is_given else str(at(present, TELEGRAM_CHAT) or "")):
         place = asyncio.run(look_up(config.telegram, chat))
-        add(registry.load(), replace(entry, channel_id=place.id))
+        check(place.id)
         return place
     if served_chats(config) == ("Telegram",):
         raise typer.BadParameter("pass --telegram CHAT, the number of its group (-100…)")
-    if not config.slack.bot_token:
-        raise ConfigError("no bot token yet: run `codebutler setup` first")
-    wanted, new = _wanted(
-        config.slack,
-        wish.channel or _own_channel(present, wish.new.name),
-        dataclasses.replace(wish.new, repo=entry.name),
-    )
-    found = _channel(config.slack, registry, entry, wanted, new)
+    if not is_given:
+        options = dataclasses.replace(options, wanted=str(at(present, SLACK_CHANNEL) or ""))
+    found = asyncio.run(channel_for(config.slack, options, check))
     return RepoPlace(found.id, f"#{found.name}")
-
-
-def _own_chat(layer: dict[str, Any], wish: PlaceOptions) -> str:
-    """The chat in Telegram that the repository had before, unless it is to have a channel."""
-    known = layer.get("telegram", {}).get("chatId")
-    return str(known) if known and not (wish.channel or wish.new.name) else ""
 
 
 def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
@@ -165,7 +141,7 @@ def _warn_of_skills(entry: RepoEntry) -> None:
 def _warn_without_agent(entry: RepoEntry) -> None:
     """Who registers a repository learns now, not at the first message, that nobody would answer in it."""
     where, env = home(), environment()
-    config = resolve_repo(where, entry, env).config
+    config = in_force(entry).config
     agents = {"claude": (CLAUDE_CODE, config.claude.binary), "kimi": (KIMI_CODE, config.kimi.binary)}
     if config.agent.default not in agents:
         return
@@ -221,32 +197,6 @@ def _prepared_layer(root: Path) -> dict[str, Any]:
         report(migrate_store_file(paths.store, check=False))
         data = directory.read(CONFIG_NAME)
     return parse_layer(data, str(paths.config)) if data is not None else {}
-
-
-def _own_channel(layer: dict[str, Any], create_channel: str) -> str:
-    """The channel the repository had before, unless a new one is asked for."""
-    return "" if create_channel else str(layer.get("slack", {}).get("channelID", ""))
-
-
-def _wanted(slack: SlackSection, wanted: str, wish: ChannelOptions) -> tuple[str, ChannelOptions]:
-    """The channel that is there ("" for none), or the one to make; asked for if neither is given."""
-    if wanted or wish.name:
-        return wanted, wish
-    if not is_interactive():
-        raise typer.BadParameter("pass --channel C… or --create-channel NAME")
-    chosen, is_new = choose_channel(asyncio.run(all_channels(slack)), channel_name(f"codebutler-{wish.repo}"))
-    return ("", ChannelOptions(chosen, wish.repo, wish.invite)) if is_new else (chosen, wish)
-
-
-def _channel(
-    slack: SlackSection, registry: Registry, entry: RepoEntry, wanted: str, wish: ChannelOptions
-) -> ChannelInfo:
-    if wish.name:
-        return asyncio.run(make_channel(slack, wish))
-    found = asyncio.run(look_up_channel(slack, wanted))
-    # Refuse one that another repository has before it is joined.
-    add(registry.load(), replace(entry, channel_id=found.id))
-    return asyncio.run(enter_channel(slack, found))
 
 
 def _write(root: Path, layer: dict[str, Any], channel: RepoPlace, agent: AgentName | None) -> None:

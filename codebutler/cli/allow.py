@@ -14,15 +14,14 @@ import typer
 from codebutler.chat.people import Person
 from codebutler.cli import config_files
 from codebutler.cli.config_files import ALLOWED_USERS as KEY
-from codebutler.cli.context import environment, home, reload_supervisor
+from codebutler.cli.context import home, in_force, reload_supervisor
 from codebutler.cli.output import notice, print_json, say, warn
-from codebutler.cli.slack import NOBODY_ALLOWED, described, find_person, named
+from codebutler.cli.slack import NOBODY_ALLOWED, described, find_person, named, slack_api
 from codebutler.cli.telegram import USERS as TELEGRAM_KEY
 from codebutler.cli.telegram import user_in
 from codebutler.config.channels import chat_of
-from codebutler.config.paths import Home, RepoPaths
+from codebutler.config.paths import RepoPaths
 from codebutler.config.registry import Registry
-from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import USER_ID, Config, SlackSection, telegram_id
 from codebutler.domain.errors import ChatError, CodeButlerError, ConfigError
 
@@ -38,19 +37,18 @@ def allow(
     as_json: Annotated[bool, typer.Option("--json", help="Print who is allowed as JSON.")] = False,
 ) -> None:
     """Allow people to use the agents, or list who may."""
-    where = home().ensure()
+    home().ensure()
     numbers, others = _numbers(users or [])
     if others:
-        slack = resolve_global(where, environment()).config.slack
-        _require_token(slack)
+        slack = in_force().config.slack
         added = asyncio.run(_found(slack, others))
-        config_files.change(where, partial(config_files.allow, users=[one.id for one in added]), "allow")
-        _tell("Allowed", added, where)
+        config_files.change(partial(config_files.allow, users=[one.id for one in added]), "allow")
+        _tell("Allowed", added)
     if numbers:
-        config_files.change(where, partial(config_files.allow, users=numbers, section="telegram"), "allow")
-        _tell("Allowed", _in_telegram(numbers), where)
+        config_files.change(partial(config_files.allow, users=numbers, section="telegram"), "allow")
+        _tell("Allowed", _in_telegram(numbers))
     if as_json or not users:
-        _list(resolve_global(where, environment()).config, as_json=as_json)
+        _list(in_force().config, as_json=as_json)
 
 
 def deny(
@@ -62,26 +60,26 @@ def deny(
     ],
 ) -> None:
     """Take people off the list of those who may use the agents."""
-    where = home().ensure()
-    config = resolve_global(where, environment()).config
+    home().ensure()
+    config = in_force().config
     numbers, others = _numbers(users)
     if unknown := [number for number in numbers if number not in config.telegram.allowed_users]:
         raise CodeButlerError(f"{unknown[0]} is not on the list: `codebutler allow` shows it")
     in_slack = [_allowed_one(config.slack, user) for user in others]
     gone = [*in_slack, *_in_telegram(numbers)]
     if in_slack:
-        config_files.change(where, partial(config_files.deny, users=[one.id for one in in_slack]), "deny")
+        config_files.change(partial(config_files.deny, users=[one.id for one in in_slack]), "deny")
     if numbers:
-        config_files.change(where, partial(config_files.deny, users=numbers, section="telegram"), "deny")
-    resolved = resolve_global(where, environment())
+        config_files.change(partial(config_files.deny, users=numbers, section="telegram"), "deny")
+    resolved = in_force()
     slack, telegram = resolved.config.slack.allowed_users, resolved.config.telegram.allowed_users
     left = {*slack, *map(telegram_id, telegram)}
     if still := [one for one in gone if one.id in left]:
         key = TELEGRAM_KEY if chat_of(still[0].id) == "Telegram" else KEY
         source = resolved.provenance[key]
         raise CodeButlerError(f"{named(still)} is still allowed: {source} overrides {key}, change it there")
-    _tell("Denied", gone, where)
-    _warn_of_own_lists(where)
+    _tell("Denied", gone)
+    _warn_of_own_lists()
     if not left:
         notice("Nobody is allowed now: nobody can use the agents.")
 
@@ -101,7 +99,6 @@ def _allowed_one(slack: SlackSection, wanted: str) -> Person:
     if wanted in slack.allowed_users:
         return Person(id=wanted, names=())
     if not re.fullmatch(USER_ID, wanted):
-        _require_token(slack)
         person = asyncio.run(_found(slack, [wanted]))[0]
         if person.id in slack.allowed_users:
             return person
@@ -110,16 +107,12 @@ def _allowed_one(slack: SlackSection, wanted: str) -> Person:
 
 
 async def _found(slack: SlackSection, users: list[str]) -> list[Person]:
-    from codebutler.chat.slack.api import SlackApi
-
-    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+    async with slack_api(slack) as api:
         return [await find_person(api, user) for user in users]
 
 
 async def _described(slack: SlackSection) -> list[Person]:
-    from codebutler.chat.slack.api import SlackApi
-
-    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+    async with slack_api(slack) as api:
         return await described(api, slack.allowed_users)
 
 
@@ -141,25 +134,20 @@ def _list(config: Config, *, as_json: bool) -> None:
         notice(NOBODY_ALLOWED)
 
 
-def _tell(done: str, who: list[Person], where: Home) -> None:
+def _tell(done: str, who: list[Person]) -> None:
     for one in who:
         say(f"{done}: {one}")
-    config_files.warn_of_overrides(where, resolve_global(where, environment()), [KEY, TELEGRAM_KEY])
+    config_files.warn_of_overrides(in_force(), [KEY, TELEGRAM_KEY])
     reload_supervisor()
 
 
-def _warn_of_own_lists(where: Home) -> None:
+def _warn_of_own_lists() -> None:
     """A repository's own list, where it is trusted, replaces the one that was changed."""
-    for entry in Registry(where).load():
+    for entry in Registry(home()).load():
         key = TELEGRAM_KEY if chat_of(entry.channel_id) == "Telegram" else KEY
         try:
-            source = resolve_repo(where, entry, environment()).provenance[key]
+            source = in_force(entry).provenance[key]
         except ConfigError:
             continue
         if source == str(RepoPaths(Path(entry.path)).config):
             warn(f"{entry.name} has a list of its own: see {key} in {source}")
-
-
-def _require_token(slack: SlackSection) -> None:
-    if not slack.bot_token:
-        raise ConfigError("no bot token yet: run `codebutler setup` first")

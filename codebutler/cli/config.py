@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import Annotated
 
@@ -14,13 +15,17 @@ from typer._click import Context
 
 from codebutler.cli import config_files
 from codebutler.cli.command import HELP_NAMES, App, CliGroup
-from codebutler.cli.context import environment, home, known_repositories, reload_supervisor
+from codebutler.cli.context import (
+    in_force,
+    known_repositories,
+    reload_supervisor,
+    repository,
+)
 from codebutler.cli.output import is_interactive, print_json, say, warn
 from codebutler.cli.prompts import PromptTerminal, ask
 from codebutler.config.load import check_layer
 from codebutler.config.merge import default_layer, leaves, put
-from codebutler.config.registry import Registry, find
-from codebutler.config.resolve import Resolved, resolve_global, resolve_repo
+from codebutler.config.resolve import Resolved
 from codebutler.config.secrets import is_secret, mask_value, masked
 from codebutler.config.trust import HOME_ONLY
 from codebutler.domain.errors import ConfigError
@@ -61,11 +66,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the configuration in force, secrets masked, and where each value came from."""
-    where = home()
-    if repo is None:
-        resolved = resolve_global(where, environment())
-    else:
-        resolved = resolve_repo(where, find(Registry(where).load(), repo), environment())
+    resolved = in_force(repository(repo) if repo else None)
     for note in resolved.notes:
         warn(note)
     if as_json:
@@ -98,7 +99,7 @@ def set_(
     if repo and key in HOME_ONLY:
         raise ConfigError(f"{key} is set once for all repositories: leave --repo out")
     text = _asked(key) if value is None else value
-    values = dict(leaves(_change(repo, partial(with_value, key=key, text=text))))
+    values = dict(leaves(config_files.change(partial(with_value, key=key, text=text), NOT_SET, repo)))
     value_now = mask_value(key, values.get(tuple(key.split("."))))
     shown = msgspec.json.encode(value_now).decode() if value_now is not None else text
     say(f"Set {key} to {shown}{f' for {repo}' if repo else ''}.")
@@ -108,7 +109,7 @@ def set_(
 @app.command()
 def unset(key: Annotated[str, KEY], repo: Annotated[str, REPO] = "") -> None:
     """Remove one value, so that its default applies again."""
-    _change(repo, partial(without, key=key))
+    config_files.change(partial(without, key=key), NOT_SET, repo)
     say(f"Unset {key}{f' for {repo}' if repo else ''}.")
     _after(key, repo)
 
@@ -130,16 +131,15 @@ def with_value(layer: Layer, key: str, text: str) -> Layer:
 
     Raises ConfigError with what the key expects.
     """
-    try:
-        return _with(layer, key, text)
-    except ConfigError as error:
-        fault = error
-    try:
-        return _with(layer, key, json.loads(text))
-    except ConfigError as error:
-        fault = error
-    except ValueError:
-        pass  # no JSON
+    readings: list[object] = [text]
+    with suppress(ValueError):
+        readings.append(json.loads(text))
+    fault = ConfigError()
+    for value in readings:
+        try:
+            return _with(layer, key, value)
+        except ConfigError as error:
+            fault = error
     try:
         return _with(layer, key, [part.strip() for part in text.split(",") if part.strip()])
     except ConfigError:
@@ -167,21 +167,9 @@ def without(layer: Layer, key: str) -> Layer:
     return kept
 
 
-def _change(repo: str, edit: config_files.Edit) -> Layer:
-    where = home().ensure()
-    return (
-        config_files.change_repo(where, repo, edit, NOT_SET)
-        if repo
-        else config_files.change(where, edit, NOT_SET)
-    )
-
-
 def _after(key: str, repo: str) -> None:
     """Say where something else overrides the file, and let the supervisor read it."""
-    where = home()
-    entry = find(Registry(where).load(), repo) if repo else None
-    resolved = resolve_repo(where, entry, environment()) if entry else resolve_global(where, environment())
-    config_files.warn_of_overrides(where, resolved, [key])
+    config_files.warn_of_overrides(in_force(repository(repo) if repo else None), [key])
     reload_supervisor()
 
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
+from codebutler.cli.context import home
 from codebutler.cli.output import notice, warn
 from codebutler.config.channels import channel_in
 from codebutler.config.legacy import is_legacy, migrate_config
 from codebutler.config.load import check_layer, parse_layer, parse_object
-from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths, make_private
+from codebutler.config.paths import CONFIG_NAME, RepoPaths, make_private
 from codebutler.config.registry import Registry, find, replace
 from codebutler.config.resolve import Resolved
 from codebutler.config.trust import digest
@@ -28,18 +29,20 @@ Edit = Callable[[Layer], Layer]
 BOT_TOKEN, APP_TOKEN, ALLOWED_USERS = "slack.botToken", "slack.appToken", "slack.allowedUsers"
 
 
-def change(where: Home, edit: Edit, source: str) -> Layer:
-    """Write the home's edited file, and return what is in it now.
+def change(edit: Edit, source: str, repo: str = "") -> Layer:
+    """Write the edited file of the home, or of the repository of that name, and return what is in it now.
 
     Raises ConfigError, naming ``source``, if the result is not valid: then nothing is written.
     """
+    where = home().ensure()
+    if repo:
+        return _change_repo(Registry(where), repo, edit, source)
     with where.open() as directory:
         return _rewrite(directory, edit, source)[1]
 
 
-def change_repo(where: Home, name: str, edit: Edit, source: str) -> Layer:
-    """The same with the file of the repository of that name. One that was trusted stays so: the owner changes it."""
-    registry = Registry(where)
+def _change_repo(registry: Registry, name: str, edit: Edit, source: str) -> Layer:
+    """A file that was trusted stays so: the owner changes it."""
     entry = find(registry.load(), name)
     with prepare(RepoPaths(Path(entry.path))) as directory:
         before, layer = _rewrite(directory, edit, source)
@@ -64,11 +67,11 @@ def deny(layer: Layer, users: Iterable[str | int], section: str = "slack") -> La
     return _with_users(layer, section, [user for user in _users(layer, section) if user not in gone])
 
 
-def warn_of_overrides(where: Home, resolved: Resolved, keys: Iterable[str]) -> None:
+def warn_of_overrides(resolved: Resolved, keys: Iterable[str]) -> None:
     """Tell of each key whose value in the file does not count, because the environment has another."""
     for key in keys:
         source = resolved.provenance.get(key, "")
-        if source.startswith("environment") or source == str(where.env_file):
+        if source.startswith("environment") or source == str(home().env_file):
             warn(f"{source} overrides {key} of the file")
 
 

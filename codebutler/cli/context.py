@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from codebutler.cli.output import notice, warn
 from codebutler.config.paths import Home
@@ -15,7 +15,10 @@ from codebutler.domain.commands import completions
 from codebutler.domain.errors import CodeButlerError, NotRunningError, RegistryError
 
 if TYPE_CHECKING:
+    from codebutler.config.resolve import Resolved
     from codebutler.control.messages import ControlReply, ControlRequest, Done
+
+T = TypeVar("T")
 
 
 def environment() -> Mapping[str, str]:
@@ -35,6 +38,15 @@ def repository(name: str = "") -> RepoEntry:
         names = ", ".join(entry.name for entry in entries) or "none; add one with `codebutler add-repo`"
         raise RegistryError(f"which repository? Registered: {names}")
     return find(entries, name or entries[0].name)
+
+
+def in_force(entry: RepoEntry | None = None) -> Resolved:
+    """The configuration in force, of a repository or of all. Raises ConfigError."""
+    from codebutler.config.resolve import resolve_global, resolve_repo
+
+    if entry is None:
+        return resolve_global(home(), environment())
+    return resolve_repo(home(), entry, environment())
 
 
 def known_repositories(incomplete: str) -> list[str]:
@@ -57,6 +69,15 @@ def talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | Non
     Raises NotRunningError where no supervisor runs, CodeButlerError with its line where it refuses.
     """
     return asyncio.run(_talk(request, on_reply))
+
+
+def asked(request: ControlRequest, kind: type[T]) -> T:
+    """Send ``request`` and return its one reply of that kind. Raises as ``talk``."""
+    found: list[T] = []
+    talk(request, lambda reply: found.append(reply) if isinstance(reply, kind) else None)
+    if not found:
+        raise CodeButlerError("the supervisor did not answer: see `codebutler status`")
+    return found[0]
 
 
 async def _talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None) -> Done:

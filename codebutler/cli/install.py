@@ -88,25 +88,17 @@ def manager_of(where: Home, env: Mapping[str, str], platform: str = sys.platform
 def check_ready(where: Home, env: Mapping[str, str]) -> None:
     """Would it start without this shell's variables? Raises ConfigError with what is missing."""
     from codebutler.config.channels import served_chats
-    from codebutler.config.load import app_token_fault, bot_token_fault, telegram_token_fault
-    from codebutler.config.resolve import resolve_global
+    from codebutler.config.load import token_fault, tokens_of
+    from codebutler.config.resolve import VARIABLES, resolve_global
 
-    here, there = resolve_global(where, env).config, resolve_global(where, {}).config
-    chats = served_chats(here)
-    for chat, name, fault, found, kept in (
-        ("Slack", "SLACK_BOT_TOKEN", bot_token_fault, here.slack.bot_token, there.slack.bot_token),
-        ("Slack", "SLACK_APP_TOKEN", app_token_fault, here.slack.app_token, there.slack.app_token),
-        (
-            "Telegram",
-            "TELEGRAM_BOT_TOKEN",
-            telegram_token_fault,
-            here.telegram.bot_token,
-            there.telegram.bot_token,
-        ),
-    ):
-        if chat not in chats or not fault(kept):
+    here, kept = resolve_global(where, env).config, tokens_of(resolve_global(where, {}).config)
+    names = {variable.key: name for name, variable in VARIABLES.items()}
+    chats = tuple(chat.lower() for chat in served_chats(here))
+    for key, found in tokens_of(here).items():
+        if not key.startswith(chats) or not token_fault(key, kept[key]):
             continue
-        if found and not fault(found):
+        name = names[key]
+        if found and not token_fault(key, found):
             raise ConfigError(
                 f"{name} is set in this shell only, which a service does not see: "
                 f"put it into {where.env_file} or run `codebutler setup`"

@@ -177,8 +177,8 @@ def audit(
 
 def _told(broken: Break) -> str:
     if broken.cut:
-        return f"at line {broken.line} lines were removed or changed: they were on the disk, and are not here"
-    return f"line {broken.line} does not fit the one before: it, or a line before it, was changed, removed or inserted"
+        return f"lines were removed or changed at line {broken.line}: the log once held other ones there"
+    return f"line {broken.line} does not match the one before: it, or an earlier line, was changed, removed or inserted"
 
 
 def _row(raw: bytes) -> dict[str, Any] | None:

@@ -19,6 +19,10 @@ from codebutler.config.skills import skills_digest
 from codebutler.config.trust import digest, strip_untrusted
 from codebutler.domain.errors import ConfigError
 
+NAME = typer.Argument(
+    help="The repository's name, see `codebutler repos`.", autocompletion=known_repositories
+)
+
 
 def repos(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -52,14 +56,7 @@ def state_of(entry: RepoEntry) -> str:
     return "trusted" if data is None or digest(data) == entry.digest else "changed"
 
 
-def remove_repo(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="The repository's name, see `codebutler repos`.", autocompletion=known_repositories
-        ),
-    ],
-) -> None:
+def remove_repo(name: Annotated[str, NAME]) -> None:
     """Stop serving a repository. Its files, its history and its channel stay as they are."""
     registry = Registry(home())
     entry = find(registry.load(), name)
@@ -68,14 +65,7 @@ def remove_repo(
     reload_supervisor()
 
 
-def trust(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="The repository's name, see `codebutler repos`.", autocompletion=known_repositories
-        ),
-    ],
-) -> None:
+def trust(name: Annotated[str, NAME]) -> None:
     """Trust a repository's configuration, jobs.yaml and skills as they are now, including what loosens safety."""
     registry = Registry(home())
     entry, guarded = vouched(find(registry.load(), name))

@@ -35,7 +35,9 @@ def build(
     """Build the image codebutler-runner, in which agents work where `sandbox.mode` is `docker`."""
     program = shutil.which("docker", path="/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin")
     if program is None:
-        raise CodeButlerError("docker is missing: install it (Debian, Ubuntu: apt-get install docker.io)")
+        raise CodeButlerError(
+            "docker is not installed: install it (Debian, Ubuntu: apt-get install docker.io)"
+        )
     client = [program, *(("--host", host) if host else ())]
     if root is not None:
         if not root.is_file():
@@ -59,6 +61,6 @@ def _run(command: list[str], text: str = "") -> None:
     if done.returncode != 0:
         lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         said = next(
-            (line for line in reversed(lines) if "returned a non-zero code" not in line), "it says nothing"
+            (line for line in reversed(lines) if "returned a non-zero code" not in line), "no error message"
         )
         raise CodeButlerError(f"docker {command[-1] if command[-1] != '-' else 'build'} failed: {said[:300]}")

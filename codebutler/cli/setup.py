@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,15 +13,13 @@ import typer
 
 from codebutler.cli import config_files, telegram
 from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN, Layer
-from codebutler.cli.context import environment, home, reload_supervisor
+from codebutler.cli.context import home, in_force, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, print_json, say
-from codebutler.cli.prompts import ask
-from codebutler.cli.slack import NOBODY_ALLOWED, find_person
+from codebutler.cli.prompts import PromptTerminal, ask
+from codebutler.cli.slack import NOBODY_ALLOWED, find_person, slack_api
 from codebutler.config.channels import served_chats
 from codebutler.config.load import check_layer
 from codebutler.config.merge import put
-from codebutler.config.paths import Home
-from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import SlackSection
 from codebutler.domain.errors import ConfigError
 
@@ -69,18 +68,18 @@ def setup(  # noqa: PLR0913 - an argument for each option
         telegram.API_URL: telegram_api_url,
     }
     in_telegram = {key: value for key, value in in_telegram.items() if value}
-    where = home().ensure()
-    answers = Answers(where)
+    home().ensure()
+    answers = Answers()
     users = allow_user or []
-    chats = _chats(where, is_slack=bool(given or users), is_telegram=bool(in_telegram))
+    chats = _chats(is_slack=bool(given or users), is_telegram=bool(in_telegram))
     if in_telegram:
         _take_telegram(answers, in_telegram)
     if "slack" in chats:
         (_ask if is_interactive() else _take)(answers, given, users)
     if "telegram" in chats and not in_telegram:
         _ask_telegram(answers)
-    resolved = resolve_global(where, environment())
-    config_files.warn_of_overrides(where, resolved, answers.saved)
+    resolved = in_force()
+    config_files.warn_of_overrides(resolved, answers.saved)
     if not resolved.config.slack.allowed_users and not resolved.config.telegram.allowed_users:
         notice(NOBODY_ALLOWED)
     reload_supervisor()
@@ -89,11 +88,11 @@ def setup(  # noqa: PLR0913 - an argument for each option
     say(f"Next: `{example}`, then `codebutler supervise`.")
 
 
-def _chats(where: Home, *, is_slack: bool, is_telegram: bool) -> tuple[str, ...]:
+def _chats(*, is_slack: bool, is_telegram: bool) -> tuple[str, ...]:
     """Those that are set up now: of the options that were given, else as somebody at a terminal says."""
     if is_slack or is_telegram or not is_interactive():
         return (*(("slack",) if is_slack or not is_telegram else ()), *(("telegram",) if is_telegram else ()))
-    present = served_chats(resolve_global(where, environment()).config)
+    present = served_chats(in_force().config)
     usual = "both" if len(present) > 1 else present[0].lower()
     while (answer := ask("Slack, Telegram or both?", usual).lower()) not in WHICH:
         notice(f"Answer with one of {', '.join(WHICH)}.")
@@ -103,8 +102,7 @@ def _chats(where: Home, *, is_slack: bool, is_telegram: bool) -> tuple[str, ...]
 class Answers:
     """What was answered, written to the home's file; ``saved`` are the keys, in order."""
 
-    def __init__(self, where: Home) -> None:
-        self.where = where
+    def __init__(self) -> None:
         self.saved: dict[str, None] = {}
 
     def save(self, key: str, value: Answer) -> None:
@@ -113,7 +111,7 @@ class Answers:
 
     def save_all(self, answers: Mapping[str, Answer]) -> None:
         """Keep several, or none of them."""
-        config_files.change(self.where, partial(_put, answers=answers), "setup")
+        config_files.change(partial(_put, answers=answers), "setup")
         self.saved |= dict.fromkeys(answers)
 
 
@@ -129,22 +127,19 @@ def _put(layer: Layer, answers: Mapping[str, Answer]) -> Layer:
 
 def _take(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     """What the options say: all of it is right, or nothing is written."""
-    present = resolve_global(answers.where, environment()).config.slack
+    present = in_force().config.slack
     slack = _with(present, given)
     identity, found = asyncio.run(_verify(slack, users))
     answers.save_all({**given, **({ALLOWED_USERS: found} if found else {})})
-    say(
-        f"Connected to {identity.team or identity.team_id} as {identity.user_id}; saved in {answers.where.config}."
-    )
+    say(f"Connected to {identity.team or identity.team_id} as {identity.user_id}; saved in {home().config}.")
 
 
 def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     """What no option gave is asked for; without any option, everything. Each answer is saved at once."""
-    from codebutler.cli.prompts import PromptTerminal
     from codebutler.cli.wizard import Wizard
 
     is_scripted = bool(given or users)
-    present = resolve_global(answers.where, environment()).config.slack
+    present = in_force().config.slack
     slack = _with(present, given)
     if is_scripted and slack.bot_token and slack.app_token and (users or slack.allowed_users):
         _take(answers, given, users)
@@ -152,20 +147,15 @@ def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     if rest := {key: value for key, value in given.items() if key not in TOKENS}:
         answers.save_all(rest)
     tokens = {key: given[key] for key in TOKENS & given.keys()}
-    try:
-        with PromptTerminal() as terminal:
-            wizard = Wizard(terminal, _with(present, rest), answers.save, tokens)
-            asyncio.run(wizard.ask(again=not is_scripted, wanted=users))
-    except (KeyboardInterrupt, EOFError):
-        notice(_stopped(answers))
-        raise KeyboardInterrupt from None
-    say(f"Saved in {answers.where.config}.")
+    with _asking(answers) as terminal:
+        wizard = Wizard(terminal, _with(present, rest), answers.save, tokens)
+        asyncio.run(wizard.ask(again=not is_scripted, wanted=users))
 
 
 def _take_telegram(answers: Answers, given: Mapping[str, str | list[int]]) -> None:
     """What the options say: all of it is right, or nothing is written."""
     _check(given)
-    present = resolve_global(answers.where, environment()).config.telegram
+    present = in_force().config.telegram
     token, url = given.get(telegram.TOKEN), given.get(telegram.API_URL)
     wanted = msgspec.structs.replace(
         present, bot_token=token or present.bot_token, api_base_url=url or present.api_base_url
@@ -174,27 +164,32 @@ def _take_telegram(answers: Answers, given: Mapping[str, str | list[int]]) -> No
         raise ConfigError("no Telegram bot token: pass --telegram-token (Telegram: @BotFather, /newbot)")
     me = asyncio.run(telegram.identify(wanted))
     answers.save_all(given)
-    say(f"Connected to Telegram as @{me.get('username')}; saved in {answers.where.config}.")
+    say(f"Connected to Telegram as @{me.get('username')}; saved in {home().config}.")
 
 
 def _ask_telegram(answers: Answers) -> None:
-    from codebutler.cli.prompts import PromptTerminal
+    present = in_force().config.telegram
+    with _asking(answers) as terminal:
+        asyncio.run(telegram.TelegramWizard(terminal, present, answers.save).ask())
 
-    present = resolve_global(answers.where, environment()).config.telegram
+
+@contextmanager
+def _asking(answers: Answers) -> Iterator[PromptTerminal]:
+    """Questions at the terminal; however they end, the person learns what was saved."""
     try:
         with PromptTerminal() as terminal:
-            asyncio.run(telegram.TelegramWizard(terminal, present, answers.save).ask())
+            yield terminal
     except (KeyboardInterrupt, EOFError):
         notice(_stopped(answers))
         raise KeyboardInterrupt from None
-    say(f"Saved in {answers.where.config}.")
+    say(f"Saved in {home().config}.")
 
 
 def _stopped(answers: Answers) -> str:
     if not answers.saved:
         return "Stopped. Nothing was saved."
     kept = ", ".join(answers.saved)
-    return f"Stopped. Saved in {answers.where.config}: {kept}. Run `codebutler setup` again to continue."
+    return f"Stopped. Saved in {home().config}: {kept}. Run `codebutler setup` again to continue."
 
 
 def _with(present: SlackSection, given: Mapping[str, str]) -> SlackSection:
@@ -217,13 +212,11 @@ async def _verify(slack: SlackSection, users: list[str]) -> tuple[Identity, list
 
     Raises ConfigError, saying which token to pass, if one is absent; ChatAuthError for one that is refused.
     """
-    from codebutler.chat.slack.api import SlackApi
-
     if not slack.bot_token:
         raise ConfigError("no bot token: pass --bot-token xoxb-… (Slack: your app, OAuth & Permissions)")
     if not slack.app_token:
         raise ConfigError("no app-level token: pass --app-token xapp-… (Slack: your app, Basic Information)")
-    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+    async with slack_api(slack) as api:
         identity = await api.identity()
         await api.open_connection(slack.app_token)
         return identity, [(await find_person(api, user)).id for user in users]

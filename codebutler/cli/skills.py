@@ -10,12 +10,17 @@ import typer
 
 from codebutler.cli.command import App
 from codebutler.cli.config_files import Layer, change, prepare
-from codebutler.cli.context import environment, home, known_repositories, reload_supervisor, repository
+from codebutler.cli.context import (
+    home,
+    in_force,
+    known_repositories,
+    reload_supervisor,
+    repository,
+)
 from codebutler.cli.output import notice, print_json, print_table, printable_lines, say, warn
 from codebutler.config.merge import put
 from codebutler.config.paths import RepoPaths
 from codebutler.config.registry import Registry
-from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.skills import (
     FILE_NAME,
     PROGRAM_NAME,
@@ -102,7 +107,7 @@ def disable(name: Annotated[str, SKILL]) -> None:
 @app.command()
 def enable(name: Annotated[str, SKILL]) -> None:
     """Switch a skill on again."""
-    if name not in resolve_global(home(), environment()).config.skills.disabled:
+    if name not in in_force().config.skills.disabled:
         _check_known(name)
     _switch(name, off=False)
     say(f"{name} is on.")
@@ -143,10 +148,10 @@ def create(
 def _found(repo: str) -> tuple[FoundSkills, tuple[str, ...]]:
     """Everything there is, and the names of what is off."""
     if not repo:
-        return find_skills(home()), resolve_global(home(), environment()).config.skills.disabled
+        return find_skills(home()), in_force().config.skills.disabled
     entry = repository(repo)
     found = find_skills(home(), Path(entry.path), entry.skills_digest)
-    return found, resolve_repo(home(), entry, environment()).config.skills.disabled
+    return found, in_force(entry).config.skills.disabled
 
 
 def _check_known(name: str) -> None:
@@ -166,8 +171,7 @@ def _unknown(name: str) -> CodeButlerError:
 
 
 def _switch(name: str, *, off: bool) -> None:
-    where = home().ensure()
-    change(where, partial(_switched, name=name, off=off), str(where.config))
+    change(partial(_switched, name=name, off=off), str(home().config))
     reload_supervisor()
 
 

@@ -6,16 +6,19 @@ People are found by a name, an e-mail address or a user ID.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from codebutler.chat.people import Person
+import typer
+
+from codebutler.chat.slack.answers import Person
 from codebutler.cli.output import is_interactive, notice, warn
-from codebutler.cli.prompts import ask, ask_async
+from codebutler.cli.prompts import ask_async
 from codebutler.config.registry import unaccented
 from codebutler.config.schema import USER_ID, SlackSection
-from codebutler.domain.errors import ChatError, CodeButlerError
+from codebutler.domain.errors import ChatError, CodeButlerError, ConfigError
 
 if TYPE_CHECKING:
     from codebutler.chat.people import Person
@@ -35,78 +38,81 @@ _MAX_INVITED = 100
 _MAX_NAME_CHARS = 80
 _CREATE_FAULTS = {
     "name_taken": "a channel of that name exists already: pass it with --channel, or choose another name",
-    "restricted_action": "this workspace lets no app create channels: create it by hand and pass --channel",
-    "missing_scope": "the app may not create channels: install it again from `codebutler manifest`",
+    "restricted_action": "this workspace does not let apps create channels: create it by hand and pass --channel",
+    "missing_scope": "the app is not allowed to create channels: install it again from `codebutler manifest`",
 }
 
 
 @dataclass(frozen=True)
 class ChannelOptions:
-    """A channel to be made: its name ("" = none), the repository it is for, and whom to invite (None = the allowed)."""
+    """The channel of a repository: ``wanted`` is the ID or name of one that exists, ``new`` the name of one to make;
+    neither: it is asked for. ``invite``: whom to invite to a new one (None = those who are allowed)."""
 
-    name: str
+    wanted: str
+    new: str
     repo: str
     invite: Sequence[str] | None = None
 
 
-async def all_channels(slack: SlackSection) -> list[ChannelInfo]:
-    """Every channel the bot can see. Raises ChatError."""
+def slack_api(slack: SlackSection) -> SlackApi:
+    """Slack's API with the bot's token; enter it to use it. Raises ConfigError if there is no token yet."""
     from codebutler.chat.slack.api import SlackApi
 
-    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
-        return await api.list_channels()
+    if not slack.bot_token:
+        raise ConfigError("no bot token yet: run `codebutler setup` first")
+    return SlackApi(slack.bot_token, base_url=slack.api_base_url)
 
 
-async def look_up_channel(slack: SlackSection, wanted: str) -> ChannelInfo:
-    """The channel of that ID or name, which can be joined; nothing is changed. Raises CodeButlerError saying what to
-    do."""
-    from codebutler.chat.slack.api import SlackApi
+async def channel_for(
+    slack: SlackSection, options: ChannelOptions, check: Callable[[str], object]
+) -> ChannelInfo:
+    """The channel, with the app in it. ``check`` is given the ID of one that exists before it is joined, and may raise.
 
-    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
-        channel_id = wanted if _ID.fullmatch(wanted) else by_name(await api.list_channels(), wanted).id
-        try:
-            channel = await api.channel_info(channel_id)
-        except ChatError as error:
-            if error.code == "channel_not_found":
-                raise _unknown(wanted) from None
-            raise
-        if channel.is_archived:
-            raise CodeButlerError(f"channel {channel.name} is archived: unarchive it or choose another")
-        if channel.is_private and not channel.is_member:
-            raise CodeButlerError(f"channel {channel.name} is private: invite the app there, then try again")
+    Raises CodeButlerError saying what to do.
+    """
+    async with slack_api(slack) as api:
+        if not options.wanted and not options.new:
+            options = await _asked(api, options)
+        if options.new:
+            return await _make(api, slack.allowed_users, options)
+        channel = await _look_up(api, options.wanted)
+        check(channel.id)
+        if not channel.is_member:
+            await api.join_channel(channel.id)
         return channel
 
 
-async def enter_channel(slack: SlackSection, channel: ChannelInfo) -> ChannelInfo:
-    """Join it, unless the app is there. Raises ChatError."""
-    from codebutler.chat.slack.api import SlackApi
-
-    if not channel.is_member:
-        async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
-            await api.join_channel(channel.id)
+async def _look_up(api: SlackApi, wanted: str) -> ChannelInfo:
+    channel_id = wanted if _ID.fullmatch(wanted) else by_name(await api.list_channels(), wanted).id
+    try:
+        channel = await api.channel_info(channel_id)
+    except ChatError as error:
+        if error.code == "channel_not_found":
+            raise _unknown(wanted) from None
+        raise
+    if channel.is_archived:
+        raise CodeButlerError(f"channel {channel.name} is archived: unarchive it or choose another")
+    if channel.is_private and not channel.is_member:
+        raise CodeButlerError(f"channel {channel.name} is private: invite the app there, then try again")
     return channel
 
 
-async def make_channel(slack: SlackSection, wish: ChannelOptions) -> ChannelInfo:
-    """Make a public channel, the bot and the people in it. Raises CodeButlerError saying what to do."""
-    from codebutler.chat.slack.api import SlackApi
-
-    async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
-        who = await _invited(api, slack.allowed_users, wish)
-        try:
-            channel = await api.create_channel(channel_name(wish.name))
-        except ChatError as error:
-            if fault := _CREATE_FAULTS.get(error.code):
-                raise CodeButlerError(f"cannot create the channel {wish.name}: {fault}") from None
-            raise
-        await _furnish(api, channel, wish.repo, who)
-        return channel
+async def _make(api: SlackApi, allowed: Sequence[str], options: ChannelOptions) -> ChannelInfo:
+    who = await _invited(api, allowed, options.invite)
+    try:
+        channel = await api.create_channel(channel_name(options.new))
+    except ChatError as error:
+        if fault := _CREATE_FAULTS.get(error.code):
+            raise CodeButlerError(f"cannot create the channel {options.new}: {fault}") from None
+        raise
+    await _describe_and_invite(api, channel, options.repo, who)
+    return channel
 
 
-async def _invited(api: SlackApi, allowed: Sequence[str], wish: ChannelOptions) -> list[Person]:
+async def _invited(api: SlackApi, allowed: Sequence[str], invite: Sequence[str] | None) -> list[Person]:
     """Who was named; else who is allowed, of whom somebody at a terminal chooses. Raises CodeButlerError."""
-    if wish.invite is not None:
-        return [await find_person(api, name) for name in wish.invite if name != _NOBODY]
+    if invite is not None:
+        return [await find_person(api, name) for name in invite if name != _NOBODY]
     # One who is gone would have Slack refuse all of them.
     known = [person for person in await described(api, allowed) if not person.is_deleted]
     if len(known) < 2 or not is_interactive():
@@ -122,7 +128,7 @@ async def _invited(api: SlackApi, allowed: Sequence[str], wish: ChannelOptions) 
             notice(str(error))
 
 
-async def _furnish(api: SlackApi, channel: ChannelInfo, repo: str, who: Sequence[Person]) -> None:
+async def _describe_and_invite(api: SlackApi, channel: ChannelInfo, repo: str, who: Sequence[Person]) -> None:
     """Say what the channel is for, and bring people in. What Slack refuses is told: the channel is there."""
     try:
         await api.describe_channel(channel.id, _TOPIC.format(repo=repo), _PURPOSE.format(repo=repo))
@@ -153,26 +159,32 @@ def by_name(channels: Sequence[ChannelInfo], wanted: str) -> ChannelInfo:
     raise _unknown(wanted)
 
 
-def choose_channel(channels: Sequence[ChannelInfo], proposal: str) -> tuple[str, bool]:
-    """Ask for a channel: (its ID, False) or (the name of a new one, True)."""
-    ordered = sorted(channels, key=lambda channel: channel.name)
+async def _asked(api: SlackApi, options: ChannelOptions) -> ChannelOptions:
+    """As somebody at the terminal chooses: a channel that exists, or a new one."""
+    if not is_interactive():
+        raise typer.BadParameter("pass --channel C… or --create-channel NAME")
+    proposal = channel_name(f"codebutler-{options.repo}")
+    ordered = sorted(await api.list_channels(), key=lambda channel: channel.name)
     for number, channel in enumerate(ordered, 1):
         notice(f"{number:4}  #{channel.name}{'  (private)' if channel.is_private else ''}")
     while True:
-        answer = ask(f"Number or name of the channel, or `{_NEW} NAME` for a new one", f"{_NEW} {proposal}")
+        answer = await ask_async(
+            f"Number or name of the channel, or `{_NEW} NAME` for a new one", f"{_NEW} {proposal}"
+        )
         if answer == _NEW or answer.startswith(f"{_NEW} "):
-            return answer.removeprefix(_NEW).strip() or proposal, True
-        if answer.isdigit() and 1 <= int(answer) <= len(ordered):
-            return ordered[int(answer) - 1].id, False
+            return replace(options, new=answer.removeprefix(_NEW).strip() or proposal)
         try:
-            return by_name(ordered, answer).id, False
+            is_listed = answer.isdigit() and 1 <= int(answer) <= len(ordered)
+            return replace(
+                options, wanted=(ordered[int(answer) - 1] if is_listed else by_name(ordered, answer)).id
+            )
         except CodeButlerError as error:
             notice(str(error))
 
 
 def _unknown(wanted: str) -> CodeButlerError:
     return CodeButlerError(
-        f"the app sees no channel {wanted}: check the name, or invite the app if it is private"
+        f"the app cannot see a channel {wanted}: check the name, or invite the app if it is private"
     )
 
 
@@ -198,7 +210,7 @@ async def find_person(api: SlackApi, wanted: str) -> Person:
     except ChatError as error:
         if error.code in NOBODY:
             raise CodeButlerError(
-                f"Slack knows no user {wanted}: check it, or try a name or an e-mail address"
+                f"there is no user {wanted} in Slack: check the spelling, or try a name or an e-mail address"
             ) from None
         if error.code == "missing_scope":
             return _unchecked(name)
@@ -255,6 +267,6 @@ async def described(api: SlackApi, users: Iterable[str]) -> list[Person]:
 def _unchecked(name: str) -> Person:
     """An app that was installed before it asked to read names can still be given an ID."""
     if not re.fullmatch(USER_ID, name):
-        raise CodeButlerError(f"the app may not look up people: pass a user ID, or {INSTALL_AGAIN}")
-    warn(f"{name} was not checked, the app may not look up people: {INSTALL_AGAIN}")
+        raise CodeButlerError(f"the app is not allowed to look up people: pass a user ID, or {INSTALL_AGAIN}")
+    warn(f"{name} was not checked, because the app is not allowed to look up people: {INSTALL_AGAIN}")
     return Person(id=name, names=())

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from codebutler.cli.context import talk
+from codebutler.cli.context import asked, talk
 from codebutler.cli.output import notice, print_json, print_table, say
 from codebutler.control.messages import (
-    ControlReply,
     DashboardReply,
     DashboardRequest,
     JobsReply,
@@ -28,15 +27,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
 ) -> None:
     """Show what the running supervisor does; exit code 1 when none runs."""
-    answers: list[dict[str, Any]] = []
-
-    def take(reply: ControlReply) -> None:
-        if isinstance(reply, StatusReply):
-            answers.append(reply.status)
-
-    talk(StatusRequest(), take)
-    for status in answers:
-        typer.echo(json.dumps(status) if as_json else _text(status))
+    status = asked(StatusRequest(), StatusReply).status
+    typer.echo(json.dumps(status) if as_json else _text(status))
 
 
 def _text(status: dict[str, Any]) -> str:
@@ -99,21 +91,14 @@ def dashboard(
     as_json: Annotated[bool, typer.Option("--json", help="Print its address and a link as JSON.")] = False,
 ) -> None:
     """Open the dashboard in a browser. The link works once; the page then stays signed in."""
-    found: list[DashboardReply] = []
-
-    def take(reply: ControlReply) -> None:
-        if isinstance(reply, DashboardReply):
-            found.append(reply)
-
-    talk(DashboardRequest(), take)
-    for reply in found:
-        if as_json:
-            print_json({"url": reply.url, "link": reply.link})
-            continue
-        say(f"Dashboard: {reply.link}")
-        notice("This is a one-time link, valid for an hour; run this again for another.")
-        if browser:
-            webbrowser.open(reply.link)
+    reply = asked(DashboardRequest(), DashboardReply)
+    if as_json:
+        print_json({"url": reply.url, "link": reply.link})
+        return
+    say(f"Dashboard: {reply.link}")
+    notice("This is a one-time link, valid for an hour; run this again for another.")
+    if browser:
+        webbrowser.open(reply.link)
 
 
 Action = Literal["list", "run", "pause", "resume"]
@@ -135,8 +120,7 @@ def jobs(
 
 
 def _list(*, as_json: bool) -> None:
-    rows: list[dict[str, Any]] = []
-    talk(JobsRequest(), lambda reply: rows.extend(reply.jobs) if isinstance(reply, JobsReply) else None)
+    rows = asked(JobsRequest(), JobsReply).jobs
     if as_json:
         print_json(rows)
     elif not rows:

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from codebutler.cli.output import notice
-from codebutler.config.load import telegram_token_fault
+from codebutler.config.load import token_fault
 from codebutler.config.schema import TelegramSection, telegram_id
 from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError
 
@@ -91,7 +91,7 @@ async def look_up(telegram: TelegramSection, wanted: str) -> RepoPlace:
             raise
         except ChatError as error:
             raise CodeButlerError(
-                f"@{me.get('username')} sees no chat {wanted}: add it to the group, then try again ({error})"
+                f"@{me.get('username')} cannot see the chat {wanted}: add it to the group, then try again ({error})"
             ) from None
     if member.get("status") in ("left", "kicked"):
         raise CodeButlerError(f"@{me.get('username')} is not in {chat.get('title')}: add it to the group")
@@ -123,7 +123,7 @@ class TelegramWizard:
         hint = " or Enter to keep the present one" if present else ""
         while True:
             token = await self._terminal.ask_secret(f"   Telegram bot token{hint}") or present
-            if fault := telegram_token_fault(token):
+            if fault := token_fault(TOKEN, token):
                 notice(f"   {fault}")
                 continue
             telegram = msgspec.structs.replace(self.telegram, bot_token=token)

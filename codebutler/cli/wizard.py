@@ -24,11 +24,10 @@ from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN
 from codebutler.cli.output import notice
 from codebutler.cli.prompts import PromptTerminal
 from codebutler.cli.slack import described, find_person, named, wanted_in
-from codebutler.config.load import app_token_fault, bot_token_fault
+from codebutler.config.load import token_fault
 from codebutler.config.schema import SlackSection
 from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError
 
-FAULTS = {BOT_TOKEN: bot_token_fault, APP_TOKEN: app_token_fault}
 WHAT = {BOT_TOKEN: "Bot token (xoxb-…)", APP_TOKEN: "App-level token (xapp-…)"}
 KEYS = {"openai.apiKey": "OpenAI API key, for voice messages and images", "kimi.apiKey": "Kimi API key"}
 CREATE = "https://api.slack.com/apps?new_app=1"
@@ -101,7 +100,7 @@ class Wizard:
         while True:
             token = last or await self._terminal.ask_secret(f"   {WHAT[key]}{hint}") or present
             last = ""
-            if fault := FAULTS[key](token):
+            if fault := token_fault(key, token):
                 self._mistaken(key, token, fault)
                 continue
             try:
@@ -119,7 +118,7 @@ class Wizard:
 
     def _mistaken(self, key: str, token: str, fault: str) -> None:
         """A token of the other kind is kept for its own question."""
-        other = next((name for name, fault_of in FAULTS.items() if not fault_of(token)), "")
+        other = next((name for name in WHAT if not token_fault(name, token)), "")
         if other:
             self._given[other] = token
             notice(f"   That is the {WHAT[other]}: kept for later. Now the {WHAT[key]}.")

@@ -62,5 +62,5 @@ def _named(channel: str, source: str) -> tuple[tuple[str, str], str | int]:
         return TELEGRAM_CHAT, int(channel.removeprefix(TELEGRAM))
     except ValueError:
         raise ConfigError(
-            f"{source}: {channel} is no Telegram chat: run `codebutler add-repo` again"
+            f"{source}: {channel} is not a Telegram chat: run `codebutler add-repo` again"
         ) from None

@@ -42,7 +42,7 @@ def repo_root(path: Path) -> Path:
         )
     if not path.is_dir():
         raise CodeButlerError(f"{path} is not a directory: pass the path of a git repository")
-    if (owner := _somebody(path)) is not None and (why := barred(path, owner)):
+    if (owner := _somebody(path)) is not None and (why := unreachable_because(path, owner)):
         raise CodeButlerError(why)
     result = ask_git(path, "rev-parse", "--show-toplevel")
     if result.returncode == 0:
@@ -132,12 +132,12 @@ def ask_git(directory: Path, *args: str, home: Path | None = None) -> subprocess
 ORDINARY_ID = 1000
 RUN_AS_USER = "run CodeButler as an ordinary user"
 ROOTS_OWN = (
-    "{repo} belongs to root, and no agent is root: give it to an ordinary user (chown -R 1000:1000 {repo}), and best "
+    "{repo} belongs to root, and no agent is root: give it to an ordinary user (chown -R 1000:1000 {repo}), or better, "
     + RUN_AS_USER
 )
 BARRED = (
-    "{path} is out of reach for user {uid}, as whom agents run: {barrier} lets nobody else through; "
-    "move it, or open the way (chmod o+x {barrier})"
+    "{path} is out of reach for user {uid}, whom agents run as: {barrier} is closed to other users; "
+    "move it, or run `chmod o+x {barrier}`"
 )
 ACL = "system.posix_acl_access"
 
@@ -165,7 +165,7 @@ class Owner:
         return self.uid == 0
 
 
-def behind(env: Mapping[str, str]) -> Owner:
+def sudo_user(env: Mapping[str, str]) -> Owner:
     """Who root was before sudo(8), as it tells in ``env``; the first ordinary user where nobody was. Pure."""
     uid, gid = (env.get(name, "") for name in ("SUDO_UID", "SUDO_GID"))
     if uid.isdecimal() and int(uid):
@@ -192,7 +192,7 @@ def barrier(path: Path, owner: Owner) -> Path | None:
     return None
 
 
-def barred(path: Path, owner: Owner) -> str:
+def unreachable_because(path: Path, owner: Owner) -> str:
     """One line on what keeps ``owner`` from ``path`` and what to do; "" if nothing does."""
     found = barrier(path, owner)
     return "" if found is None else BARRED.format(path=path, uid=owner.uid, barrier=found)

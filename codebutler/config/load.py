@@ -22,11 +22,12 @@ from codebutler.domain.errors import ConfigError, LegacyConfigError
 
 JsonObject = dict[str, Any]
 
-# Slack: token types; rotated tokens carry "xoxe." before the type
-_BOT_TOKEN = re.compile(r"(xoxe\.)?xoxb-\S+")
-_APP_TOKEN = re.compile(r"xapp-\S+")
-# Telegram: the bot's number and 35 characters
-_TELEGRAM_TOKEN = re.compile(r"[0-9]{3,16}:[A-Za-z0-9_-]{20,}")
+# Slack: token types; rotated tokens carry "xoxe." before the type. Telegram: the bot's number and 35 characters.
+_TOKENS = {
+    "slack.botToken": (re.compile(r"(xoxe\.)?xoxb-\S+"), "a bot token (xoxb-…)"),
+    "slack.appToken": (re.compile(r"xapp-\S+"), "an app-level token (xapp-…)"),
+    "telegram.botToken": (re.compile(r"[0-9]{3,16}:[A-Za-z0-9_-]{20,}"), "a bot token (123456:ABC…)"),
+}
 _TOKEN_KINDS = {
     "xoxb-": "a bot token",
     "xapp-": "an app-level token",
@@ -85,25 +86,22 @@ def check_layer(layer: JsonObject, source: str) -> Config:
     return config
 
 
-def bot_token_fault(token: str) -> str:
-    """Why this is no bot token, "" if it is one."""
-    return "" if _BOT_TOKEN.fullmatch(token) else f"expected a bot token (xoxb-…), this is {_kind(token)}"
+def tokens_of(config: Config) -> dict[str, str]:
+    """The chats' tokens by their keys, "" for one that is not set."""
+    return {
+        "slack.botToken": config.slack.bot_token,
+        "slack.appToken": config.slack.app_token,
+        "telegram.botToken": config.telegram.bot_token,
+    }
 
 
-def app_token_fault(token: str) -> str:
-    """Why this is no app-level token, "" if it is one."""
-    return (
-        "" if _APP_TOKEN.fullmatch(token) else f"expected an app-level token (xapp-…), this is {_kind(token)}"
-    )
-
-
-def telegram_token_fault(token: str) -> str:
-    """Why this is no token of a Telegram bot, "" if it is one."""
-    return (
-        ""
-        if _TELEGRAM_TOKEN.fullmatch(token)
-        else f"expected a bot token (123456:ABC…), this is {_kind(token)}"
-    )
+def token_fault(key: str, token: str) -> str:
+    """Why this is not a token for the key, "" if it is one."""
+    pattern, expected = _TOKENS[key]
+    if pattern.fullmatch(token):
+        return ""
+    kind = _kind(token)
+    return f"expected {expected}, this is {kind}" if kind else f"expected {expected}"
 
 
 def _text_faults(layer: JsonObject) -> Iterable[tuple[str, str]]:
@@ -126,14 +124,9 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
-    slack = config.slack
-    if slack.bot_token and (fault := bot_token_fault(slack.bot_token)):
-        yield "slack.botToken", fault
-    if slack.app_token and (fault := app_token_fault(slack.app_token)):
-        yield "slack.appToken", fault
-    telegram = config.telegram
-    if telegram.bot_token and (fault := telegram_token_fault(telegram.bot_token)):
-        yield "telegram.botToken", fault
+    for key, token in tokens_of(config).items():
+        if token and (fault := token_fault(key, token)):
+            yield key, fault
     usual = AuthorizationSection().blocklist
     for name in ("blocklist", "allowlist"):
         for index, pattern in enumerate(getattr(config.authorization, name)):
@@ -150,12 +143,13 @@ def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
 
 
 def _kind(token: str) -> str:
+    """What it is, "" if that is not known."""
     if re.search(r"\s", token):
         return "one with spaces in it"
     for start, kind in _TOKEN_KINDS.items():
         if token.startswith(start):
             return kind if token != start else "only its beginning"
-    return "something else"
+    return ""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:

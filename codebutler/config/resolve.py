@@ -133,8 +133,8 @@ def _misplaced_note(source: str, misplaced: tuple[str, ...], home: Home) -> tupl
     if not misplaced:
         return ()
     return (
-        f"{source}: ignoring {', '.join(misplaced)}, which there is once for all repositories: "
-        f"write it into {home.config}",
+        f"{source}: ignoring {', '.join(misplaced)}, which applies to all repositories: "
+        f"set it in {home.config}",
     )
 
 

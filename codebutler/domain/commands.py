@@ -267,7 +267,7 @@ def word_of(name: str) -> Word | None:
     return WORDS.get(ALIASES.get(name, name))
 
 
-def whispered_to(user: str, name: str, argument: str) -> str:
+def visible_only_to(user: str, name: str, argument: str) -> str:
     """Who alone sees the answer to a slash command; "" = the whole channel."""
     word = WORDS.get(name)
     return "" if word is not None and word.shown and word.takes(argument) else user
@@ -278,7 +278,7 @@ def completions() -> tuple[tuple[str, str], ...]:
     return tuple((name, word.gist) for word in ALL for name in (word.name, *word.aliases))
 
 
-def misuse(word: Word) -> str:
+def usage_error(word: Word) -> str:
     """One line for an argument that the word does not know."""
     if word.usage:
         return f"Say it as `{word.example}`: {word.gist}."

@@ -35,11 +35,8 @@ class File(Struct, frozen=True, kw_only=True):
     subtype: str = ""
 
 
-class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
-    """Somebody wrote in a channel or a thread. ``late``: while we were away; ``stale``: so long ago that it
-    is to be asked whether it still counts. ``job``: the scheduled job that says it, "" if none does. ``seen_ts``: the
-    newest card that its writer saw when they began to write, "" = all above it. ``handled``: what the chat shows of
-    our work on it, though we do not remember any: our files are older than that."""
+class _OfMessage(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """Something happened to the message ``ts``, by ``user``."""
 
     channel: str
     ts: str
@@ -47,6 +44,14 @@ class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     order: str
     is_direct: bool
     user: str
+
+
+class MessagePosted(_OfMessage, frozen=True, kw_only=True, tag="message"):
+    """Somebody wrote in a channel or a thread. ``late``: while we were away; ``stale``: so long ago that it
+    is to be asked whether it still counts. ``job``: the scheduled job that says it, "" if none does. ``seen_ts``: the
+    newest card that its writer saw when they began to write, "" = all above it. ``handled``: what the chat shows of
+    our work on it, though we do not remember any: our files are older than that."""
+
     text: str
     thread_ts: str | None = None
     files: tuple[File, ...] = ()
@@ -69,15 +74,9 @@ class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
         return self.thread_ts or self.ts
 
 
-class MessageEdited(Struct, frozen=True, kw_only=True, tag_field="kind", tag="edit"):
+class MessageEdited(_OfMessage, frozen=True, kw_only=True, tag="edit"):
     """The text of an earlier message was replaced."""
 
-    channel: str
-    ts: str
-    sent_at: float
-    order: str
-    is_direct: bool
-    user: str
     text: str
     edited_ts: str
     thread_ts: str | None = None
@@ -88,15 +87,9 @@ class MessageEdited(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ed
         return f"edit:{self.channel}:{self.ts}:{self.edited_ts}"
 
 
-class MessageDeleted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="delete"):
+class MessageDeleted(_OfMessage, frozen=True, kw_only=True, tag="delete"):
     """An earlier message was withdrawn by ``user`` (its author, as far as the chat tells)."""
 
-    channel: str
-    ts: str
-    sent_at: float
-    order: str
-    is_direct: bool
-    user: str
     thread_ts: str | None = None
 
     @property

@@ -225,7 +225,7 @@ class AuditLog:
         _write_whole(self._fd, b"".join(line + b"\n" for line in raw))
         self._prev = prev
         if self._held_chars:
-            log.info("the audit log can be written again: what was held in memory is written")
+            log.info("the audit log can be written again: the lines held in memory were written")
         self._held.clear()
         self._held_chars = 0
         if sync:

@@ -118,7 +118,7 @@ async def check_telegram(telegram: TelegramSection, table: RepoTable) -> AsyncIt
 def webhook_finding(info: Mapping[str, Any]) -> Finding:
     """Does anything else take the messages?"""
     if info.get("url"):
-        told = "another program takes its messages by a webhook: `codebutler setup` removes that"
+        told = "another program receives its messages by a webhook: `codebutler setup` can remove it"
         return fail("telegram", "messages", told)
     waiting = info.get("pending_update_count", 0)
     return ok("telegram", "messages", f"no webhook, {waiting} waiting to be fetched")
@@ -143,7 +143,7 @@ def chat_finding(
         told = "the bot reads only commands and replies there: make it an administrator of the group"
         return warn("channels", name, f"{title}: {told}")
     if chat.get("is_forum") and not member.get("can_manage_topics"):
-        told = "the bot may not make topics there: allow it to manage topics"
+        told = "the bot cannot create topics there: allow it to manage topics"
         return warn("channels", name, f"{title}: {told}")
     return ok("channels", name, f"{title} ({chat.get('id')})")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.config.git_repo import Owner, barred, barrier, behind
+from codebutler.config.git_repo import Owner, barrier, sudo_user, unreachable_because
 from codebutler.config.paths import Home
 from codebutler.config.resolve import VARIABLES
 from codebutler.control.messages import DashboardReply, DashboardRequest
@@ -84,7 +84,7 @@ async def run_demo(
 
     Raises CodeButlerError with one line: no git, no repository, the port is taken, no sandbox for the agent.
     """
-    repo = await asyncio.to_thread(_repository, wishes.path, scratch, behind(env))
+    repo = await asyncio.to_thread(_repository, wishes.path, scratch, sudo_user(env))
     name = repo.name.lower()
     home = Home(scratch / "home").ensure()
     words = dict(completions())
@@ -149,7 +149,7 @@ def _repository(path: Path | None, scratch: Path, person: Owner) -> Path:
     ``person``'s, or that of whoever owns the repository: no agent is root."""
     git = shutil.which("git")
     if git is None:
-        raise CodeButlerError("git is not installed: install it, the demo's repository needs it")
+        raise CodeButlerError("git is not installed: install it, the demo needs it")
     if path is None:
         place = _sample(git, scratch / "sample")
     elif not path.is_dir():
@@ -173,7 +173,7 @@ def _clone(git: str, path: Path, place: Path) -> subprocess.CompletedProcess[str
     owner = Owner.at(path) if os.geteuid() == 0 and path.exists() else None
     if owner is None or owner.is_root:
         return subprocess.run(words, capture_output=True, text=True)
-    if why := barred(path, owner):
+    if why := unreachable_because(path, owner):
         raise CodeButlerError(why)
     place.parent.chmod(PASSABLE)
     place.mkdir()
@@ -270,6 +270,6 @@ def scratch_place() -> str:
     """Where the throw-away files go; short, because a Unix socket's path must be, and for root where the ordinary user
     gets who has the repository."""
     place = Path(os.environ.get("TMPDIR") or TMP)
-    if os.geteuid() == 0 and barrier(place / "any", behind(os.environ)):
+    if os.geteuid() == 0 and barrier(place / "any", sudo_user(os.environ)):
         return TMP
     return str(place)

@@ -179,7 +179,7 @@ def _journal(home: Home) -> Finding:
     path = home.journal
     try:
         if not sqlitefile.exists(path):
-            return ok("store", "journal", "none yet: it is made at the first start")
+            return ok("store", "journal", "none yet: the first start creates it")
         with closing(sqlitefile.attach(path, writable=not sqlitefile.is_open(path))) as connection:
             found = sqlitefile.examine(connection, path)
     except sqlite3.Error as error:
@@ -190,7 +190,7 @@ def _journal(home: Home) -> Finding:
         return ok("store", "journal", f"revision {found.revision}")
     if found.revision in journal_file.REVISIONS:
         return ok("store", "journal", f"revision {found.revision}, migrated at the next start")
-    return fail("store", "journal", f"{path} is not a journal that this version knows: update CodeButler")
+    return fail("store", "journal", f"{path} is not a journal this version can read: update CodeButler")
 
 
 def _supervisor(home: Home) -> Finding:

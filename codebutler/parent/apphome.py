@@ -23,6 +23,10 @@ from codebutler.parent.parts import LatestTurns, Parts
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load
 from codebutler.text.markup import at_home
+from codebutler.intake.notes import Notes
+from codebutler.parent.apphome.turns import LatestTurns
+from codebutler.parent.apphome.view import RepoCard, home, not_served, stranger
+from codebutler.text.markup import with_real_links
 
 PACE_S = 3.0
 """Changes within it are one publication; Slack allows views.publish 100 times a minute and more for an app."""

@@ -45,7 +45,7 @@ from codebutler.parent.status import Status
 from codebutler.parent.telegram import TelegramIntegration
 from codebutler.platform import killpoints
 from codebutler.platform.descriptors import raise_limit
-from codebutler.platform.processes import give_back_what_is_large, hand_over_soon, leave_no_core
+from codebutler.platform.processes import disable_core_dumps, return_large_blocks, shorten_switch_interval
 from codebutler.platform.signals import Stopping, notifying
 from codebutler.platform.tasks import beside
 from codebutler.schedule.commands import ScheduleCommands
@@ -58,7 +58,7 @@ from codebutler.supervisor.port import Places, Shared
 from codebutler.supervisor.supervisor import Supervisor, SupervisorLock
 from codebutler.web.dashboard.dashboard import Dashboard, Sources
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.front import Front, Hooks
+from codebutler.web.front import Hooks, WebServer
 
 Integration = SlackIntegration | TelegramIntegration
 INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
@@ -77,9 +77,9 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     used = [INTEGRATIONS[name] for name in served_chats(resolved.config)]
     for each in used:
         each.check(resolved.config)
-    hand_over_soon()
-    give_back_what_is_large()
-    leave_no_core()
+    shorten_switch_interval()
+    return_large_blocks()
+    disable_core_dumps()
     descriptors = raise_limit()
     killpoints.watch("parent", env)
     stopping = stopping or Stopping()
@@ -214,7 +214,7 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: Status) -
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
     hooks = Hooks(inbound.hooks, parts.clock)
     dashboard = Dashboard(sources, keys, parts.clock)
-    return Front(parts.given.config.dashboard, hooks, dashboard)
+    return WebServer(parts.given.config.dashboard, hooks, dashboard)
 
 
 def _use(hooks: HookRunner, front: Front, watchers: Watchers, found: FoundJobs) -> None:

@@ -25,6 +25,9 @@ from codebutler.intake.repos import Repo, Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.platform.backups import Backups, Keeper, Restored, open_or_restore
+from codebutler.parent.apphome.turns import LatestTurns
+from codebutler.parent.direct.book import Book
+from codebutler.platform.backups import Backups, DailyBackups, Restored, open_or_restore
 from codebutler.platform.descriptors import Descriptors
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.protocol.messages import Budget

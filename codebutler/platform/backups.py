@@ -203,7 +203,7 @@ def open_or_restore(
         return opener(), restored
 
 
-class Keeper:
+class DailyBackups:
     """Takes the backups of a file in use, day by day, in a thread; between enter and exit."""
 
     def __init__(
@@ -224,7 +224,7 @@ class Keeper:
         self._stop = threading.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Keeper:
+    async def __aenter__(self) -> DailyBackups:
         self._task = asyncio.create_task(self._run(), name="backups")
         return self
 
@@ -259,7 +259,7 @@ class Keeper:
         try:
             await self._afterwards(now)
         except CodeButlerError as error:
-            self._trouble(f"what is old was not tidied away: {error}")
+            self._trouble(f"old data was not cleaned up: {error}")
 
 
 def _copied(backup: Path, target: Path) -> bool:

@@ -140,9 +140,7 @@ class PrivateDir:
         with os.fdopen(fd, "rb") as file:
             data = file.read(limit_bytes + 1)
         if len(data) > limit_bytes:
-            raise ConfigError(
-                f"{full} is larger than {limit_bytes // 1024} KiB: this cannot be what is meant"
-            )
+            raise ConfigError(f"{full} is larger than {limit_bytes // 1024} KiB, the limit for this file")
         return data
 
     def write(self, name: str, data: bytes, mode: int = 0o600) -> None:

@@ -94,7 +94,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen(128)
     except UnicodeError as error:
         listener.close()
-        raise OSError(errno.EINVAL, "that is no host's name") from error
+        raise OSError(errno.EINVAL, "not a valid host name") from error
     except OSError:
         listener.close()
         raise

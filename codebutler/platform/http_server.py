@@ -28,7 +28,7 @@ async def read_body(request: Request, most_bytes: int, within_s: float) -> bytes
                 if len(body) > most_bytes:
                     return PlainTextResponse(f"the body is larger than {_size(most_bytes)}\n", 413)
     except (TimeoutError, ClientDisconnect):
-        return PlainTextResponse("the body did not come\n", 408, {"Connection": "close"})
+        return PlainTextResponse("the body did not arrive in time\n", 408, {"Connection": "close"})
     return bytes(body)
 
 

@@ -64,7 +64,7 @@ def pid_namespace() -> int:
     return space.stat().st_ino if space.exists() else 0
 
 
-def leave_no_core() -> None:
+def disable_core_dumps() -> None:
     """For this process and all that it starts: no core dump, whatever the session's limits are (core(5))."""
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -73,7 +73,7 @@ def leave_no_core() -> None:
 HANDOVER_S = 0.0005
 
 
-def hand_over_soon() -> None:
+def shorten_switch_interval() -> None:
     """Let a thread that waits for the interpreter have it after HANDOVER_S, for the whole process.
 
     Python's own 5 ms are made for throughput. Here each step of a message goes from the loop to the thread of a
@@ -91,7 +91,7 @@ setting."""
 _M_MMAP_THRESHOLD = -3
 
 
-def give_back_what_is_large() -> None:
+def return_large_blocks() -> None:
     """What ``ALLOCATOR_VARIABLES`` do, for the process that runs."""
     import ctypes
 

@@ -20,7 +20,7 @@ from codebutler.domain.clock import Clock
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def pass_over_interrupts() -> None:
+def ignore_interrupts() -> None:
     """Let SIGINT do nothing to this process.
 
     By a handler, and not by ignoring it: a program that we execute would ignore it, too (execve(2)), and Ctrl-C
@@ -94,7 +94,7 @@ class Notifier:
 
     async def _tell_stopping(self, sender: socket.socket, stopping: Stopping) -> None:
         await stopping.asked.wait()
-        self._send(sender, "STOPPING=1", "STATUS=finishing what runs")
+        self._send(sender, "STOPPING=1", "STATUS=finishing running work")
 
     async def _beat(self, sender: socket.socket, stopping: Stopping) -> None:
         while True:

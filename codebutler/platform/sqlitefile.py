@@ -249,7 +249,7 @@ def check(connection: sqlite3.Connection, path: Path, *, thorough: bool = False)
         raise StoreDamagedError(f"{path}: {_ADVICE['SQLITE_CORRUPT']}")
 
 
-def hide(path: Path) -> None:
+def restrict_to_owner(path: Path) -> None:
     """Take the file, and what SQLite keeps beside it, from everybody but its owner. Raises OSError.
 
     SQLite gives its WAL and its shared memory the mode that the file has when they are made. Never by a descriptor:
@@ -307,7 +307,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
 
 def _go_on(path: Path, stop: threading.Event | None, _status: int, _remaining: int, _total: int) -> None:
     if stop is not None and stop.is_set():
-        raise StoreError(f"{path}: the copy was broken off")
+        raise StoreError(f"{path}: the copy was cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +340,7 @@ def open_at_head(path: Path, shape: Shape, upgrade: Callable[[StoredContents], N
         require(path, found, shape.columns)
         become_writer(connection)
         path.chmod(0o600)
-        hide(path)
+        restrict_to_owner(path)
         return connection
     except BaseException as error:  # whatever it was, nothing stays open; it is raised on
         if connection is not None:

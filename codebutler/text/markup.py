@@ -142,7 +142,7 @@ def message_link(channel: str, ts: str, label: str) -> str:
     return f"[{label}]({message_url(channel, ts)})"
 
 
-def at_home(text: str, workspace_url: str) -> str:
+def with_real_links(text: str, workspace_url: str) -> str:
     """The text with every link to a message leading into the workspace at ``workspace_url`` (auth.test's ``url``), or
     into its Telegram chat. Where that gives its messages no address, the label alone is left."""
     text = _TELEGRAM.sub(_in_telegram, text)

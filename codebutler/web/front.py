@@ -36,7 +36,7 @@ OFF = "dashboard.enabled is false"
 log = logging.getLogger("codebutler.web")
 
 
-class Front:
+class WebServer:
     """``run`` is its life. ``trouble``: why nothing listens, "" if it does."""
 
     def __init__(self, place: DashboardSection, hooks: Hooks, dashboard: Dashboard) -> None:
@@ -58,7 +58,7 @@ class Front:
         """Where a browser sees the dashboard; it opens once. Raises CodeButlerError when nothing listens."""
         if not self.url:
             raise CodeButlerError(
-                f"there is no dashboard: {self.trouble or 'it is not there yet, try again'}"
+                f"there is no dashboard: {self.trouble or 'it is still starting, try again'}"
             )
         return f"{self.url}#{self._dashboard.ticket()}"
 
@@ -165,13 +165,13 @@ class Hooks:
         try:
             outcome = await self._callee.called(hook, _decoded(body), key or uuid4().hex)
         except (ChatError, StoreError) as error:
-            log.warning("the hook %s could not be carried out: %s", name, error)
-            return 503, "it could not be carried out now: try again"
+            log.warning("the hook %s could not be run: %s", name, error)
+            return 503, "the hook could not be run now: try again"
         match outcome:
             case "duplicate" if "x-hub-signature-256" in headers:
                 return (
                     409,
-                    "this body came before, and nothing is done twice: sign one that says when it is from",
+                    "duplicate: this signed body was accepted before; include a timestamp in it",
                 )
             case "refused" | "ignored":
                 return 403, "authorization.rules of this repository do not allow it"

@@ -65,7 +65,7 @@ def _config(room: Room, connection: Connection | None = None) -> Config:
 
 @contextmanager
 def _transaction(path: Path) -> Iterator[Connection]:
-    sqlitefile.hide(path)  # older ones were open to all
+    sqlitefile.restrict_to_owner(path)  # older ones were open to all
     # Tables change shape here: foreign keys are not enforced, which SQLite wants said before it begins.
     raw = sqlitefile.connect(path)
     raw.execute("PRAGMA foreign_keys = OFF")

@@ -164,7 +164,7 @@ async def test_b04_a_channel_of_nobody(tmp_path: Path, git_repo: Path) -> None:
         two = shutil.copytree(git_repo, tmp_path / "two")
         give_away(two)
         nowhere = await refused(built, "add-repo", str(two), "--channel", "C0NOWHERE0")
-        assert "sees no channel C0NOWHERE0" in nowhere
+        assert "cannot see a channel C0NOWHERE0" in nowhere
 
 
 async def test_b05_a_repository_deleted_while_it_is_served(tmp_path: Path, git_repo: Path) -> None:

@@ -18,8 +18,8 @@ from codebutler.domain.commands import (
     WORDS,
     Word,
     completions,
-    misuse,
     nearest,
+    usage_error,
     usage_hint,
     word_of,
 )
@@ -67,7 +67,7 @@ def test_a_word_knows_what_may_follow_it(word: str, argument: str, taken: bool) 
 
 @pytest.mark.parametrize("word", WORDS.values(), ids=lambda word: word.name)
 def test_a_wrong_argument_is_answered_with_one_line_that_shows_the_right_one(word: object) -> None:
-    line = misuse(word)  # type: ignore[arg-type]  # one of the table's
+    line = usage_error(word)  # type: ignore[arg-type]  # one of the table's
     assert "\n" not in line
     assert f"`{word.example}`" in line  # type: ignore[attr-defined]  # a word with an example
 

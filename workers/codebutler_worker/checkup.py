@@ -19,7 +19,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from codebutler.config.git_repo import behind
+from codebutler.config.git_repo import sudo_user
 from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError, SandboxUnavailableError
@@ -171,7 +171,7 @@ def _owner(settings: RepoSettings) -> int:
     path = Path(settings.path)
     if settings.path and path.exists():
         return path.stat().st_uid
-    return os.geteuid() or behind(os.environ).uid
+    return os.geteuid() or sudo_user(os.environ).uid
 
 
 def walls_finding(name: str) -> Finding:

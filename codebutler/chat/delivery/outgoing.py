@@ -17,7 +17,7 @@ from codebutler.chat.port import Call
 from codebutler.domain.errors import ChatError, ChatUnreachableError
 from codebutler.domain.message import ApprovalCard, Message, QuestionCard, every_text, said
 from codebutler.domain.model import Operation, Post, React, Update, Upload
-from codebutler.text.markup import ANY_WORKSPACE, NAMED, PERSON, at_home, code, plain, words
+from codebutler.text.markup import ANY_WORKSPACE, NAMED, PERSON, code, plain, with_real_links, words
 from codebutler.text.redact import redacted_bytes
 
 TOO_MUCH = frozenset(
@@ -111,7 +111,7 @@ class Editor:
                 lambda found: found[0] if found[1] in names else plain(self._called(found[1])), text
             )
         if ANY_WORKSPACE in text:
-            text = self._relinked(at_home(text, workspace_url))
+            text = self._relinked(with_real_links(text, workspace_url))
         text = self.redact(text)
         if "\\" in text:
             # Where a secret shows only once the marks are gone, the marks go.

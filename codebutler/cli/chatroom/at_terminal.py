@@ -81,7 +81,7 @@ class _Conversation:
         while self._heard and not self._keyboard.is_pressed():
             self._take(self._heard.popleft())
         ready = self._is_open and (self._room.asks or not self._room.is_busy)
-        if not self._heard and not self._keyboard.wait(self._link, PROMPT if ready else ""):
+        if not self._heard and not self._keyboard.wait(self._link.fileno(), PROMPT if ready else ""):
             self._heard.extend(self._link.replies())
             return True
         line = self._keyboard.line(MORE if self._lines.is_open else PROMPT)

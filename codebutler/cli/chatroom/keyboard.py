@@ -15,17 +15,10 @@ import termios
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Literal, Protocol
+from typing import Literal
 
 PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _LFLAG, _CC = 3, 6
-
-
-class Readable(Protocol):
-    """Something else to wait for."""
-
-    def fileno(self) -> int:
-        """The descriptor that becomes readable when there is something, as select(2) wants it."""
 
 
 class Interrupted(Exception):  # noqa: N818 - a key, no failure
@@ -77,11 +70,9 @@ class ChatKeyboard:
         """Arrow-up brings ``text`` back."""
         readline.add_history(text)
 
-    def wait(self, source: Readable, prompt: str) -> bool:
-        """Wait with ``prompt`` ("" = none) until a key is pressed or ``source`` has something; whether it was a key.
-
-        What stands on the line is gone afterwards. Raises Interrupted.
-        """
+    def wait(self, source: int, prompt: str) -> bool:
+        """Wait with ``prompt`` ("" = none) until a key is pressed or ``source``, a descriptor, is readable;
+        whether it was a key. What stands on the line is gone afterwards. Raises Interrupted."""
         if self._is_ended:
             return True
         self._set(echo=False)

@@ -16,7 +16,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.model import TurnNote
 from codebutler.observe.ring import LEVELS, LogLine, Ring, level_of
 from codebutler.platform.tasks import wait_for
-from codebutler.text.markup import at_home
+from codebutler.text.markup import with_real_links
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.dashboard.view import DashboardFacts, DashboardPage, line_view, page_of
 
@@ -83,7 +83,7 @@ class Dashboard:
         url = await self._sources.workspace_url()
 
         def clean(text: str) -> str:
-            return at_home(self._sources.clean(text), url)
+            return with_real_links(self._sources.clean(text), url)
 
         # The first picture of many repositories takes a while to be searched for secrets.
         return await asyncio.to_thread(_every_text, msgspec.to_builtins(told), clean)

@@ -92,7 +92,10 @@ class Keys:
                 home.write(KEY_NAME, f"{made}\n".encode())
                 return made
         except (CodeButlerError, OSError) as error:
-            log.warning("the dashboard's key is not kept, open pages will need a new link: %s", error)
+            log.warning(
+                "the dashboard's key cannot be saved, open pages will need a new link: %s",
+                error,
+            )
             return self._secret(KEY_BYTES)
 
 

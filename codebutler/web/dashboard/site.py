@@ -40,8 +40,8 @@ HEADERS = {
 }
 _NONCE = re.compile("[0-9a-f]{32}")
 REFUSED = "This page has no key: run `codebutler dashboard` and open the link it prints."
-USED = "This link was used already or is too old: run `codebutler dashboard` for a new one."
-FULL = "Too many pages look at once: close some of them."
+USED = "This link was already used or has expired: run `codebutler dashboard` for a new one."
+FULL = "Too many dashboards are open: close some of them."
 
 
 class Guard:

@@ -39,7 +39,7 @@ def test_they_are_listed_with_their_names(connected: Cli, slack: SlackServer) ->
 
 
 def test_who_is_not_there_is_neither_allowed_nor_denied(connected: Cli) -> None:
-    connected.fails("allow", "U0NOBODY", code=1, said="Slack knows no user U0NOBODY")
+    connected.fails("allow", "U0NOBODY", code=1, said="there is no user U0NOBODY in Slack")
     connected.fails("deny", "U0456DEF", code=1, said="U0456DEF is not on the list")
     connected.fails("deny", "bob", code=1, said="Bob (U0456DEF) is not on the list")
     assert allowed(connected) == ["U0123ABC"]

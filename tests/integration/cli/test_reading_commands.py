@@ -179,7 +179,7 @@ def test_audit_shows_the_last_lines_and_finds_a_change(cli: Cli) -> None:
     assert cli("audit", "verify").out == "Audit log verified.\n"
     cli.home.audit.write_bytes(cli.home.audit.read_bytes().replace(b"make test", b"make wish"))
     said = cli("audit", "verify")
-    assert (said.code, "line 2 does not fit" in said.err) == (1, True)
+    assert (said.code, "line 2 does not match" in said.err) == (1, True)
     assert cli("audit", "dance").code == 2
 
 

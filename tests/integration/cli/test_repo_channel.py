@@ -61,7 +61,7 @@ def test_a_wrong_person_is_refused_before_there_is_a_channel(
     connected: Cli, slack: SlackServer, git_repo: Path
 ) -> None:
     arguments = ("add-repo", str(git_repo), "--create-channel", "shop", "--invite", "U0NOBODY")
-    connected.fails(*arguments, code=1, said="Slack knows no user U0NOBODY")
+    connected.fails(*arguments, code=1, said="there is no user U0NOBODY in Slack")
     assert "conversations.create" not in slack.methods()
     arguments = ("add-repo", str(git_repo), "--channel", "mine", "--invite", "ada")
     connected.fails(*arguments, code=2, said="--invite is for a channel that is made")

@@ -85,8 +85,8 @@ def test_a_directory_below_stands_for_its_repository(connected: Cli, git_repo: P
 @pytest.mark.parametrize(
     ("channel", "said"),
     [
-        ("C0NOTHERE", "the app sees no channel C0NOTHERE"),
-        ("nowhere", "the app sees no channel nowhere"),
+        ("C0NOTHERE", "the app cannot see a channel C0NOTHERE"),
+        ("nowhere", "the app cannot see a channel nowhere"),
         ("C0OLD0000", "channel old is archived"),
         ("G0PRIVATE", "channel private is private: invite the app"),
     ],

@@ -124,7 +124,7 @@ def test_a_server_that_is_not_there_is_one_line(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("user", "said"),
     [
-        ("U0NOBODY", "Slack knows no user U0NOBODY"),
+        ("U0NOBODY", "there is no user U0NOBODY in Slack"),
         ("@nobody", "nobody in Slack is called nobody"),
         ("U0789GHI", "gone (U0789GHI) is deactivated in Slack"),
     ],

@@ -133,7 +133,7 @@ async def test_people_are_named_in_every_way_and_wrong_ones_are_refused(tmp_path
         ada = id_of(workspace, "Ada Lovelace")
         await at.enters_tokens()
         await at.answers("People (Enter when done):", "U0NOBODY")
-        await shown.until("Slack knows no user U0NOBODY")
+        await shown.until("there is no user U0NOBODY in Slack")
         shown.type("nobody at all" + ENTER)
         await shown.until("nobody in Slack is called nobody at all")
         shown.type("ada" + ENTER)

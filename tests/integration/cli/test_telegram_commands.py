@@ -171,7 +171,7 @@ async def test_a_repository_gets_a_group_of_its_own(connected: Desk, git_repo: P
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--telegram", "-1009"), "sees no chat -1009: add it to the group"),
+        (("--telegram", "-1009"), "cannot see the chat -1009: add it to the group"),
         (("--telegram", "shop"), "shop is not a Telegram chat"),
         (("--telegram", str(GROUP), "--channel", "C0123456"), "--telegram excludes"),
         ((), "pass --telegram CHAT"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.git_repo import Owner, barred, barrier, behind, is_tracked, repo_root
+from codebutler.config.git_repo import Owner, barrier, is_tracked, repo_root, sudo_user, unreachable_because
 from codebutler.domain.errors import CodeButlerError
 from tests.ordinary import give_away
 
@@ -38,7 +38,7 @@ def reachable() -> Iterator[Path]:
     ],
 )
 def test_who_root_was_before(env: dict[str, str], who: Owner) -> None:
-    assert behind(env) == who
+    assert sudo_user(env) == who
 
 
 def test_a_group_of_roots_is_not_taken_along() -> None:
@@ -68,11 +68,11 @@ def test_the_first_directory_that_keeps_somebody_out_is_named(reachable: Path) -
 def test_one_line_says_what_to_do(reachable: Path) -> None:
     (away := reachable / "away").mkdir(mode=0o700)
     (away / "repo").mkdir()
-    told = barred(away / "repo", STRANGER)
+    told = unreachable_because(away / "repo", STRANGER)
     assert f"{away / 'repo'} is out of reach for user 4321" in told
     assert f"chmod o+x {away}" in told
     assert "\n" not in told
-    assert barred(away, STRANGER) == ""
+    assert unreachable_because(away, STRANGER) == ""
 
 
 @pytest.mark.root

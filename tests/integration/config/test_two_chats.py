@@ -170,7 +170,7 @@ def test_slacks_list_of_channels_is_no_word_about_telegram(home: Home, tmp_path:
 def test_a_registered_chat_that_is_none_is_refused(home: Home, tmp_path: Path) -> None:
     configured(home, BOTH)
     registered(home, tmp_path, "tg:shop", {})
-    assert "is no Telegram chat" in RepoTable.read(home, {}).unserved[0].problem
+    assert "is not a Telegram chat" in RepoTable.read(home, {}).unserved[0].problem
 
 
 @pytest.mark.parametrize(

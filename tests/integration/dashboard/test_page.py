@@ -109,7 +109,7 @@ async def test_it_can_be_read_by_everybody_everywhere(
 async def test_it_keeps_up_and_nobody_loses_their_place(tmp_path: Path, look: Look) -> None:
     async with watched(tmp_path) as built, look(built.front.link()) as page:
         await expect(page.locator("#verdict")).to_have_text("All is well")
-        await expect(page.locator("#work")).to_contain_text("Nothing runs now.")
+        await expect(page.locator("#work")).to_contain_text("Nothing is running.")
         built.known.turns["shop"] = (turn("running", "first", 3),)
         await expect(page.locator("#work li")).to_have_count(1)
         await page.locator("#work a").focus()
@@ -151,7 +151,7 @@ async def test_only_who_came_by_a_fresh_link_sees_anything(tmp_path: Path, look:
         async with look(link) as page:
             await expect(page.locator("#connection")).to_have_text("Live")
         async with look(link) as page:
-            await expect(page.locator("#closed-text")).to_contain_text("used already")
+            await expect(page.locator("#closed-text")).to_contain_text("already used")
             await expect(page.locator("#page")).to_be_hidden()
             await clean(page)
             fresh = built.front.link().partition("#")[2]
@@ -247,4 +247,4 @@ async def test_among_a_hundred_one_is_found(tmp_path: Path, look: Look) -> None:
             await page.get_by_label("Find").fill("nothing like it")
             await expect(rows).to_have_count(0)
             built.known.repos = []
-            await expect(page.locator("#repos")).to_contain_text("No repository is served")
+            await expect(page.locator("#repos")).to_contain_text("No repositories yet")

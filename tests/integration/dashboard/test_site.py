@@ -23,7 +23,7 @@ import pytest
 from codebutler.config.schema import DashboardSection
 from codebutler.domain.errors import CodeButlerError
 from codebutler.web.dashboard.dashboard import MAX_VIEWERS
-from codebutler.web.front import Front, Hooks
+from codebutler.web.front import Hooks, WebServer
 from tests.dashboards import DEADLINE_S, NoHooks, Watched, repo, turn, watched
 
 STRANGERS = (
@@ -325,7 +325,7 @@ async def test_a_websocket_is_refused(built: Watched) -> None:
 
 async def test_beyond_this_machine_it_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = Watched(tmp_path, 0)
-    front = Front(DashboardSection(host="0.0.0.0", port=0), Hooks(NoHooks(), made.clock), made.dashboard)
+    front = WebServer(DashboardSection(host="0.0.0.0", port=0), Hooks(NoHooks(), made.clock), made.dashboard)
     with caplog.at_level(logging.INFO):
         running = asyncio.create_task(front.run())
         async with asyncio.timeout(DEADLINE_S):
@@ -337,12 +337,12 @@ async def test_beyond_this_machine_it_warns(tmp_path: Path, caplog: pytest.LogCa
 
 async def test_without_a_port_there_is_no_link(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = Watched(tmp_path, 0)
-    off = Front(DashboardSection(enabled=False), Hooks(NoHooks(), made.clock), made.dashboard)
+    off = WebServer(DashboardSection(enabled=False), Hooks(NoHooks(), made.clock), made.dashboard)
     await off.run()
     with pytest.raises(CodeButlerError, match=r"dashboard\.enabled is false"):
         off.link()
     for host in ("203.0.113.7", "a..b"):
-        nowhere = Front(DashboardSection(host=host), Hooks(NoHooks(), made.clock), made.dashboard)
+        nowhere = WebServer(DashboardSection(host=host), Hooks(NoHooks(), made.clock), made.dashboard)
         await nowhere.run()
         with pytest.raises(CodeButlerError, match=f"cannot listen on {re.escape(host)}"):
             nowhere.link()

@@ -25,8 +25,8 @@ def handle(passed, leave):
     leave.wait()
 
 if sys.argv[1:] == ["told"]:
-    from codebutler.platform.processes import give_back_what_is_large
-    give_back_what_is_large()
+    from codebutler.platform.processes import return_large_blocks
+    return_large_blocks()
 small, passed, leave = [], threading.Barrier(5), threading.Event()
 before = resident()
 threads = [threading.Thread(target=handle, args=(passed, leave)) for _ in range(4)]

@@ -75,7 +75,7 @@ async def test_it_hears_of_the_start_of_readiness_and_of_the_end(
         await clock.advance(HALF_S)
         assert await manager.heard() == ["WATCHDOG=1", "STATUS=2 repositories"]
         stopping.ask()
-        assert await manager.heard() == ["STOPPING=1", "STATUS=finishing what runs"]
+        assert await manager.heard() == ["STOPPING=1", "STATUS=finishing running work"]
         await clock.advance(HALF_S)
         assert await manager.heard() == ["WATCHDOG=1"]
         await clock.advance(HALF_S - 0.1)

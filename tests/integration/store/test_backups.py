@@ -19,6 +19,8 @@ from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreDamagedError, StoreError, StoreTooNewError
 from codebutler.platform.backups import Backups, Keeper
 from codebutler_worker.store.opening import open_store
+from codebutler.platform.backups import Backups, DailyBackups
+from codebutler_worker.store.open import open_store
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 BEFORE, AFTER = 200, 50
@@ -243,7 +245,7 @@ async def test_any_flipped_bit_is_harmless_restored_or_refused(used: Path, backu
 async def test_the_keeper_takes_one_at_once_and_one_each_day(path: Path, backups: Backups) -> None:
     clock, troubles = ManualClock(NOON), list[str]()
     await fill(path, range(3))
-    async with Keeper(backups, clock, troubles.append):
+    async with DailyBackups(backups, clock, troubles.append):
         await until(lambda: backups.days() == [date(2026, 3, 10)])
         await until(lambda: len(backups.days()) == 2, clock)
     assert troubles == []
@@ -255,7 +257,7 @@ async def test_a_keeper_that_cannot_says_so_and_tries_again(path: Path, backups:
     obstacle = backups.file(date(2026, 3, 10)).parent
     obstacle.parent.mkdir()
     obstacle.write_text("a file in the directory's place")
-    async with Keeper(backups, clock, troubles.append):
+    async with DailyBackups(backups, clock, troubles.append):
         await until(lambda: bool(troubles))
         assert "no backup was taken" in troubles[0]
         obstacle.unlink()
@@ -265,7 +267,7 @@ async def test_a_keeper_that_cannot_says_so_and_tries_again(path: Path, backups:
 async def test_a_copy_is_broken_off_when_asked(used: Path, tmp_path: Path, backups: Backups) -> None:
     stop = threading.Event()
     stop.set()
-    with pytest.raises(StoreError, match="broken off"):
+    with pytest.raises(StoreError, match="cancelled"):
         backups.take_if_due(NOON + timedelta(days=1), stop)
     assert backups.days() == [date(2026, 3, 10)]
 

@@ -15,6 +15,11 @@ from codebutler.domain.errors import StoreError
 from codebutler.platform.backups import LOOK_EVERY_S, Backups, Keeper
 from codebutler_worker.runtime.turns import STATES
 from codebutler_worker.store.opening import open_store
+from codebutler.platform.backups import LOOK_EVERY_S, Backups, DailyBackups
+from codebutler_worker.desk.draft import iso
+from codebutler_worker.desk.states import STATES
+from codebutler_worker.store.open import open_store
+from codebutler_worker.store.pruning import BATCH, KEPT
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
 from codebutler_worker.store.store import BATCH, KEPT, Store
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso
@@ -96,7 +101,7 @@ async def test_it_is_done_once_a_day_after_the_backup(store: Store, tmp_path: Pa
     clock, troubles = ManualClock(NOW), list[str]()
     backups = Backups(tmp_path / "backups", tmp_path / ".codebutler" / "store.db")
     await store.run(lambda uow: uow.outbox.add(an_operation("first")))
-    async with Keeper(backups, clock, troubles.append, store.forget_old):
+    async with DailyBackups(backups, clock, troubles.append, store.forget_old):
         await until_gone(store, "first", clock, 0)
         async with open_store(backups.file(NOW.date()), clock) as copy:
             assert await has(copy, "first")

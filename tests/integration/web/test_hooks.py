@@ -22,7 +22,7 @@ from codebutler.intake.intake import Outcome
 from codebutler.platform.tasks import beside
 from codebutler.schedule.jobs import Hook, JobPlace, parse_file, place_in
 from codebutler.web.dashboard.dashboard import Dashboard
-from codebutler.web.front import MAX_BODY_BYTES, PER_MINUTE, Front, Hooks
+from codebutler.web.front import MAX_BODY_BYTES, PER_MINUTE, Hooks, WebServer
 
 SECRET = "a-secret-of-some-length"
 FILE = b"hooks: [{name: ci, secretEnv: S, prompt: look}]"
@@ -67,7 +67,7 @@ class NoDashboard(Dashboard):
 @asynccontextmanager
 async def served(schedule: Schedule, port: int = 0, body_s: float = 30) -> AsyncIterator[httpx.AsyncClient]:
     hooks = Hooks(schedule, SystemClock(), body_s=body_s)
-    server = Front(DashboardSection(port=port), hooks, NoDashboard())
+    server = WebServer(DashboardSection(port=port), hooks, NoDashboard())
     server.use(schedule.hooks)
     async with beside(server.run(), name="hooks"), asyncio.timeout(30):
         await server.listening.wait()
@@ -177,7 +177,7 @@ async def test_a_port_in_use_is_stepped_over() -> None:
 
 async def test_where_nothing_may_listen_nothing_does(caplog: pytest.LogCaptureFixture) -> None:
     schedule = Schedule()
-    server = Front(DashboardSection(enabled=False, port=0), Hooks(schedule, SystemClock()), NoDashboard())
+    server = WebServer(DashboardSection(enabled=False, port=0), Hooks(schedule, SystemClock()), NoDashboard())
     server.use(schedule.hooks)
     async with asyncio.timeout(30):
         await server.run()

@@ -30,5 +30,5 @@ def test_a_channel_is_found_by_name_or_id(wanted: str) -> None:
 
 
 def test_an_unknown_channel_is_one_line() -> None:
-    with pytest.raises(CodeButlerError, match="sees no channel #random"):
+    with pytest.raises(CodeButlerError, match="cannot see a channel #random"):
         by_name([GENERAL], "#random")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.load import app_token_fault, bot_token_fault, parse_layer
+from codebutler.config.load import parse_layer, token_fault
 from codebutler.domain.errors import EXIT_CONFIGURATION, ConfigError, LegacyConfigError
 
 KEYS = [
@@ -176,14 +176,14 @@ def test_no_refusal_shows_a_secret(text: str, said: str) -> None:
 
 
 def test_tokens_are_told_apart_by_kind() -> None:
-    assert bot_token_fault("xoxb-1-2-abc") == ""
-    assert bot_token_fault("xoxe.xoxb-1-abc") == ""
-    assert "a user token" in bot_token_fault("xoxp-1-2-abc")
-    assert "only its beginning" in bot_token_fault("xoxb-")
-    assert "spaces" in bot_token_fault("xoxb-1 2")
-    assert "something else" in bot_token_fault("hello")
-    assert app_token_fault("xapp-1-A-1-abc") == ""
-    assert "a bot token" in app_token_fault("xoxb-1-2-abc")
+    assert token_fault("slack.botToken", "xoxb-1-2-abc") == ""
+    assert token_fault("slack.botToken", "xoxe.xoxb-1-abc") == ""
+    assert "a user token" in token_fault("slack.botToken", "xoxp-1-2-abc")
+    assert "only its beginning" in token_fault("slack.botToken", "xoxb-")
+    assert "spaces" in token_fault("slack.botToken", "xoxb-1 2")
+    assert token_fault("slack.botToken", "hello") == "expected a bot token (xoxb-…)"
+    assert token_fault("slack.appToken", "xapp-1-A-1-abc") == ""
+    assert "a bot token" in token_fault("slack.appToken", "xoxb-1-2-abc")
 
 
 @pytest.mark.parametrize(

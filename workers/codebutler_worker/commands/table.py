@@ -12,6 +12,10 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.commands import WORDS, Word, misuse, nearest
 from codebutler.domain.message import Message
 from codebutler.domain.model import Command
+from codebutler.domain.commands import WORDS, Word, nearest, usage_error
+from codebutler_worker.commands.asked import Asked, Handler
+from codebutler_worker.desk.deferred import Answer
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.runtime.deferred import Answer
 from codebutler_worker.runtime.turns import Todo
@@ -92,7 +96,7 @@ def run_command(asked: Invocation) -> Todo:
         hint = f"Did you mean `!{near}`?" if near else "Say `!help` for what I know."
         return asked.reply(f"I do not know {code('!' + one_line(asked.command.name, 40))}. {hint}")
     handler = handler_of(word) if word.takes(asked.argument) else None
-    return handler(asked) if handler else asked.reply(misuse(word))
+    return handler(asked) if handler else asked.reply(usage_error(word))
 
 
 def handler_of(word: Word) -> Handler | None:

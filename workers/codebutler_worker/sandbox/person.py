@@ -12,6 +12,7 @@ from typing import Literal
 from codebutler.config.committer import NAMING, Committer
 from codebutler.config.git_repo import ROOTS_OWN, RUN_AS_USER, Owner, barred, behind
 from codebutler.config.schema import RepoSettings
+from codebutler.config.git_repo import ROOTS_OWN, RUN_AS_USER, Owner, sudo_user, unreachable_because
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler_worker.sandbox.system import find_setpriv
@@ -65,7 +66,7 @@ def as_owner(repo: Path, *needed: Path, uid: int | None = None) -> tuple[str, ..
     if (os.geteuid() if uid is None else uid) != 0:
         return ()
     try:
-        owner = Owner.at(repo) if repo != Path() else behind(os.environ)
+        owner = Owner.at(repo) if repo != Path() else sudo_user(os.environ)
     except OSError as error:
         raise SandboxUnavailableError(f"{repo}: {error.strerror}: restore it") from error
     before = become(owner, repo, find_setpriv())
@@ -76,7 +77,7 @@ def as_owner(repo: Path, *needed: Path, uid: int | None = None) -> tuple[str, ..
 def require_way(owner: Owner, *paths: Path) -> None:
     """Raises SandboxUnavailableError for the first of ``paths`` that ``owner`` cannot reach."""
     for path in paths:
-        if why := barred(path, owner):
+        if why := unreachable_because(path, owner):
             raise SandboxUnavailableError(why)
 
 
@@ -88,7 +89,7 @@ def home_of_agents(repo: Path, ours: Path, uid: int | None = None) -> Path:
     """
     if (os.geteuid() if uid is None else uid) != 0 or not repo.is_dir():
         return ours
-    owner = Owner.at(repo) if repo != Path() else behind(os.environ)
+    owner = Owner.at(repo) if repo != Path() else sudo_user(os.environ)
     if owner.is_root:
         return ours  # nothing is started
     return next((home for home in (ours, _home_of(owner)) if _is_theirs(home, owner)), HOMES / str(owner.uid))
@@ -150,7 +151,7 @@ def _home_of(owner: Owner) -> Path:
 
 def _is_theirs(home: Path, owner: Owner) -> bool:
     try:
-        return home.stat().st_uid == owner.uid and home != Path("/") and not barred(home, owner)
+        return home.stat().st_uid == owner.uid and home != Path("/") and not unreachable_because(home, owner)
     except OSError:
         return False
 

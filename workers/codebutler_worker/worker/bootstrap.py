@@ -32,6 +32,11 @@ from codebutler.platform import killpoints
 from codebutler.platform.backups import Backups, Keeper, directory_name
 from codebutler.platform.processes import hand_over_soon
 from codebutler.platform.signals import pass_over_interrupts
+from codebutler.platform.backups import Backups, DailyBackups, directory_name
+from codebutler.platform.processes import shorten_switch_interval
+from codebutler.platform.signals import ignore_interrupts
+from codebutler.protocol.channel import Channel
+from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler.protocol.pipe import MessagePipe, to_worker_codec
 from codebutler_worker.conversation.parked import after_restore
@@ -53,10 +58,10 @@ _TAGS: dict[int, LogTag] = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.W
 
 def main(connection: Connection) -> None:
     """Serve one repository over the parent's pipe, then exit: 0, 1, or 78 when restarting cannot help."""
-    pass_over_interrupts()
+    ignore_interrupts()
     faulthandler.enable(all_threads=True)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    hand_over_soon()
+    shorten_switch_interval()
     killpoints.watch(f"worker:{current_process().name}", os.environ)
     sock = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()

@@ -12,7 +12,7 @@ from typing import TypeGuard
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.programs import is_session
 from codebutler.config.schema import RepoSettings
-from codebutler.domain.commands import whispered_to
+from codebutler.domain.commands import visible_only_to
 from codebutler.domain.model import (
     ButtonClicked,
     Command,
@@ -181,7 +181,7 @@ class EventInbox:
 
     def _typed(self, uow: UnitOfWork, command: Command, event: SlashCommand) -> Todo:
         """A slash command: the chat shows no message to answer, so whoever typed it is told, or the channel."""
-        only_for = whispered_to(event.user, command.name, command.argument)
+        only_for = visible_only_to(event.user, command.name, command.argument)
         conversation = self._conversation(event.channel, None)
         place = ThreadPlace(conversation or f"{event.channel}:", None, only_for=only_for)
         return run_command(Invocation(uow, self.settings, command, place, conversation, event.user))
