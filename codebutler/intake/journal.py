@@ -104,9 +104,9 @@ class Journal:
             self._submit(SettleJob(seq))
             self._pending.discard(seq)
 
-    async def pending(self, channel: str | None = None) -> list[Entry]:
-        """Every entry not settled (of one channel), in order. Raises StoreError if one cannot be read."""
-        rows = await self._read(journal_file.pending_rows, channel)
+    async def pending(self) -> list[Entry]:
+        """Every entry not settled, in order. Raises StoreError if one cannot be read."""
+        rows = await self._read(journal_file.pending_rows)
         return [self._entry(row) for row in rows if row[0] in self._pending]
 
     async def high_water(self, channel: str) -> float:
