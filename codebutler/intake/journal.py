@@ -1,4 +1,4 @@
-"""The parent's durable inbox: an event is committed here before anybody is told that we have it.
+"""The parent's durable inbox: an event is committed here before it is acknowledged.
 
 One thread writes. Everything that waits when it becomes free goes into one transaction (group commit), so
 that a burst costs a few syncs instead of one each. Settling an entry is lazy, and in transactions of its own, so

@@ -44,7 +44,7 @@ from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
 from codebutler.parent.serving import Serving
 from codebutler.parent.slack import SlackIntegration
-from codebutler.parent.status import Status
+from codebutler.parent.status import ParentStatus
 from codebutler.parent.telegram import TelegramIntegration
 from codebutler.platform import killpoints
 from codebutler.platform.allocator import give_back_what_is_large
@@ -57,7 +57,7 @@ from codebutler.platform.threads import hand_over_soon
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
 from codebutler.schedule.hooks import HookRunner
-from codebutler.schedule.scheduler import Publisher, Scheduler
+from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.forkserver import ForkServer, kill_orphans
 from codebutler.supervisor.port import Places, Shared
@@ -116,7 +116,7 @@ async def _serve(
     connections = ChatConnections(
         chats, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks
     )
-    status = Status(parts, outbound, connections)
+    status = ParentStatus(parts, outbound, connections)
     front = _front(parts, outbound, inbound, status)
     watchers = Watchers(parts.repos.path_of, inbound.scheduler.changed)
     stack.push_async_callback(watchers.close)
@@ -173,7 +173,7 @@ async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack)
 
 def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
-    publish = Publisher(outbound.chats, parts.listeners).publish
+    publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
     provenance = Provenance(Registry(given.home))
     files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance))
     scheduler = Scheduler(journal, publish, files.look, clock, parts.tasks)
@@ -207,7 +207,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     return Inbound(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
-def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: Status) -> Front:
+def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentStatus) -> Front:
     """The port, and what is looked at there."""
     sources = Sources(
         known=status,

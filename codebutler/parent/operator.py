@@ -29,7 +29,7 @@ from codebutler.domain.model import OPERATOR
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.integration import Inbound, Outbound
 from codebutler.parent.parts import Parts
-from codebutler.parent.status import Status
+from codebutler.parent.status import ParentStatus
 from codebutler.web.front import Front
 
 
@@ -42,7 +42,7 @@ class Operator:
         outbound: Outbound,
         inbound: Inbound,
         *,
-        status: Status,
+        status: ParentStatus,
         configuration: Configuration,
         front: Front,
     ) -> None:

@@ -14,7 +14,7 @@ from codebutler.protocol.messages import Budget
 from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
 
 
-class Status:
+class ParentStatus:
     """Asked by the operator, the dashboard and systemd."""
 
     def __init__(self, parts: Parts, outbound: Outbound, connections: ChatConnections) -> None:
