@@ -213,6 +213,5 @@ class ParentStatus:
                 turns=TurnsRow(running=0, queued=0, waiting=0),
                 problem=unserved.problem,
             )
-            for unserved in self._repos.table.unserved
-            if self._repos.table.named(unserved.entry.name) is None
+            for unserved in self._repos.table.absent
         ]

@@ -8,7 +8,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.intake.records import Entry
 from codebutler.platform.descriptors import is_shortage
 from codebutler.platform.waiting import first_of
-from codebutler.protocol.messages import Heartbeat, LogTag
+from codebutler.protocol.messages import Heartbeat
 from codebutler.supervisor.life import Death, Duty, Life
 from codebutler.supervisor.lifecycle import (
     Again,
@@ -169,7 +169,7 @@ class WorkerHandle:
         self.state = move(self.state, state)
         if state in ("running", "sleeping"):
             self.problem = ""
-        self._log("DBG", f"the worker is {state}")
+        self._reports.note("DBG", f"the worker is {state}")
 
     def _after(self, death: Death) -> float | None:
         """Draw the consequences; returns how long to wait before the next life, None = until woken."""
@@ -201,12 +201,12 @@ class WorkerHandle:
         match verdict:
             case Again(delay_s):
                 self._move("backoff")
-                self._log("WRN", f"{reason}; it starts again in {delay_s:.1f} s")
+                self._reports.note("WRN", f"{reason}; it starts again in {delay_s:.1f} s")
                 self.restarts += 1
                 return delay_s
             case Quarantine(retry_s, news):
                 self._move("quarantined")
-                self._log("ERR", f"{reason}; it is quarantined and tried again in {retry_s:g} s")
+                self._reports.note("ERR", f"{reason}; it is quarantined and tried again in {retry_s:g} s")
                 self.restarts += 1
                 if news:
                     self._tell(
@@ -215,12 +215,9 @@ class WorkerHandle:
                 return retry_s
             case GiveUp():
                 self._move("stopped")
-                self._log("ERR", f"{reason}; it stays down until its configuration is corrected")
+                self._reports.note("ERR", f"{reason}; it stays down until its configuration is corrected")
                 self._tell(f"{reason}. It stays down until its configuration is corrected.")
                 return None
-
-    def _log(self, tag: LogTag, text: str) -> None:
-        self._shared.services.log(self.repo.name, tag, text)
 
     def _tell(self, why: str) -> None:
         task = asyncio.create_task(self._notice(why), name=f"notice:{self.repo.name}")
@@ -231,4 +228,4 @@ class WorkerHandle:
         try:
             await self._shared.services.quarantined(self.repo, why)
         except Exception as error:  # noqa: BLE001 - an untold notice must not end the supervision
-            self._log("ERR", f"the notice could not be posted: {error!r}")
+            self._reports.note("ERR", f"the notice could not be posted: {error!r}")
