@@ -90,7 +90,8 @@ class Journal:
         have been committed all the same; ``pending`` tells.
         """
         received_at = self._clock.now()
-        payload = received_at.isoformat(), _encode(event), _encode(request)
+        encoded = msgspec.json.encode(event).decode(), msgspec.json.encode(request).decode()
+        payload = received_at.isoformat(), *encoded
         seen = _seen(event, taken=True)
         seq = await self._write("append", journal_file.append, event.key, event.channel, payload, seen)
         return None if seq is None else Entry(seq, event.channel, event, request, received_at)
@@ -230,7 +231,3 @@ def _seen(event: Event, *, taken: bool) -> SeenMessage | None:
     if not isinstance(event, MessagePosted) or event.origin != "chat":
         return None
     return SeenMessage(event.ts, event.root_ts, event.user, taken, event.sent_at)
-
-
-def _encode(value: Event | Request) -> str:
-    return msgspec.json.encode(value).decode()

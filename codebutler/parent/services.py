@@ -19,7 +19,7 @@ from codebutler.intake.records import Entry
 from codebutler.observe.chain import Act, act_of
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
-from codebutler.protocol.messages import Audit, Budget, Doing, Live, LogTag, Overview, TurnEnded, TurnStarted
+from codebutler.protocol.messages import Audit, Budget, Doing, Live, Overview, TurnEnded, TurnStarted
 from codebutler.supervisor.port import News
 from codebutler.text.markup import plain
 
@@ -39,7 +39,8 @@ class ParentServices:
     def __init__(self, parts: Parts, chats: Chats) -> None:
         self._parts = parts
         self._signals = parts.signals
-        self._journal = parts.journal
+        self.settle = parts.journal.settle
+        self.log = parts.logs.record
         self._audit = parts.audit
         self._logs = parts.logs
         self._listeners = parts.listeners
@@ -99,10 +100,6 @@ class ParentServices:
 
         return await read_thread(self._chats, repo.channel_id, thread_ts, before_ts, is_heard)
 
-    async def settle(self, seq: int) -> None:
-        """The worker has stored the entry. Returns at once."""
-        await self._journal.settle(seq)
-
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         """Tell the channel that its worker is not started for now."""
         kept = "Your messages are kept; `codebutler logs` on its machine says more."
@@ -122,10 +119,6 @@ class ParentServices:
                 duration_s=record.duration_s,
             )
         )
-
-    def log(self, repo: str, tag: LogTag, text: str) -> None:
-        """Write a line of a worker to the log, under the repository's name."""
-        self._logs.record(repo, tag, text)
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         """Write an audit line (of a stranger's repetitions one, with their number), and tell the person if ``tell``."""
