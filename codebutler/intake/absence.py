@@ -1,4 +1,4 @@
-"""A time in which nobody listened, and what its end is worth telling. Pure."""
+"""A time in which we were offline, and what is said about it afterwards. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Arrival(NamedTuple):
 
 
 class Absence(Struct, frozen=True, kw_only=True):
-    """The times, first to last, in which nobody listened: at least one, each with its beginning and its end.
+    """The spans, first to last, in which we were offline: at least one, each with its beginning and its end.
 
     ``interrupted`` counts turns by channel; ``told`` are the channels that know; ``done``: all that had to be told
     is.
@@ -48,12 +48,12 @@ class Absence(Struct, frozen=True, kw_only=True):
 
     @property
     def since(self) -> datetime:
-        """When it began that nobody listened."""
+        """When the first span began."""
         return self.spans[0][0]
 
     @property
     def until(self) -> datetime:
-        """When somebody listened again for good, as far as is known."""
+        """When the last span ended."""
         return self.spans[-1][1]
 
 

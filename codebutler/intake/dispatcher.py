@@ -1,7 +1,8 @@
 """The way of every accepted event, from the journal to its worker.
 
 Each step takes the event (it answers it, or keeps it until it may go on) or lets it pass, as it is or translated. The
-journal keeps the event until it is settled: what a step still holds when we die comes again.
+journal keeps the event until it is settled: what a step still holds when the process dies
+is dispatched again at the next start.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ log = logging.getLogger("codebutler.audit")
 
 class AuditFirst:
     """A step of the dispatcher. What arrives together is synced together; order is kept. While the audit log cannot be
-    written everything waits, but for our own words, which run nothing: `!stop` must work just then.
+    written, everything waits except commands, which start nothing: `!stop` must still work.
 
     ``keep`` writes lines and syncs them to the disk; it blocks, and raises OSError.
     """

@@ -1,6 +1,6 @@
-"""From a parsed event to a committed journal entry: authorise, dedupe, commit, route. Then it may be acked.
+"""Turns a parsed event into a committed journal entry: authorise, deduplicate, commit, dispatch.
 
-Nothing here knows a chat's own JSON; ``accept`` is the whole door for every source of events.
+After that it may be acknowledged. Nothing here knows a chat's JSON; every source of events calls ``accept``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Threads:
 
 class Intake:
     """One per parent. ``repos`` maps channel ID to repository and may change while we run. What was written
-    before this was made was written while we were away. ``dispatch`` hands accepted events on."""
+    before this object was made counts as written while we were away. ``dispatch`` hands accepted events on."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class Intake:
     async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
         """Returns once the event is on disk or needs no keeping. Raises StoreError if it cannot be kept.
 
-        ``missed``: it was fetched, or the chat did not reach us at first, so it may be late. What comes at once
-        never is, however wrong our clock may be.
+        ``missed``: it came by catch-up or by a retry of the chat, so it may be late. A live event never is,
+        however wrong our clock may be.
         """
         repo = self._repos().get(event.channel)
         request: Request | None = None
@@ -149,7 +149,7 @@ class Intake:
         return self._repo_of(event) is not None
 
     async def admits(self, event: Event) -> bool:
-        """Whether the event would be taken, without taking it: who may not is refused as for the event itself.
+        """Whether the event would be accepted, without accepting it; a refusal is the same as for the event itself.
 
         Raises StoreError.
         """
@@ -157,14 +157,14 @@ class Intake:
         return repo is not None and await self._allows(repo, event, request_of(event, repo.prefixes))
 
     async def resume(self) -> int:
-        """Route what an earlier life committed and no worker has taken over; returns how many."""
+        """Dispatch what an earlier process committed and no worker has stored; returns how many."""
         pending: list[Entry] = await self._journal.pending()
         for entry in pending:
             self._dispatch(entry)
         return len(pending)
 
     def _is_awaited(self, repo: Repo, event: Event) -> bool:
-        """Who answers a card, or types into a program, need not call us by name."""
+        """Answering a card or typing into a program needs no mention."""
         if not isinstance(event, MessagePosted) or event.thread_ts is None or not event.text.strip():
             return False
         return self._threads.awaits(repo, event.thread_ts)
@@ -206,7 +206,7 @@ def dated(event: Event, now: datetime, away_until: datetime, max_age_hours: floa
 
 
 def _not_for_us(config: Config, event: Event, request: Request) -> bool:
-    """With ``agent.mention: mention`` plain talk passes us by; our own words are always meant for us."""
+    """With ``agent.mention: mention`` a message without a mention is ignored; a command never is."""
     if isinstance(event, MessagePosted | MessageEdited) and isinstance(request, Prompt):
         if not request.text.strip() and not getattr(event, "files", ()):
             if isinstance(event, MessagePosted):

@@ -1,4 +1,4 @@
-"""The parent's durable inbox: an event is committed here before anybody is told that we have it.
+"""The parent's durable inbox: an event is committed here before it is acknowledged.
 
 One thread writes. Everything that waits when it becomes free goes into one transaction (group commit), so
 that a burst costs a few syncs instead of one each. Settling an entry is lazy, and in transactions of its own, so
@@ -90,7 +90,8 @@ class Journal:
         have been committed all the same; ``pending`` tells.
         """
         received_at = self._clock.now()
-        payload = received_at.isoformat(), _encode(event), _encode(request)
+        encoded = msgspec.json.encode(event).decode(), msgspec.json.encode(request).decode()
+        payload = received_at.isoformat(), *encoded
         seen = _seen(event, taken=True)
         seq = await self._write("append", journal_file.append, event.key, event.channel, payload, seen)
         return None if seq is None else Entry(seq, event.channel, event, request, received_at)
@@ -104,9 +105,9 @@ class Journal:
             self._submit(SettleJob(seq))
             self._pending.discard(seq)
 
-    async def pending(self, channel: str | None = None) -> list[Entry]:
-        """Every entry not settled (of one channel), in order. Raises StoreError if one cannot be read."""
-        rows = await self._read(journal_file.pending_rows, channel)
+    async def pending(self) -> list[Entry]:
+        """Every entry not settled, in order. Raises StoreError if one cannot be read."""
+        rows = await self._read(journal_file.pending_rows)
         return [self._entry(row) for row in rows if row[0] in self._pending]
 
     async def high_water(self, channel: str) -> float:
@@ -230,7 +231,3 @@ def _seen(event: Event, *, taken: bool) -> SeenMessage | None:
     if not isinstance(event, MessagePosted) or event.origin != "chat":
         return None
     return SeenMessage(event.ts, event.root_ts, event.user, taken, event.sent_at)
-
-
-def _encode(value: Event | Request) -> str:
-    return msgspec.json.encode(value).decode()

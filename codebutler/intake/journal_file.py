@@ -224,12 +224,11 @@ def drop_payloads(connection: sqlite3.Connection, seqs: Collection[int]) -> None
     connection.executemany("UPDATE entries SET event = NULL, request = NULL WHERE seq = ?", rows)
 
 
-def pending_rows(connection: sqlite3.Connection, channel: str | None = None) -> list[PendingRow]:
+def pending_rows(connection: sqlite3.Connection) -> list[PendingRow]:
     """What is not settled, in order: (seq, channel, received_at, event, request)."""
     return connection.execute(
         "SELECT seq, channel, received_at, event, request FROM entries INDEXED BY ix_entries_pending "
-        "WHERE event IS NOT NULL AND (?1 IS NULL OR channel = ?1) ORDER BY seq",
-        (channel,),
+        "WHERE event IS NOT NULL ORDER BY seq"
     ).fetchall()
 
 

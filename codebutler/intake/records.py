@@ -75,7 +75,7 @@ class Notes(Protocol):
 class Kept(Generic[T]):
     """``value`` is the note ``name`` as it stands now, once it is opened; before that, and without one, ``empty``.
 
-    A note of an earlier life that cannot be read is begun anew.
+    A stored note that cannot be read is replaced by ``empty``.
     """
 
     def __init__(self, notes: Notes, name: str, empty: T) -> None:
@@ -122,9 +122,9 @@ class OwnNotes:
         self._chat = chat
 
     async def note(self, name: str) -> str:
-        """See Notes."""
+        """What this chat last kept under a name; "" if nothing. Raises StoreError."""
         return await self._notes.note(f"{name} of {self._chat}")
 
     async def keep_note(self, name: str, value: str) -> None:
-        """See Notes."""
+        """Keep a value under a name, for this chat alone. Raises StoreError."""
         await self._notes.keep_note(f"{name} of {self._chat}", value)

@@ -171,6 +171,11 @@ class RepoTable:
         unserved = {each.entry.channel_id for each in self.unserved}
         return (configured | served | unserved) - {""}
 
+    @property
+    def absent(self) -> tuple[Unserved, ...]:
+        """Those that are not served, not even by an earlier configuration."""
+        return tuple(each for each in self.unserved if self.named(each.entry.name) is None)
+
     def named(self, name: str) -> Served | None:
         """The served repository of that name."""
         return next((each for each in self.served if each.entry.name == name), None)

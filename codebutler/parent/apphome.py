@@ -169,11 +169,11 @@ class Cards:
         ]
         if not cards:
             return None
-        absent = [
+        absent = (
             RepoCard(each.entry.name, each.entry.channel_id, "stopped", (), each.problem)
-            for each in table.unserved
-        ]
-        return [*cards, *(card for card in absent if table.named(card.name) is None)]
+            for each in table.absent
+        )
+        return [*cards, *absent]
 
     def _card(self, served: Served, row: RepoRow | None) -> RepoCard:
         name, channel = served.entry.name, served.channel_id

@@ -26,6 +26,9 @@ from codebutler.config.registry import Provenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.search_path import login_shell, supervisors_path
 from codebutler.domain.clock import SystemClock, zone_of
+from codebutler.config.zones import zone_of
+from codebutler.control.wire import control_server
+from codebutler.domain.clock import SystemClock
 from codebutler.intake.direct import DirectReader
 from codebutler.intake.dispatcher import AuditFirst, Dispatcher, HeldBack
 from codebutler.intake.intake import Intake, Threads
@@ -33,15 +36,13 @@ from codebutler.intake.repos import with_env_file
 from codebutler.observe.audit import maintain
 from codebutler.parent.apphome import Cards
 from codebutler.parent.commands.asked import ParentCommands, Resources
-from codebutler.parent.configuration import Configuration
+from codebutler.parent.configuration import GRACE_S, Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
 from codebutler.parent.integration import ChatConnections, Directories, Inbound, Outbound, own_notes
-from codebutler.parent.operator import Operator
+from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
-from codebutler.parent.serving import Serving
 from codebutler.parent.slack import SlackIntegration
-from codebutler.parent.status import Status
 from codebutler.parent.telegram import TelegramIntegration
 from codebutler.platform import killpoints
 from codebutler.platform.descriptors import raise_limit
@@ -51,7 +52,7 @@ from codebutler.platform.tasks import beside
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
 from codebutler.schedule.hooks import HookRunner
-from codebutler.schedule.scheduler import Publisher, Scheduler
+from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.forkserver import ForkServer, kill_orphans
 from codebutler.supervisor.port import Places, Shared
@@ -109,7 +110,7 @@ async def _serve(
     connections = ChatConnections(
         chats, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks
     )
-    status = Status(parts, outbound, connections)
+    status = ParentStatus(parts, outbound, connections)
     front = _front(parts, outbound, inbound, status)
     watchers = Watchers(parts.repos.path_of, inbound.scheduler.changed)
     stack.push_async_callback(watchers.close)
@@ -166,7 +167,7 @@ async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack)
 
 def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
-    publish = Publisher(outbound.chats, parts.listeners).publish
+    publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
     provenance = Provenance(Registry(given.home))
     files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance))
     scheduler = Scheduler(journal, publish, files.look, clock, parts.tasks)
@@ -200,7 +201,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     return Inbound(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
-def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: Status) -> Front:
+def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentStatus) -> Front:
     """The port, and what is looked at there."""
     sources = Sources(
         status=status.status,
@@ -221,3 +222,89 @@ def _use(hooks: HookRunner, front: Front, watchers: Watchers, found: FoundJobs) 
     hooks.use(found.hooks)
     front.use(found.hooks)
     watchers.use(found.jobs.values())
+
+
+FLUSH_S = 5.0
+
+
+class Serving:
+    """``run`` is all of it."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        outbound: Outbound,
+        intake: Intake,
+        configuration: Configuration,
+        connections: ChatConnections,
+    ) -> None:
+        self._journal = parts.journal
+        self._tasks = parts.tasks
+        self._record = parts.logs.record
+        self._socket = parts.given.home.socket
+        self._configuration = configuration
+        self._intake = intake
+        self._connections = connections
+        self._supervisor = outbound.supervisor
+        self._chats = outbound.chats
+
+    async def run(self, operator: Operator, stopping: Stopping) -> None:
+        """Until ``stopping`` asks. Raises ChatAuthError if every chat refuses its tokens at the start."""
+        await self._configuration.begin()
+        await self._intake.resume()
+        self._record("", "INF", f"serving {self._configuration.count} (pid {os.getpid()})")
+        control = control_server(self._socket, operator.answer, operator.chat)
+        async with beside(self._watch_journal(), name="journal"), control:
+            await self._until_asked(stopping)
+            await self._wind_down(stopping)
+        self._record("", "INF", "stopped")
+
+    async def _watch_journal(self) -> None:
+        """What could not be accepted while the journal was away is fetched from history."""
+        while True:
+            self._record("", "ERR", await self._journal.news())
+            if not self._journal.trouble:
+                self._connections.look_again()
+
+    async def _tell_ready(self, stopping: Stopping) -> None:
+        await self._connections.any_connected.wait()
+        await self._supervisor.wait_started()
+        stopping.ready.set()
+
+    async def _until_asked(self, stopping: Stopping) -> None:
+        connections = asyncio.create_task(self._connections.run(), name="chats")
+        asked = asyncio.create_task(stopping.asked.wait(), name="stop")
+        ready = asyncio.create_task(self._tell_ready(stopping), name="readiness")
+        try:
+            await asyncio.wait({connections, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if connections.done():
+                connections.result()
+            await asked
+        finally:
+            asked.cancel()
+            ready.cancel()
+            if not connections.done():
+                await self._connections.stop()
+                connections.cancel()
+            await asyncio.gather(connections, asked, ready, return_exceptions=True)
+
+    async def _wind_down(self, stopping: Stopping) -> None:
+        """Drain within the grace; at the second signal, now. What is not done is on disk."""
+        self._record("", "INF", f"stopping: {GRACE_S:g} s for what runs, a second signal ends it now")
+        drained = asyncio.create_task(self._drain(), name="drain")
+        insisted = asyncio.create_task(stopping.insisted.wait(), name="insist")
+        await asyncio.wait({drained, insisted}, return_when=asyncio.FIRST_COMPLETED)
+        if not drained.done():
+            await self._supervisor.shutdown(0)
+            drained.cancel()
+        insisted.cancel()
+        await asyncio.gather(drained, insisted, return_exceptions=True)
+
+    async def _drain(self) -> None:
+        await self._supervisor.shutdown(GRACE_S)
+        await self._tasks.close(FLUSH_S)
+        try:
+            async with asyncio.timeout(FLUSH_S):
+                await self._chats.drain()
+        except TimeoutError:
+            self._record("", "WRN", f"{self._chats.pending} messages are left for the next start")

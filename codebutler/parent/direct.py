@@ -21,6 +21,8 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.commands import DIRECT, SLASH, WORDS, nearest
 from codebutler.domain.errors import ChatError, RegistryError
 from codebutler.domain.message import REPO_ACTION, Button, said
+from codebutler.domain.errors import ChatError
+from codebutler.domain.message import Button, said
 from codebutler.domain.model import (
     ButtonClicked,
     Command,
@@ -47,6 +49,7 @@ from codebutler.text.requests import request_of
 
 PATIENCE = timedelta(days=7)
 """So long a question stays open."""
+MAX_BUTTONS = 20
 
 log = logging.getLogger("codebutler.parent.direct")
 
@@ -121,19 +124,13 @@ class DirectMessages:
             if not decision.allowed:
                 kind = kind_of(event, request)
                 self._sources.refusals.refused(entry.event, kind, decision, tell=True)
-                self._start(_nothing(), entry)
+                self._forget(entry)
                 return
             if isinstance(entry.request, NoRequest) and isinstance(request, Command):
                 self._sources.refusals.commanded(entry.event, kind_of(event, request))
-        if isinstance(event, MessagePosted) and self._is_down(repo):
+        if isinstance(event, MessagePosted) and self._sources.down(repo.name):
             self._tasks.start(self._say_down(entry, repo), name=f"bad news for {event.user}")
         go_on(replace(entry, channel=home, event=event, request=request))
-
-    def _is_down(self, repo: Repo) -> bool:
-        try:
-            return self._sources.down(repo.name) != ""
-        except RegistryError:
-            return False  # it is being removed just now
 
     def _keep(self, thread: Thread, entry: Entry) -> None:
         """Of a thread that is about no repository: until somebody says about which."""
@@ -145,13 +142,11 @@ class DirectMessages:
             self._waiting[thread] = [entry]
             self._tasks.start(self._ask(thread, entry), name=f"question to {entry.event.user}")
         else:
-            self._start(_nothing(), entry)
+            self._forget(entry)
 
     async def _ask(self, thread: Thread, entry: Entry) -> None:
-        mine, latest = (
-            allowed(self._sources.repos(), entry.event.user),
-            self._sources.threads.latest(entry.channel),
-        )
+        mine = allowed(self._sources.repos(), entry.event.user)
+        latest = self._sources.threads.latest(entry.channel)
         # What was meant last is probably meant again.
         names = [mine[home].name for home in sorted(mine, key=lambda home: (home != latest, mine[home].name))]
         if names:
@@ -200,6 +195,9 @@ class DirectMessages:
         """Do it in the background, and forget the entry then."""
         self._tasks.start(self._settled(work, entry), name=f"answer to {entry.event.key}")
 
+    def _forget(self, entry: Entry) -> None:
+        self._tasks.start(self._journal.settle(entry.seq), name=f"end of {entry.event.key}")
+
     async def _settled(self, work: Coroutine[Any, Any, None], entry: Entry) -> None:
         try:
             await work
@@ -214,13 +212,6 @@ def _is_choice(entry: Entry) -> bool:
     if isinstance(event, MessagePosted):
         return isinstance(entry.request, NoRequest) and not event.text.strip() and not event.files
     return isinstance(event, ButtonClicked) and event.action_id == REPO_ACTION
-
-
-async def _nothing() -> None:
-    """There is nothing to do about it."""
-
-
-MAX_BUTTONS = 20
 
 
 def question(names: Sequence[str], thread_ts: str) -> Post:

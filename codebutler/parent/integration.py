@@ -65,7 +65,7 @@ class ConnectedChat:
 
 
 def own_notes(parts: Parts, name: ChatName) -> Notes:
-    """What a chat's own parts remember. Slack's notes have the names that they have always had."""
+    """The notes of one chat's parts. Slack's have no suffix: they are older than the other chats."""
     return parts.journal if name == "Slack" else OwnNotes(parts.journal, name)
 
 

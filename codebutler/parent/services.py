@@ -18,7 +18,7 @@ from codebutler.intake.records import Entry
 from codebutler.observe.chain import AuditAct, act_of
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
-from codebutler.protocol.messages import Audit, Budget, Doing, Live, LogTag, Overview, TurnEnded, TurnStarted
+from codebutler.protocol.messages import Audit, Budget, Doing, Live, Overview, TurnEnded, TurnStarted
 from codebutler.supervisor.port import News
 from codebutler.text.markup import plain
 
@@ -38,7 +38,8 @@ class ParentServices:
     def __init__(self, parts: Parts, chats: Chats) -> None:
         self._parts = parts
         self._signals = parts.signals
-        self._journal = parts.journal
+        self.settle = parts.journal.settle
+        self.log = parts.logs.record
         self._audit = parts.audit
         self._logs = parts.logs
         self._listeners = parts.listeners
@@ -46,11 +47,8 @@ class ParentServices:
         self._chats = chats
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
-        """Do ``operation`` in the repository's own channel, or in the direct conversation that it is about, where it
-        can ping nobody but whom it is for.
-
-        Raises ChatError if it is refused for good.
-        """
+        """Do ``operation`` in the repository's channel, or in the direct conversation that it is about, where it can
+        ping nobody but whom it is for. Raises ChatError."""
         operation = addressed(operation, repo.config.allowed_users)
         sender = self._chats.of(repo.channel_id).sender
         ts, said = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
@@ -84,8 +82,8 @@ class ParentServices:
                 self._signals.changed.tell()
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
-        """For those who wait, and the schedule. What was interrupted has no more to stream, and is told of when we are
-        back."""
+        """Tell those who wait, and the schedule. An interrupted turn streams no more, and its channel is told when we
+        are back."""
         if ended.outcome == "interrupted":
             self._signals.interrupted.tell(repo.channel_id)
             self._chats.of(repo.channel_id).sender.turn_over(repo.channel_id, ended.thread_ts)
@@ -101,12 +99,8 @@ class ParentServices:
 
         return await read_thread(self._chats, repo.channel_id, thread_ts, before_ts, is_heard)
 
-    async def settle(self, seq: int) -> None:
-        """The worker has stored this entry of the journal: it need not be delivered again. Returns at once."""
-        await self._journal.settle(seq)
-
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
-        """Tell the channel, in one message, that its worker is not started for now; what people write is kept."""
+        """Tell the channel that its worker is not started for now."""
         kept = "Your messages are kept; `codebutler logs` on its machine says more."
         await self.notice(repo.channel_id, f"⚠️ **{plain(repo.name)}**: {plain(why)} {kept}")
 
@@ -125,13 +119,8 @@ class ParentServices:
             )
         )
 
-    def log(self, repo: str, tag: LogTag, text: str) -> None:
-        """Write a line of a worker to the log, under the repository's name."""
-        self._logs.record(repo, tag, text)
-
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
-        """An audit line always, of a stranger's repetitions one with their number; the person is told when ``tell``
-        says so."""
+        """Write an audit line (of a stranger's repetitions one, with their number), and tell the person if ``tell``."""
         act = act_of(event, kind, f"refused: {decision.reason}")
         self._audit.refuse(act, counted=decision.is_strangers)
         if tell:

@@ -150,19 +150,19 @@ class ScheduleCommands:
         return listing(self._scheduler.schedule, self._scheduler.jobs, repo, self._clock.now(), self.zone)
 
     def run(self, repo: str, name: str, asker: Asker) -> str:
-        """Say a job now, as whoever asks. Raises UnknownJobError."""
+        """Run a job now, as whoever asks. Raises UnknownJobError."""
         job = self._job(repo, name)
-        self._scheduler.say(JobRun(job, f"job:{key_of(job)}:{asker.key}", asker.user))
+        self._scheduler.post(JobRun(job, f"job:{key_of(job)}:{asker.key}", asker.user))
         return f"Starting **{plain(job.name)}**."
 
     async def pause(self, repo: str, name: str, why: str) -> str:
-        """Let a job rest. Raises UnknownJobError, StoreError."""
+        """Pause a job. Raises UnknownJobError, StoreError."""
         job = self._job(repo, name)
         await self._scheduler.change(partial(transitions.paused, key=key_of(job), why=why))
         return f"**{plain(job.name)}** is paused; `!jobs resume {job.name}` resumes it."
 
     async def resume(self, repo: str, name: str) -> str:
-        """Let a job go on. Raises UnknownJobError, StoreError."""
+        """Resume a job. Raises UnknownJobError, StoreError."""
         job = self._job(repo, name)
         await self._scheduler.change(partial(transitions.paused, key=key_of(job), why=""))
         due = self._scheduler.schedule.jobs[key_of(job)].next
@@ -203,7 +203,7 @@ class ScheduleCommands:
         ]
 
     async def set_timer(self, moment: datetime, text: str, asker: Asker) -> str:
-        """Say something at that time, as whoever asks. Raises StoreError."""
+        """Post something at that time, as whoever asks. Raises StoreError."""
         mine = [timer for timer in self._scheduler.schedule.timers if timer.repo == asker.repo]
         if len(mine) >= MAX_TIMERS:
             return f"There are already {MAX_TIMERS} timers here: `!jobs` lists them, `!jobs cancel ID` cancels one."
@@ -221,7 +221,7 @@ class ScheduleCommands:
         return f"⏰ {told[0].upper()}{told[1:]}: {brief(timer)}. `!jobs cancel {timer.id}` cancels it."
 
     async def cancel(self, timer_id: str, repo: str) -> str:
-        """Withdraw a timer. Raises StoreError."""
+        """Cancel a timer. Raises StoreError."""
         if not any(timer.id == timer_id and timer.repo == repo for timer in self._scheduler.schedule.timers):
             return f"No timer `{timer_id}` here; `!jobs` lists them."
         await self._scheduler.change(partial(transitions.without_timer, timer_id=timer_id))

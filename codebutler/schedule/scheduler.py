@@ -1,4 +1,4 @@
-"""Runs jobs and timers when they are due. The schedule is on disk before anything is said of it."""
+"""Runs jobs and timers when they are due. The schedule is on disk before anything is posted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Accept = Callable[[Event], Awaitable[Outcome]]
 log = logging.getLogger("codebutler.schedule")
 
 
-class Publisher:
+class IdempotentPublisher:
     """Posts in channels on behalf of the supervisor; the same key has the same operation id in every life."""
 
     def __init__(self, chats: Chats, listeners: Listeners) -> None:
@@ -85,7 +85,7 @@ class Scheduler:
         self._accept: Accept | None = None
         self._on_read: Callable[[FoundJobs], None] = lambda _: None
         self._wake = asyncio.Event()
-        self._speaking: dict[str, asyncio.Task[None]] = {}
+        self._posting: dict[str, asyncio.Task[None]] = {}
         self._tried: set[str] = set()
         self._ready = asyncio.Event()
         self._looks = self._looked = self._wanted = 0
@@ -126,15 +126,15 @@ class Scheduler:
         await self._kept.change(change)
         self._wake.set()
 
-    def say(self, run: JobRun) -> None:
-        """Say a run now; nothing happens if that is being done."""
-        self._start(run.key, self._say_run(run))
+    def post(self, run: JobRun) -> None:
+        """Post a run now, unless that is under way."""
+        self._start(run.key, self._post_run(run))
 
     def changed(self, job: Job) -> None:
         """Files that the job watches have changed. What it changes itself while it runs does not count."""
         state = self.schedule.jobs.get(transitions.key_of(job))
         if state is not None and not state.paused and not transitions.is_running(state, self._clock.now()):
-            self.say(JobRun(job, f"job:{transitions.key_of(job)}:{uuid4().hex}", OPERATOR))
+            self.post(JobRun(job, f"job:{transitions.key_of(job)}:{uuid4().hex}", OPERATOR))
 
     async def ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
         """Messages of the channel have their outcome: one of them may be a run of ours. It is on disk when this
@@ -169,10 +169,10 @@ class Scheduler:
         )
         self._ready.set()
         for run in transitions.runs(self.schedule, self.jobs, OPERATOR):
-            self.say(run)
+            self.post(run)
         for timer in self.schedule.timers:
             if timer.at <= now:
-                self._start(f"timer:{timer.id}", self._say_timer(timer))
+                self._start(f"timer:{timer.id}", self._post_timer(timer))
         if found.unsettled:
             return SETTLE_S
         self._looked = look
@@ -189,20 +189,20 @@ class Scheduler:
         await wait_for(self._clock, self._wake, max(wait_s, SHORTEST_S))
 
     def _start(self, key: str, work: Coroutine[object, object, None]) -> None:
-        running = self._speaking.get(key)
+        running = self._posting.get(key)
         if running is not None and not running.done():
             work.close()
             return
-        self._speaking = {name: task for name, task in self._speaking.items() if not task.done()}
-        self._speaking[key] = self._tasks.start(work, name=key)
+        self._posting = {name: task for name, task in self._posting.items() if not task.done()}
+        self._posting[key] = self._tasks.start(work, name=key)
 
     def _is_unsure(self, key: str) -> bool:
-        """Whether it may have been said already: in an earlier life, or here without an answer."""
+        """Whether it may have been posted already: by an earlier process, or here without an answer."""
         unsure = key in self._tried
         self._tried.add(key)
         return unsure
 
-    async def _say_run(self, run: JobRun) -> None:
+    async def _post_run(self, run: JobRun) -> None:
         key, job = transitions.key_of(run.job), run.job
         header = Post(message=said(f"⏰ **{plain(job.label)}**: starting…"))
         try:
@@ -211,32 +211,32 @@ class Scheduler:
             await self.change(lambda schedule: transitions.said(schedule, key, ts, self._clock.now()))
             now = self._clock.now()
             event = scheduled(job.channel, ts, now, user=run.user, text=job.text, job=job.name)
-            if await self._handed_in(event):
+            if await self._accepted(event):
                 await self.change(lambda schedule: transitions.taken(schedule, key))
             else:
                 await self._failed(key)
         except ChatError as error:
-            log.warning("job %s could not be said: %s", key, error)
+            log.warning("job %s could not be posted: %s", key, error)
             await self._failed(key)
         except StoreError as error:
             log.warning("job %s waits for the disk: %s", key, error)
 
-    async def _say_timer(self, timer: Timer) -> None:
+    async def _post_timer(self, timer: Timer) -> None:
         key = f"timer:{timer.id}"
         post = Post(message=said(f"⏰ {plain(timer.text)}"), thread_ts=timer.thread_ts)
         try:
             ts = await self._publish(timer.channel, key, post, self._is_unsure(key))
             now = self._clock.now()
             event = scheduled(timer.channel, ts, now, user=timer.user, text=timer.text)
-            await self._handed_in(structs.replace(event, thread_ts=timer.thread_ts))
+            await self._accepted(structs.replace(event, thread_ts=timer.thread_ts))
             await self.change(lambda schedule: transitions.without_timer(schedule, timer.id))
         except ChatError as error:
-            log.warning("timer %s could not be said, and is dropped: %s", timer.id, error)
+            log.warning("timer %s could not be posted, and is dropped: %s", timer.id, error)
             await self.change(lambda schedule: transitions.without_timer(schedule, timer.id))
         except StoreError as error:
             log.warning("timer %s waits for the disk: %s", timer.id, error)
 
-    async def _handed_in(self, event: MessagePosted) -> bool:
+    async def _accepted(self, event: MessagePosted) -> bool:
         """False if it is refused. What was handed in before is no second wish. Raises StoreError."""
         assert self._accept is not None, "nothing is due before `run`"
         return await self._accept(event) in ("accepted", "duplicate")

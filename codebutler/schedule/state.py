@@ -1,7 +1,7 @@
-"""What is known of the jobs and timers of a supervisor between its lives, and how it moves. Pure.
+"""The state of jobs and timers, which outlives the supervisor, and its transitions. Pure.
 
-A run is written down as begun, and the job's next time moved on, before anything is said of it: what a crash
-interrupts is finished under the same operation id, never begun twice.
+A run is recorded as begun, and the job's next time advanced, before anything is posted: what a crash interrupts is
+finished under the same operation id, never begun twice.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from codebutler.schedule.jobs import Job
 LATE_S = 60.0
 FAILURES = 3
 PATIENCE = timedelta(hours=24)
-"""A run that has had no outcome for so long no longer keeps the next one back."""
+"""A run without an outcome for so long no longer blocks the next one."""
 
 
 class JobState(Struct, frozen=True, kw_only=True):
-    """One job's place in time. ``paused`` says why it rests, "" if it does not. ``begun`` is the due time of a run
-    that was begun and not yet said; ``awaited`` the message of the one that runs, since ``last``."""
+    """One job's state. ``paused`` says why it is paused, "" if it is not. ``begun`` is the due time of a run that has
+    begun and is not posted yet; ``awaited`` is the message of the run in progress, which began at ``last``."""
 
     digest: str
     next: datetime | None
@@ -37,7 +37,7 @@ class JobState(Struct, frozen=True, kw_only=True):
 
 
 class Timer(Struct, frozen=True, kw_only=True):
-    """Something that somebody wants to be said once, at ``at``."""
+    """A message that somebody wants posted once, at ``at``."""
 
     id: str
     at: datetime
@@ -57,7 +57,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One run of a job that is to be said now; ``key`` is the same however often it is tried."""
+    """A run that is to be posted now; ``key`` is the same for every attempt."""
 
     job: Job
     key: str
@@ -70,8 +70,8 @@ def key_of(job: Job) -> str:
 
 
 def reconcile(schedule: Schedule, jobs: Iterable[Job], now: datetime) -> Schedule:
-    """The schedule for what the files say now: new jobs wait for their next time, changed ones too and are forgiven,
-    those that are gone are forgotten."""
+    """The schedule for what the files say now: new and changed jobs wait for their next time, changed ones
+    lose their failures, removed ones are dropped."""
     known = schedule.jobs
     return replace(schedule, jobs={key_of(job): _known(known.get(key_of(job)), job, now) for job in jobs})
 
@@ -106,16 +106,16 @@ def _begun(state: JobState, job: Job, now: datetime) -> JobState:
 
 
 def is_running(state: JobState, now: datetime) -> bool:
-    """One run at a time: what comes due meanwhile is left out."""
+    """Only one run at a time: what comes due meanwhile is skipped."""
     if state.begun is not None:
         return True
     return bool(state.awaited) and state.last is not None and now - state.last < PATIENCE
 
 
 def _last_due(job: Job, due: datetime, now: datetime) -> datetime:
-    """Of all that came due until now, the last; looked for in a day's worth, more makes no difference.
+    """The last time that it came due until now, within a day.
 
-    By halves: a job of every minute has been due 1440 times, and whoever waits for the answer serves the chats, too.
+    By bisection: a job of every minute has been due 1440 times, and the event loop waits for the answer.
     """
     last, since, until = due, max(due, now - timedelta(days=1)), now
     while until - since >= timedelta(seconds=1):
@@ -129,7 +129,7 @@ def _last_due(job: Job, due: datetime, now: datetime) -> datetime:
 
 
 def runs(schedule: Schedule, jobs: Mapping[str, Job], owner: str) -> list[JobRun]:
-    """What is begun and not yet said, in order of its time; the file's owner speaks."""
+    """Runs that have begun and are not posted yet, by due time; they are ``owner``'s."""
     begun = [
         (state.begun, key) for key, state in schedule.jobs.items() if state.begun is not None and key in jobs
     ]
@@ -137,17 +137,17 @@ def runs(schedule: Schedule, jobs: Mapping[str, Job], owner: str) -> list[JobRun
 
 
 def said(schedule: Schedule, key: str, ts: str, now: datetime) -> Schedule:
-    """The run stands in the channel as message ``ts``. It is still to be handed in."""
+    """The run is posted as message ``ts``; it is not accepted yet."""
     return _with(schedule, key, lambda state: replace(state, awaited=ts, last=now))
 
 
 def taken(schedule: Schedule, key: str) -> Schedule:
-    """The run is handed in, and works."""
+    """The run is accepted, and in progress."""
     return _with(schedule, key, lambda state: replace(state, begun=None))
 
 
 def given_up(schedule: Schedule, key: str, now: datetime) -> Schedule:
-    """The run could not be said or was refused: a failure."""
+    """The run could not be posted or was refused: a failure."""
     return _with(schedule, key, lambda state: _failed(replace(state, last=now)))
 
 
@@ -164,12 +164,12 @@ def ended(
 
 
 def paused_why(schedule: Schedule, key: str) -> str:
-    """Why the job rests, "" if it does not or is not there."""
+    """Why the job is paused, "" if it is not, or not there."""
     return schedule.jobs[key].paused if key in schedule.jobs else ""
 
 
 def paused(schedule: Schedule, key: str, why: str) -> Schedule:
-    """The job rests from now on; "" as ``why``: it goes on, and is forgiven."""
+    """The job is paused; with "" as ``why`` it is resumed and its failures are cleared."""
     return _with(
         schedule, key, lambda state: replace(state, paused=why, failures=0 if not why else state.failures)
     )

@@ -193,10 +193,6 @@ class Watchers:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def settled(self) -> None:
-        """Wait until there is none at work: each has failed, or there was none."""
-        await asyncio.gather(*self._tasks.values())
-
     async def _watch(self, repo: str, path: Path) -> None:
         try:
             async with aclosing(Changes(path, directories).told()) as told:

@@ -10,6 +10,8 @@ from codebutler.platform.descriptors import is_shortage
 from codebutler.platform.tasks import first_of
 from codebutler.protocol.messages import Heartbeat, LogTag
 from codebutler.supervisor.life import Death, Duty, Life
+from codebutler.platform.waiting import first_of
+from codebutler.protocol.messages import Heartbeat
 from codebutler.supervisor.lifecycle import (
     Again,
     GiveUp,
@@ -23,6 +25,7 @@ from codebutler.supervisor.lifecycle import (
 from codebutler.supervisor.port import Shared, WorkerLink
 from codebutler.supervisor.queues import Deliveries, Sends
 from codebutler.supervisor.reports import Reports
+from codebutler.supervisor.session import SessionContext, WorkerExit, WorkerSession
 
 NOT_STARTED = 255
 ROOM = "it waits until another worker sleeps: the limit of open files allows no more workers at once"
@@ -41,7 +44,7 @@ class WorkerHandle:
         self._deliveries = Deliveries()
         self._reports = Reports(repo.name, shared.services, shared.clock)
         self._sends = Sends(shared.services, self._reports)
-        self._life: Life | None = None
+        self._session: WorkerSession | None = None
         self._record = Record()
         self._wake = asyncio.Event()
         self._closing = False
@@ -50,12 +53,12 @@ class WorkerHandle:
     @property
     def pid(self) -> int | None:
         """The worker's process, None while there is none."""
-        return self._life.pid if self._life else None
+        return self._session.pid if self._session else None
 
     @property
     def load(self) -> Heartbeat:
         """What the worker last said it has to do."""
-        return self._life.load if self._life else Heartbeat()
+        return self._session.load if self._session else Heartbeat()
 
     @property
     def undelivered(self) -> int:
@@ -65,7 +68,7 @@ class WorkerHandle:
     def start(self) -> None:
         """Let the worker run, now rather than after its back-off, and with a clean record."""
         self._record = Record()
-        if self._life is None:
+        if self._session is None:
             self._wake.set()
 
     def deliver(self, entry: Entry) -> None:
@@ -76,14 +79,14 @@ class WorkerHandle:
 
     def stop_turns(self, user: str) -> None:
         """End every running turn and withdraw every queued one."""
-        if self._life:
-            self._life.stop_turns(user)
+        if self._session:
+            self._session.stop_turns(user)
 
     def reconfigure(self, repo: RepoSettings, grace_s: float) -> None:
         """Go on with other settings: a running worker finishes within ``grace_s`` and starts anew."""
         self.repo = repo
-        if self._life:
-            self._life.shutdown("restart", grace_s)
+        if self._session:
+            self._session.shutdown("restart", grace_s)
         elif self.state != "sleeping":
             self.start()
 
@@ -92,16 +95,16 @@ class WorkerHandle:
         self._closing = True
         self._wake.set()
         self._shared.places.withdraw(self)
-        if self._life:
-            self._life.shutdown("shutdown", grace_s)
+        if self._session:
+            self._session.shutdown("shutdown", grace_s)
 
     async def run(self) -> None:
         """Until ``close``. Cancelling kills the worker."""
         try:
             await self._pause(None)
             while not self._closing:
-                death = await self._live()
-                await self._pause(self._after(death))
+                ended = await self._run_once()
+                await self._pause(self._after(ended))
         finally:
             self.settled.set()
             for task in self._notices:
@@ -120,27 +123,27 @@ class WorkerHandle:
             await first_of(self._wake.wait(), self._shared.clock.sleep(delay_s))
         self._wake.clear()
 
-    async def _live(self) -> Death:
+    async def _run_once(self) -> WorkerExit:
         self._move("starting")
         if not await self._take_place():
-            return Death(None, 0.0, "shutdown")
+            return WorkerExit(None, 0.0, "shutdown")
         try:
             async with asyncio.TaskGroup() as tasks, self._shared.slots:
                 try:
                     link = await self._shared.spawn(self.repo.name)
                 except (OSError, EOFError) as error:
                     code = None if is_shortage(error) else NOT_STARTED
-                    return Death(code, 0.0, None, f"no process could be started: {error}")
-                life = self._begin(link)
-                running = tasks.create_task(life.run(), name=f"worker:{self.repo.name}")
+                    return WorkerExit(code, 0.0, None, f"no process could be started: {error}")
+                session = self._begin(link)
+                running = tasks.create_task(session.run(), name=f"worker:{self.repo.name}")
                 # A hanging start must not keep the other workers from starting.
-                await first_of(life.settled.wait(), self._shared.clock.sleep(self._shared.timing.slot_s))
+                await first_of(session.settled.wait(), self._shared.clock.sleep(self._shared.timing.slot_s))
             return running.result()
         except Exception as error:  # noqa: BLE001 - one worker's supervision must not end the others'
-            return Death(NOT_STARTED, 0.0, None, f"supervision failed: {error!r}")
+            return WorkerExit(NOT_STARTED, 0.0, None, f"supervision failed: {error!r}")
         finally:
-            self._shared.places.give_back(self._life)
-            self._life = None
+            self._shared.places.give_back(self._session)
+            self._session = None
 
     async def _take_place(self) -> bool:
         """False if ``close`` came first."""
@@ -151,14 +154,16 @@ class WorkerHandle:
             self.settled.set()
         return await places.take(self)
 
-    def _begin(self, link: WorkerLink) -> Life:
-        life = Life(
-            link, Duty(self.repo, self._deliveries, self._sends, self._reports, self._moved), self._shared
+    def _begin(self, link: WorkerLink) -> WorkerSession:
+        session = WorkerSession(
+            link,
+            SessionContext(self.repo, self._deliveries, self._sends, self._reports, self._moved),
+            self._shared,
         )
-        self._life = life
+        self._session = session
         if self._closing:
-            life.shutdown("shutdown", 0)
-        return life
+            session.shutdown("shutdown", 0)
+        return session
 
     def _moved(self, state: WorkerState) -> None:
         self._move(state)
@@ -169,44 +174,44 @@ class WorkerHandle:
         self.state = move(self.state, state)
         if state in ("running", "sleeping"):
             self.problem = ""
-        self._log("DBG", f"the worker is {state}")
+        self._reports.note("DBG", f"the worker is {state}")
 
-    def _after(self, death: Death) -> float | None:
+    def _after(self, ended: WorkerExit) -> float | None:
         """Draw the consequences; returns how long to wait before the next life, None = until woken."""
         self.settled.set()
-        if self._closing or death.asked == "shutdown":
+        if self._closing or ended.asked == "shutdown":
             return None
-        if death.asked == "restart":
+        if ended.asked == "restart":
             self._move("stopped")
             self._wake.set()
             return None
-        if death.asked == "sleep" and death.exit_code == 0:
+        if ended.asked == "sleep" and ended.exit_code == 0:
             self._move("sleeping")
             if self._deliveries:
                 self._wake.set()
             return None
-        return self._after_fault(death)
+        return self._after_fault(ended)
 
-    def _after_fault(self, death: Death) -> float | None:
+    def _after_fault(self, ended: WorkerExit) -> float | None:
         self._record, verdict = after_death(
             self._shared.policy,
             self._record,
             now_s=self._shared.clock.monotonic(),
-            lived_s=death.lived_s,
-            exit_code=death.exit_code,
+            lived_s=ended.lived_s,
+            exit_code=ended.exit_code,
             rng=self._shared.rng,
         )
-        reason = f"the worker {describe(death.exit_code)}" + (f" ({death.why})" if death.why else "")
+        reason = f"the worker {describe(ended.exit_code)}" + (f" ({ended.why})" if ended.why else "")
         self.problem = reason
         match verdict:
             case Again(delay_s):
                 self._move("backoff")
-                self._log("WRN", f"{reason}; it starts again in {delay_s:.1f} s")
+                self._reports.note("WRN", f"{reason}; it starts again in {delay_s:.1f} s")
                 self.restarts += 1
                 return delay_s
             case Quarantine(retry_s, news):
                 self._move("quarantined")
-                self._log("ERR", f"{reason}; it is quarantined and tried again in {retry_s:g} s")
+                self._reports.note("ERR", f"{reason}; it is quarantined and tried again in {retry_s:g} s")
                 self.restarts += 1
                 if news:
                     self._tell(
@@ -215,12 +220,9 @@ class WorkerHandle:
                 return retry_s
             case GiveUp():
                 self._move("stopped")
-                self._log("ERR", f"{reason}; it stays down until its configuration is corrected")
+                self._reports.note("ERR", f"{reason}; it stays down until its configuration is corrected")
                 self._tell(f"{reason}. It stays down until its configuration is corrected.")
                 return None
-
-    def _log(self, tag: LogTag, text: str) -> None:
-        self._shared.services.log(self.repo.name, tag, text)
 
     def _tell(self, why: str) -> None:
         task = asyncio.create_task(self._notice(why), name=f"notice:{self.repo.name}")
@@ -231,4 +233,4 @@ class WorkerHandle:
         try:
             await self._shared.services.quarantined(self.repo, why)
         except Exception as error:  # noqa: BLE001 - an untold notice must not end the supervision
-            self._log("ERR", f"the notice could not be posted: {error!r}")
+            self._reports.note("ERR", f"the notice could not be posted: {error!r}")

@@ -1,4 +1,4 @@
-"""What a worker reports of itself (its log, its audit records), and how much of the parent's attention it may claim."""
+"""What a worker reports of itself (its log, its audit records), and the limits it is held to."""
 
 from __future__ import annotations
 

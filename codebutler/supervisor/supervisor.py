@@ -150,13 +150,9 @@ class Supervisor:
         self._handle(name).stop_turns(user)
 
     def down(self, name: str) -> str:
-        """Why the repository's worker stays down; "" while it runs, sleeps or is about to. Raises RegistryError."""
-        handle = self._handle(name)
-        return handle.problem if handle.state in ("stopped", "quarantined") else ""
-
-    def restart(self, name: str) -> None:
-        """Start a worker that is down now, with a clean record. Raises RegistryError."""
-        self._handle(name).start()
+        """Why the repository's worker stays down; "" while it runs, sleeps or is about to, and for an unknown name."""
+        handle = self._handles.get(name)
+        return handle.problem if handle is not None and handle.state in ("stopped", "quarantined") else ""
 
     def rows(self) -> tuple[RepoRow, ...]:
         """Every repository, in the order they were added; without memory figures."""

@@ -200,6 +200,6 @@ async def test_too_many_are_refused_and_told_once(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             watchers.use(jobs)
-            await watchers.settled()
+            await asyncio.gather(*watchers._tasks.values())
     assert [record.message for record in caplog.records].count(caplog.records[0].message) == 1
     assert "use `cron` instead" in caplog.records[0].message

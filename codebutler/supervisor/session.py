@@ -61,7 +61,7 @@ MOST_ENDINGS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class WorkerExit:
     """How a process ended. ``exit_code`` None: it never began, since the machine had no room for it. ``asked``: what it
     had been told; ``why``: its fault or its last error."""
 
@@ -72,7 +72,7 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
+class SessionContext:
     """What outlives a process: whose worker it is, what is to be delivered, what is being sent, what it has said of
     itself.
 
@@ -86,29 +86,29 @@ class Duty:
     moved: Callable[[WorkerState], None]
 
 
-class Life:
+class WorkerSession:
     """``run`` once. ``settled`` is set when the process is ready or will never be."""
 
-    def __init__(self, link: WorkerLink, duty: Duty, shared: Shared) -> None:
+    def __init__(self, link: WorkerLink, context: SessionContext, shared: Shared) -> None:
         self.ready = asyncio.Event()
         self.settled = asyncio.Event()
         self.load = Heartbeat()
         self._has_told_load = False
-        self._repo = duty.repo
+        self._repo = context.repo
         self._link = link
-        self._deliveries = duty.deliveries
-        self._sends = duty.sends
-        self._fetches = Fetches(shared.services, duty.reports, link.send, link.drain)
+        self._deliveries = context.deliveries
+        self._sends = context.sends
+        self._fetches = Fetches(shared.services, context.reports, link.send, link.drain)
         self._endings: asyncio.Queue[TurnEnded] = asyncio.Queue(MOST_ENDINGS)
-        self._moved = duty.moved
+        self._moved = context.moved
         self._shared = shared
         self._greeted = False
         self._eof = asyncio.Event()
         self._quiet = asyncio.Event()
         self._why = ""
         now_s = shared.clock.monotonic()
-        self._vitals = Vitals(shared.timing, duty.repo.config.worker.idle_sleep_minutes * 60, now_s)
-        self._reports = duty.reports
+        self._vitals = Vitals(shared.timing, context.repo.config.worker.idle_sleep_minutes * 60, now_s)
+        self._reports = context.reports
         self._kick = asyncio.Event()
         self._frames = TokenBucket(FRAMES_PER_S, FRAMES_PER_S, now_s)
         self._bytes = TokenBucket(BYTES_PER_S, BYTES_BURST, now_s)
@@ -125,7 +125,7 @@ class Life:
         """What it was told when it was asked to end, None if it was not."""
         return self._vitals.asked
 
-    async def run(self) -> Death:
+    async def run(self) -> WorkerExit:
         """Returns when the process is dead and everything it said has been heard. Cancelling kills it."""
         parts = {
             "receive": self._receive(),
@@ -158,7 +158,7 @@ class Life:
                     await self._link.wait_dead()
         last_error = self._reports.close()
         lived_s = self._vitals.lived_s(self._shared.clock.monotonic())
-        return Death(code, lived_s, self.asked, self._why or last_error)
+        return WorkerExit(code, lived_s, self.asked, self._why or last_error)
 
     def shutdown(self, reason: StopReason, grace_s: float) -> None:
         """Ask the process to finish within ``grace_s`` seconds; then it is killed. 0 kills at once.
