@@ -156,7 +156,7 @@ CLOSED = MappingProxyType(
     {
         "is_archived": "its channel is archived",
         "not_in_channel": "the app is not in its channel: add it there",
-        "channel_not_found": "its channel is gone: `codebutler add-repo` anew",
+        "channel_not_found": "its channel is gone: run `codebutler add-repo` again",
     }
 )
 

@@ -384,7 +384,7 @@ SLACK_LIMITS = Limits(
             "is_archived": "its channel is archived: unarchive it in Slack",
             "not_in_channel": "the app is not in its channel: write `/invite @CodeButler` there",
             "channel_not_found": (
-                "its channel is gone, or private without the app: invite it, or `codebutler add-repo` anew"
+                "its channel is gone, or private without the app: invite the app, or run `codebutler add-repo` again"
             ),
         }
     ),

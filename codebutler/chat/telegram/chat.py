@@ -33,7 +33,7 @@ T = TypeVar("T")
 MAX_UPLOAD_BYTES = 50 * 2**20
 CAPTION_CHARS = 1000
 BEGUN = 200
-OPEN_IT = "I can tell you this alone once you have opened our private chat: open my profile and press Start."
+OPEN_IT = "This is for you alone, and I may not write to you yet: open my profile and press Start."
 QUIET = frozenset({"outcome", "progress", "sign"})
 
 log = logging.getLogger("codebutler.chat.telegram")

@@ -33,7 +33,7 @@ TOAST_CHARS = 200
 UNKNOWN = "This button is out of date: use the newest message."
 REFUSED = "You are not authorized to decide this."
 IGNORED = "This chat is not served any more: nothing was decided."
-AGAIN = "You have pressed this just now."
+AGAIN = "You just pressed this."
 NO_PROMPT = "That did not work: write `no, because …` as a reply instead."
 
 _TOLD: Mapping[Outcome, str] = {"refused": REFUSED, "ignored": IGNORED}
