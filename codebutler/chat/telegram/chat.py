@@ -14,12 +14,10 @@ from msgspec.structs import replace
 
 from codebutler.chat.port import Capabilities, Download, Identity, Take
 from codebutler.chat.telegram.api import BotApi, download
-from codebutler.chat.telegram.buttons import Buttons
 from codebutler.chat.telegram.entities import FormattedText, sendable
-from codebutler.chat.telegram.markdown import Mentions
 from codebutler.chat.telegram.messages import MessageWriter, Private
-from codebutler.chat.telegram.records import KnownMessage, MessageRecords, kept
-from codebutler.chat.telegram.render import Rendered, rendered
+from codebutler.chat.telegram.records import Buttons, KnownMessage, MessageRecords, kept
+from codebutler.chat.telegram.render import Mentions, Rendered, rendered
 from codebutler.chat.telegram.rules import TELEGRAM_LIMITS, MovedError, era_of, message_of, name_of, number_of
 from codebutler.chat.telegram.signs import Marks, Typing
 from codebutler.domain.clock import Clock, SystemClock

@@ -15,12 +15,11 @@ from msgspec.structs import replace
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.layout import Placed, ReasonForm
 from codebutler.chat.port import Call
-from codebutler.chat.telegram.buttons import ButtonMeaning
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.entities import Builder
 from codebutler.chat.telegram.inbox import IncomingEvents
-from codebutler.chat.telegram.markdown import Mentions, mention
-from codebutler.chat.telegram.records import ReasonAsked
+from codebutler.chat.telegram.records import ButtonMeaning, ReasonAsked
+from codebutler.chat.telegram.render import Mentions, mention
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed
 from codebutler.domain.actions import PICK_ACTION, REASON_ACTION

@@ -93,7 +93,7 @@ TELEGRAM_LIMITS = TelegramLimits(
     closed=MappingProxyType(
         {
             "not_in_channel": "the bot is not in its group, or may not write there: add it, as an administrator",
-            "channel_not_found": "its group is gone, or the bot is not in it: add it, or run `codebutler add-repo` again",
+            "channel_not_found": "its group is gone, or without the bot: add it, or run `codebutler add-repo` again",
             "no_topic": "its topic was deleted, and the bot may not create another: let it manage topics",
         }
     ),
