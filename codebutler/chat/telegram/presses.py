@@ -23,7 +23,7 @@ from codebutler.chat.telegram.render import Mentions, mention
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed
 from codebutler.domain.actions import PICK_ACTION, REASON_ACTION
-from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.domain.model import ButtonClicked
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.platform.tasks import Tasks
@@ -91,6 +91,8 @@ class Presses:
             raise
         if outcome in _TOLD:
             self._buttons.undone(pressed.data, pressed.user)
+        else:
+            self._redrawing.discard((pressed.spot.chat, pressed.spot.message))
         self._answer(pressed, _TOLD.get(outcome, ""))
 
     async def _is_on(self, button: ButtonMeaning, pressed: Pressed) -> bool:
@@ -132,12 +134,20 @@ class Presses:
             await self._quietly("update", pressed, partial(self._redraw, pressed))
 
     async def _redraw(self, pressed: Pressed) -> None:
-        """Show all that is ticked by now."""
-        chat, message = pressed.spot.chat, pressed.spot.message
-        self._redrawing.discard((chat, message))
+        """Show all that is ticked by now, unless that was sent meanwhile: the card may bear no boxes any more."""
+        chat, message = place = pressed.spot.chat, pressed.spot.message
+        if place not in self._redrawing:
+            return
+        self._redrawing.discard(place)
         rows = [[self._relabelled(key) for key in row] for row in pressed.keys]
         markup = {"inline_keyboard": rows}
-        await self._api.call("editMessageReplyMarkup", chat_id=chat, message_id=message, reply_markup=markup)
+        try:
+            await self._api.call(
+                "editMessageReplyMarkup", chat_id=chat, message_id=message, reply_markup=markup
+            )
+        except ChatRateLimitedError:
+            self._redrawing.add(place)
+            raise
 
     def _relabelled(self, key: Mapping[str, Any]) -> dict[str, Any]:
         kept = {name: key[name] for name in ("text", "callback_data", "style") if name in key}
