@@ -24,6 +24,8 @@ from codebutler.intake.absence import Absence, line, merged, with_interrupted
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Notes
 from codebutler.platform.tasks import cancel
+from codebutler.intake.notes import Notes
+from codebutler.platform.tasks import beside, cancel
 
 ABSENCE, ALIVE = "absence", "alive"
 # How exactly the beginning of an absence is known after a crash.
@@ -91,21 +93,18 @@ class AbsenceNotice:
 
     async def run(self) -> None:
         """Until cancelled. Before the first ``back``, what an earlier life left is read."""
-        helpers: set[asyncio.Task[None]] = set()
+        telling: set[asyncio.Task[None]] = set()
         try:
             await self._remember()
-            helpers.add(asyncio.create_task(self._pulse(), name="absence-pulse"))
-            telling: asyncio.Task[None] | None = None
-            while True:
-                await self._back.wait()
-                self._back.clear()
-                if telling is not None:
+            async with beside(self._pulse(), name="absence-pulse"):
+                while True:
+                    await self._back.wait()
+                    self._back.clear()
                     # Lost again while it was being told: then it is one absence.
-                    await cancel({telling})
-                telling = asyncio.create_task(self._tell_all(), name="absence-tell")
-                helpers = {each for each in helpers if not each.done()} | {telling}
+                    await cancel(telling)
+                    telling = {asyncio.create_task(self._tell_all(), name="absence-tell")}
         finally:
-            await cancel(helpers)
+            await cancel(telling)
             await self._note_alive()
 
     async def _remember(self) -> None:

@@ -190,10 +190,10 @@ class StatusBoard:
 
 
 async def read_thread(
-    reader: History, channel: str, thread_ts: str, before_ts: str, is_heard: Callable[[str], bool]
+    reader: History, channel: str, thread_ts: str, before: str, is_heard: Callable[[str], bool]
 ) -> tuple[tuple[Quoted, ...], int]:
-    """The thread's first message and the newest ones before ``before_ts``, oldest first, without our own; and how
-    many in between are left out. ``is_heard`` says whether a user may instruct agents here. Raises ChatError."""
+    """The thread's first message and the newest ones that sort before ``before``, oldest first, without our own; and
+    how many in between are left out. ``is_heard`` says whether a user may instruct agents here. Raises ChatError."""
     first: Quoted | None = None
     latest: deque[Quoted] = deque(maxlen=MOST_QUOTED - 1)
     seen = 0
@@ -201,7 +201,7 @@ async def read_thread(
     for _ in range(THREAD_PAGES):
         page = await reader.history(channel, thread_ts=thread_ts, cursor=cursor)
         for message in page.messages:
-            if not message.text.strip() or message.is_ours or not "" < message.ts < before_ts:
+            if not message.text.strip() or message.is_ours or not "" < message.order < before:
                 continue
             quoted = Quoted(
                 ts=message.ts,

@@ -82,11 +82,13 @@ async def file_details(ask: Callable[[], Awaitable[T]], clock: Clock) -> T:
 
 
 class HistoryMessage(Struct, frozen=True, kw_only=True):
-    """What was written once. ``user``: who wrote it, or which bot; ``name``: what the history calls them, "" if it does
-    not. ``is_ours``: an operation of ours made it, and ``parts`` are all of it, as far as the chat still shows them.
-    ``raw``: the message as the chat tells it, which only its own adapter reads."""
+    """What was written once. ``order`` sorts as text among what was written there. ``user``: who wrote it, or which
+    bot; ``name``: what the history calls them, "" if it does not. ``is_ours``: an operation of ours made it, and
+    ``parts`` are all of it, as far as the chat still shows them. ``raw``: the message as the chat tells it, which only
+    its own adapter reads."""
 
     ts: str
+    order: str
     user: str = ""
     name: str = ""
     text: str = ""
@@ -156,7 +158,7 @@ CLOSED = MappingProxyType(
     {
         "is_archived": "its channel is archived",
         "not_in_channel": "the app is not in its channel: add it there",
-        "channel_not_found": "its channel is gone: `codebutler add-repo` anew",
+        "channel_not_found": "its channel is gone: run `codebutler add-repo` again",
     }
 )
 

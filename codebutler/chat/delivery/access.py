@@ -143,27 +143,21 @@ class Reader:
         self._loop = loop
         self._clock = clock
 
-    async def page(
+    async def history(
         self,
         channel: str,
         *,
         thread_ts: str | None = None,
         since_s: float = 0.0,
         cursor: str = "",
-        value: Value = "notice",
+        value: Value | None = None,
     ) -> HistoryPage:
-        """A page of messages, as in the port. Raises ChatError as the port."""
+        """A page of messages, as in the port. Without a ``value`` it can wait: first pages go before later ones, and
+        everything else before both. Raises ChatError as the port."""
         if self._can.history is None:
             return HistoryPage()
-        await self._claim(channel, thread_ts, value)
+        await self._claim(channel, thread_ts, value or ("sign" if cursor else "progress"))
         return await self._read(self._can.history.history, channel, thread_ts, since_s, cursor)
-
-    async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> HistoryPage:
-        """The same for what can wait: first pages go before later ones, and everything else before both."""
-        value: Value = "sign" if cursor else "progress"
-        return await self.page(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor, value=value)
 
     async def own(self, channel: str, thread_ts: str, since_s: float, cursor: str = "") -> OwnPage:
         """A page of our own messages in a thread, as in the port. Raises ChatError as the port."""

@@ -187,4 +187,6 @@ class Sender:
         history. Raises ChatError as the port."""
         if thread_ts is not None:
             channel = self.where(channel, thread_ts)
-        return await self._reader.page(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
+        return await self._reader.history(
+            channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor, value="notice"
+        )

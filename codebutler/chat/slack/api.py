@@ -14,7 +14,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from codebutler.chat.fields import text_in
+from codebutler.chat.fields import mappings, text_in
 from codebutler.chat.layout import ReasonForm, Section
 from codebutler.chat.people import Person
 from codebutler.chat.port import Capabilities, Download, HistoryPage, Identity, Limit, Limits, OwnPage, Take
@@ -279,8 +279,7 @@ class SlackApi:
         cursor = ""
         for _page in range(MAX_PAGES):
             answer = await self._http.call(call, limit=PAGE_SIZE, cursor=cursor or None, **asked)
-            rows = answer.get(name)
-            found += [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+            found += mappings(answer, name)
             if not (cursor := cursor_in(answer)):
                 break
         return found
@@ -385,7 +384,7 @@ SLACK_LIMITS = Limits(
             "is_archived": "its channel is archived: unarchive it in Slack",
             "not_in_channel": "the app is not in its channel: write `/invite @CodeButler` there",
             "channel_not_found": (
-                "its channel is gone, or private without the app: invite it, or `codebutler add-repo` anew"
+                "its channel is gone, or private without the app: invite the app, or run `codebutler add-repo` again"
             ),
         }
     ),

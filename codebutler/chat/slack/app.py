@@ -19,12 +19,11 @@ from random import Random
 from typing import Any
 from urllib.parse import urlencode
 
-import aiohttp
-
 from codebutler.chat.fields import PayloadError
 from codebutler.chat.port import Identity
+from codebutler.chat.slack.answers import identity_in
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.http import ApiCall, check_bot_token, refusal, unreachable
+from codebutler.chat.slack.http import ApiCall, SlackHttp
 from codebutler.chat.slack.link import SocketEnvelope
 from codebutler.chat.slack.payloads import parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
@@ -118,7 +117,6 @@ def creation_link() -> str:
 
 
 TIMEOUT_S = 15.0
-CALL = ApiCall("auth.test")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,30 +132,15 @@ class TokenFacts:
 
 async def inspect_token(token: str, base_url: str, clock: Clock) -> TokenFacts:
     """Ask Slack about a bot token. Raises ChatAuthError, ChatRateLimitedError, ChatUnreachableError."""
-    headers = {"Authorization": f"Bearer {check_bot_token(token)}"}
-    url = f"{base_url.rstrip('/')}/{CALL.method}"
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(url, headers=headers, proxy=proxy_for(url), allow_redirects=False) as answer,
-        ):
-            heard_at = clock.now()
-            body: Any = await answer.json(content_type=None)
-            if answer.status != 200 or not isinstance(body, dict) or body.get("ok") is not True:
-                raise refusal(CALL, answer.status, answer.headers, body)
-            return _facts(body, answer.headers, heard_at)
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise unreachable(CALL, type(error).__name__) from None
-
-
-def _facts(body: Mapping[str, Any], headers: Mapping[str, str], heard_at: datetime) -> TokenFacts:
-    scopes = headers.get("x-oauth-scopes")
+    heard: list[Mapping[str, str]] = []
+    async with SlackHttp(token, base_url, TIMEOUT_S, heard.append) as http:
+        me = identity_in(await http.call(ApiCall("auth.test")))
+    scopes = heard[-1].get("x-oauth-scopes")
     return TokenFacts(
-        team=str(body.get("team") or body.get("team_id") or ""),
-        user_id=str(body.get("user_id") or ""),
+        team=me.team or me.team_id,
+        user_id=me.user_id,
         scopes=None if scopes is None else frozenset(filter(None, map(str.strip, scopes.split(",")))),
-        ahead_s=ahead_of(headers.get("Date", ""), heard_at),
+        ahead_s=ahead_of(heard[-1].get("Date", ""), clock.now()),
     )
 
 

@@ -127,6 +127,7 @@ def history_message(raw: Mapping[str, Any]) -> HistoryMessage:
     text, is_ours = clean(unescape(_string(raw, "text"))), op_id_of(raw) is not None
     return HistoryMessage(
         ts=_string(raw, "ts"),
+        order=_string(raw, "ts"),
         user=_string(raw, "user") or _string(raw, "bot_id"),
         name=_name(raw),
         text=text.replace(ZERO_WIDTH_SPACE, "") if is_ours else text,

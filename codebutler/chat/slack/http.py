@@ -128,10 +128,10 @@ class ChatClock:
         self._clock = clock
         self._told: tuple[datetime, float] | None = None
 
-    def heard(self, date: str) -> None:
-        """An answer came with this Date header (RFC 9110); one that cannot be read says nothing."""
+    def heard(self, headers: Mapping[str, str]) -> None:
+        """An answer came with these; a Date (RFC 9110) that cannot be read says nothing."""
         try:
-            told = parsedate_to_datetime(date)
+            told = parsedate_to_datetime(headers.get("Date", ""))
         except ValueError:
             return
         self._told = (told if told.tzinfo else told.replace(tzinfo=UTC), self._clock.boottime())
@@ -168,12 +168,14 @@ SILENCE_S = 30.0
 class SlackHttp:
     """An async context manager: closing it closes its connections.
 
-    ``on_date`` is told the Date of every answer. Raises ChatAuthError at once for a token of the wrong kind.
+    ``on_headers`` is told those of every answer. Raises ChatAuthError at once for a token of the wrong kind.
     """
 
-    def __init__(self, token: str, base_url: str, timeout_s: float, on_date: Callable[[str], None]) -> None:
+    def __init__(
+        self, token: str, base_url: str, timeout_s: float, on_headers: Callable[[Mapping[str, str]], None]
+    ) -> None:
         self.base_url = base_url
-        self._on_date = on_date
+        self._on_headers = on_headers
         self._token = check_bot_token(token)
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, connect=min(CONNECT_S, timeout_s))
         self._session: aiohttp.ClientSession | None = None
@@ -217,7 +219,7 @@ class SlackHttp:
         except (aiohttp.ClientError, OSError, ValueError, AttributeError) as error:
             # AttributeError: the SDK stumbles over a body that is not an object.
             raise interrupted(call, type(error).__name__) from None
-        self._on_date(str(answer.headers.get("Date", "")))
+        self._on_headers(answer.headers)
         return answer.data if isinstance(answer.data, Mapping) else {}
 
     async def put(self, call: ApiCall, url: str, content: bytes) -> None:

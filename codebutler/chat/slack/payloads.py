@@ -11,7 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.chat.fields import Ignored, PayloadError, clean, mapping, optional, required, section
+from codebutler.chat.fields import (
+    Ignored,
+    PayloadError,
+    clean,
+    mapping,
+    mappings,
+    optional,
+    required,
+    section,
+    size,
+)
 from codebutler.chat.port import ChannelMoved, Identity
 from codebutler.chat.slack.answers import is_direct, thread_of, ts_of, written
 from codebutler.chat.slack.forms import FormAsked, PressedInVain, interaction
@@ -83,15 +93,11 @@ def shown(message: Mapping[str, Any], channel: str, me: Identity) -> ShownMessag
         edited_by=optional(edited, "user"),
         latest_reply=ts_of(latest) if latest else "",
         gone=message.get("subtype") == "tombstone",
-        marks=_marks(message.get("reactions"), me),
+        marks=frozenset(
+            str(each.get("name")) for each in mappings(message, "reactions") if _names(each.get("users"), me)
+        ),
         replied=_names(message.get("reply_users"), me),
     )
-
-
-def _marks(reactions: object, me: Identity) -> frozenset[str]:
-    """Those of ours."""
-    found = [each for each in reactions if isinstance(each, Mapping)] if isinstance(reactions, list) else []
-    return frozenset(str(each.get("name")) for each in found if _names(each.get("users"), me))
 
 
 def _names(users: object, me: Identity) -> bool:
@@ -135,7 +141,7 @@ def _posted(
         user=required(message, "user"),
         text=_spoken(text, me),
         thread_ts=thread_of(message),
-        files=_files(message.get("files")),
+        files=_files(message),
         mentioned=mentioned or _mention(me).search(text) is not None,
     )
 
@@ -204,23 +210,17 @@ def _slash(payload: Mapping[str, Any]) -> SlashCommand:
     )
 
 
-def _files(files: object) -> tuple[File, ...]:
-    if not isinstance(files, list):
-        return ()
-    return tuple(_file(f) for f in files if isinstance(f, Mapping) and _is_there(f))
-
-
-def _is_there(file: Mapping[str, Any]) -> bool:
-    return bool(optional(file, "id")) and file.get("mode") not in GONE_FILES
+def _files(message: Mapping[str, Any]) -> tuple[File, ...]:
+    found = mappings(message, "files")
+    return tuple(_file(each) for each in found if optional(each, "id") and each.get("mode") not in GONE_FILES)
 
 
 def _file(file: Mapping[str, Any]) -> File:
-    size = file.get("size")
     return File(
         id=optional(file, "id"),
         name=optional(file, "name"),
         mimetype=optional(file, "mimetype"),
-        size_bytes=size if isinstance(size, int) and not isinstance(size, bool) else 0,
+        size_bytes=size(file, "size"),
         url=optional(file, "url_private_download") or optional(file, "url_private"),
         subtype=optional(file, "subtype"),
     )

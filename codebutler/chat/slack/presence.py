@@ -35,8 +35,8 @@ NOTE = "echo"
 # Longer than that proves nothing about the socket: the Web API is slow, or we may not call it now.
 CALL_S = 5.0
 EXPLANATION = (
-    "👂 I edit this line when it is quiet, to hear whether Slack still sends me what you write. "
-    "It notifies nobody."
+    "👂 When it is quiet I edit this message, to check that Slack still sends me what you write. "
+    "Nobody is notified."
 )
 
 log = logging.getLogger("codebutler.chat.slack.presence")

@@ -14,12 +14,10 @@ from msgspec.structs import replace
 
 from codebutler.chat.port import Capabilities, Download, Identity, Take
 from codebutler.chat.telegram.api import BotApi, download
-from codebutler.chat.telegram.buttons import Buttons
 from codebutler.chat.telegram.entities import FormattedText, sendable
-from codebutler.chat.telegram.markdown import Mentions
 from codebutler.chat.telegram.messages import MessageWriter, Private
-from codebutler.chat.telegram.records import KnownMessage, MessageRecords, kept
-from codebutler.chat.telegram.render import Rendered, rendered
+from codebutler.chat.telegram.records import Buttons, KnownMessage, MessageRecords, kept
+from codebutler.chat.telegram.render import Mentions, Rendered, rendered
 from codebutler.chat.telegram.rules import TELEGRAM_LIMITS, MovedError, era_of, message_of, name_of, number_of
 from codebutler.chat.telegram.signs import Marks, Typing
 from codebutler.domain.clock import Clock, SystemClock
@@ -33,7 +31,7 @@ T = TypeVar("T")
 MAX_UPLOAD_BYTES = 50 * 2**20
 CAPTION_CHARS = 1000
 BEGUN = 200
-OPEN_IT = "I can tell you this alone once you have opened our private chat: open my profile and press Start."
+OPEN_IT = "This is for you alone, and I may not write to you yet: open my profile and press Start."
 QUIET = frozenset({"outcome", "progress", "sign"})
 
 log = logging.getLogger("codebutler.chat.telegram")

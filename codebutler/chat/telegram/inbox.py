@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from codebutler.chat.layout import REASON_CHARS, Placed, placed
-from codebutler.chat.telegram.buttons import ButtonMeaning
-from codebutler.chat.telegram.records import KnownMessage, MessageRecords
+from codebutler.chat.telegram.records import ButtonMeaning, KnownMessage, MessageRecords
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed, Spot, StartCommand, WrittenUpdate
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION

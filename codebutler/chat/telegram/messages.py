@@ -14,11 +14,9 @@ from msgspec.structs import replace
 
 from codebutler.chat.layout import Section
 from codebutler.chat.telegram.api import BotApi
-from codebutler.chat.telegram.buttons import HOME, Buttons
 from codebutler.chat.telegram.entities import FormattedText
-from codebutler.chat.telegram.markdown import Mentions
-from codebutler.chat.telegram.records import MessageRecords, kept
-from codebutler.chat.telegram.render import Rendered, laid_out
+from codebutler.chat.telegram.records import HOME, Buttons, MessageRecords, kept
+from codebutler.chat.telegram.render import Mentions, Rendered, laid_out
 from codebutler.chat.telegram.rules import number_of
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.intake.records import Notes

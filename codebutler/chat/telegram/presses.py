@@ -15,16 +15,17 @@ from msgspec.structs import replace
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.layout import Placed, ReasonForm
 from codebutler.chat.port import Call
-from codebutler.chat.telegram.buttons import ButtonMeaning
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.entities import Builder
 from codebutler.chat.telegram.inbox import IncomingEvents
-from codebutler.chat.telegram.markdown import Mentions, mention
-from codebutler.chat.telegram.records import ReasonAsked
+from codebutler.chat.telegram.records import ButtonMeaning, ReasonAsked
+from codebutler.chat.telegram.render import Mentions, mention
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import PICK_ACTION, REASON_ACTION
+from codebutler.domain.actions import PICK_ACTION, REASON_ACTION
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.domain.model import ButtonClicked
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.platform.tasks import Tasks
@@ -33,7 +34,7 @@ TOAST_CHARS = 200
 UNKNOWN = "This button is out of date: use the newest message."
 REFUSED = "You are not authorized to decide this."
 IGNORED = "This chat is not served any more: nothing was decided."
-AGAIN = "You have pressed this just now."
+AGAIN = "You just pressed this."
 NO_PROMPT = "That did not work: write `no, because …` as a reply instead."
 
 _TOLD: Mapping[Outcome, str] = {"refused": REFUSED, "ignored": IGNORED}
@@ -92,6 +93,8 @@ class Presses:
             raise
         if outcome in _TOLD:
             self._buttons.undone(pressed.data, pressed.user)
+        else:
+            self._redrawing.discard((pressed.spot.chat, pressed.spot.message))
         self._answer(pressed, _TOLD.get(outcome, ""))
 
     async def _is_on(self, button: ButtonMeaning, pressed: Pressed) -> bool:
@@ -133,12 +136,20 @@ class Presses:
             await self._quietly("update", pressed, partial(self._redraw, pressed))
 
     async def _redraw(self, pressed: Pressed) -> None:
-        """Show all that is ticked by now."""
-        chat, message = pressed.spot.chat, pressed.spot.message
-        self._redrawing.discard((chat, message))
+        """Show all that is ticked by now, unless that was sent meanwhile: the card may bear no boxes any more."""
+        chat, message = place = pressed.spot.chat, pressed.spot.message
+        if place not in self._redrawing:
+            return
+        self._redrawing.discard(place)
         rows = [[self._relabelled(key) for key in row] for row in pressed.keys]
         markup = {"inline_keyboard": rows}
-        await self._api.call("editMessageReplyMarkup", chat_id=chat, message_id=message, reply_markup=markup)
+        try:
+            await self._api.call(
+                "editMessageReplyMarkup", chat_id=chat, message_id=message, reply_markup=markup
+            )
+        except ChatRateLimitedError:
+            self._redrawing.add(place)
+            raise
 
     def _relabelled(self, key: Mapping[str, Any]) -> dict[str, Any]:
         kept = {name: key[name] for name in ("text", "callback_data", "style") if name in key}

@@ -1,16 +1,27 @@
-"""Messages as Telegram shows them: formatted text in parts that fit, and what may be pressed below the last. Pure."""
+"""Messages as Telegram shows them: formatted text in parts that fit, and what may be pressed below the last;
+Markdown, an agent's and our own, as formatted text. Pure; never raises, and nothing in it pings anybody."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from markdown_it.token import Token
 
 from codebutler.chat.layout import Box, Section, sections
 from codebutler.chat.telegram.entities import Builder, FormattedText, split
 from codebutler.chat.telegram.markdown import Mentions, foreign, mention, own
 from codebutler.domain.message import PICK_ACTION, Button, Message, QuestionCard, Style
+from codebutler.chat.telegram.rules import PREFIX
+from codebutler.domain.actions import PICK_ACTION
+from codebutler.domain.message import Button, Message, QuestionCard, Style
+from codebutler.text.blocks import BULLETS, Node, blocks, table_lines
+from codebutler.text.blocks import plain as bare
+from codebutler.text.links import ANY_WORKSPACE
+from codebutler.text.markup import CHANNEL, PERSON, Span, spans, words
 from codebutler.text.markup import plain as literal
-from codebutler.text.markup import words
 
 MAX_CHARS = 50_000
 """What is rendered of a text at all."""
@@ -22,6 +33,235 @@ MAX_KEYS = 100
 LABEL_CHARS = 60
 NOTHING = "(this message cannot be shown)"
 OPEN, TICKED = "☐ ", "☑ "
+RULE = "─" * 16
+INDENT = "    "
+WORD_JOINER = "\u2060"
+STYLES = {"strong": "bold", "em": "italic", "s": "strikethrough"}
+MAX_URL = 2000
+
+_TASK = re.compile(r"\[([ xX])\] ")
+_PING = re.compile(r"(?<![\w.@])@(?=\w)")
+# Endings of files that are countries, too: Telegram would make a link to somebody's site of them.
+_FILE = re.compile(
+    r"(?<![\w/.-])[\w./-]*\w\.(?:md|py|rs|sh|pl|cc|so|ps|mk|ml|zip|mov|app)(?![\w/-]|\.\w)", re.ASCII
+)
+_ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:|www\.|[\w-]+(?:\.[\w-]+)+(?:[/:?#]|\s*$))", re.I)
+_MESSAGE = re.compile(rf"{re.escape(ANY_WORKSPACE)}tg:-100(\d+)/p\d0*(\d+)")
+_PERSON = re.compile(rf"{PREFIX}([1-9][0-9]*)")
+
+Names = Callable[[str], str]
+"""What somebody is called, by their name here (``tg:…``); "" if that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """Who may be named by a mention, and what they are called."""
+
+    names: Collection[str] = ()
+    called: Names = lambda _user: ""
+
+
+def foreign(out: Builder, markdown: str) -> None:
+    """Write an agent's Markdown."""
+    _blocks(out, blocks(markdown))
+
+
+def own(out: Builder, markdown: str, people: Mentions) -> None:
+    """Write Markdown of ours, in which a line break is one."""
+    quoted = False
+    for span in spans(markdown):
+        if span.kind == "quote":
+            quoted = True
+        elif quoted and span.kind == "text" and "\n" in span.text:
+            line, rest = span.text.split("\n", 1)
+            with out.marked("blockquote"):
+                plain(out, line)
+            plain(out, f"\n{rest}")
+            quoted = False
+        elif quoted:
+            with out.marked("blockquote"):
+                _span(out, span, people)
+        else:
+            _span(out, span, people)
+
+
+def mention(out: Builder, user: str, people: Mentions) -> None:
+    """Name somebody so that they hear of it."""
+    if found := _PERSON.fullmatch(user):
+        name = people.called(user) or found[1]
+        with out.marked("text_mention", user={"id": int(found[1]), "is_bot": False, "first_name": name}):
+            out.write(name)
+
+
+def plain(out: Builder, text: str) -> None:
+    """Text in which nothing calls anybody, and no file's name leads anywhere."""
+    done = 0
+    for found in _FILE.finditer(text):
+        out.write(_PING.sub("@" + WORD_JOINER, text[done : found.start()]))
+        out.code(found[0])
+        done = found.end()
+    out.write(_PING.sub("@" + WORD_JOINER, text[done:]))
+
+
+def link(out: Builder, url: str, label: str) -> None:
+    """A link that cannot pretend to lead elsewhere; where Telegram takes none to, the address is shown."""
+    label = " ".join(label.split())
+    if not _is_web(url):
+        bare = url.removeprefix("mailto:")
+        if label and label != bare:
+            plain(out, f"{label} ")
+            out.code(f"({bare})" if bare else "")
+        else:
+            out.code(bare)
+        return
+    if label and label != url and _ADDRESS.match(label):
+        out.code(label)
+        out.write(" ")
+        label = url
+    with out.marked("text_link", url=url):
+        out.write(_PING.sub("@" + WORD_JOINER, label or url))
+
+
+def _span(out: Builder, span: Span, people: Mentions) -> None:
+    match span.kind:
+        case "code":
+            out.code(span.text)
+        case "fence":
+            out.pre(span.text)
+        case "bold" | "italic":
+            with out.marked(span.kind):
+                own(out, span.text, people)
+        case "link" if span.url.startswith(PERSON):
+            user = span.url.removeprefix(PERSON)
+            if user in people.names and _PERSON.fullmatch(user):
+                mention(out, user, people)
+            else:
+                plain(out, people.called(user) or words(span.text))
+        case "link" if span.url.startswith((CHANNEL, ANY_WORKSPACE)):
+            _place(out, span)
+        case "link":
+            link(out, span.url, words(span.text))
+        case _:
+            plain(out, span.text)
+
+
+def _place(out: Builder, span: Span) -> None:
+    """A message of a group's has an address; one of a private chat, and a chat itself, have none."""
+    label = words(span.text)
+    if found := _MESSAGE.fullmatch(span.url):
+        link(out, f"https://t.me/c/{found[1]}/{found[2]}", label)
+    else:
+        plain(out, label)
+
+
+def _blocks(out: Builder, nodes: Sequence[Node], depth: int = 0, *, tight: bool = False) -> None:
+    for at, node in enumerate(nodes):
+        if at:
+            out.gap(1 if tight else 2)
+        _block(out, node, depth)
+
+
+def _block(out: Builder, node: Node, depth: int) -> None:
+    assert node.token is not None
+    match node.type:
+        case "paragraph":
+            _inline(out, node.inline)
+        case "heading":
+            with out.marked("bold"):
+                _inline(out, node.inline)
+        case "fence":
+            out.pre(node.token.content, node.token.info.split()[0][:40] if node.token.info.split() else "")
+        case "code_block":
+            out.pre(node.token.content)
+        case "bullet_list" | "ordered_list":
+            _list(out, node, depth)
+        case "blockquote":
+            with out.marked("blockquote"):
+                _blocks(out, node.children, depth)
+        case "table":
+            out.pre("\n".join(table_lines(node)))
+        case "hr":
+            out.write(RULE)
+        case _:
+            plain(out, node.token.content)
+
+
+def _list(out: Builder, node: Node, depth: int) -> None:
+    assert node.token is not None
+    ordered = node.type == "ordered_list"
+    number = int(node.token.attrs.get("start", 1))
+    for offset, item in enumerate(node.children):
+        if offset:
+            out.gap(1)
+        mark = f"{number + offset}." if ordered else BULLETS[depth % len(BULLETS)]
+        _item(out, item, mark, depth)
+
+
+def _item(out: Builder, item: Node, mark: str, depth: int) -> None:
+    first = next((token for child in item.children[:1] for token in child.inline), None)
+    if first is not None and first.type == "text" and (task := _TASK.match(first.content)):
+        mark = "☐" if task[1] == " " else "☑"
+        first.content = first.content[task.end() :]
+    out.write(f"{mark} ")
+    prefix, out.prefix = out.prefix, out.prefix + INDENT
+    _blocks(out, item.children, depth + 1, tight=True)
+    out.prefix = prefix
+
+
+def _inline(out: Builder, tokens: Sequence[Token]) -> None:
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        name = token.type.removesuffix("_open")
+        if token.nesting > 0:
+            end = _closing(tokens, at)
+            _enclosed(out, name, token, tokens[at + 1 : end])
+            at = end
+        elif token.type == "code_inline":
+            out.code(token.content)
+        elif token.type in ("softbreak", "hardbreak"):
+            out.write("\n")
+        elif token.type == "image":
+            link(out, str(token.attrs.get("src", "")), bare(token.children or []) or "image")
+        else:
+            plain(out, token.content)
+        at += 1
+
+
+def _enclosed(out: Builder, name: str, token: Token, inner: Sequence[Token]) -> None:
+    if name == "link":
+        link(out, str(token.attrs.get("href", "")), bare(inner))
+        return
+    with out.marked(STYLES[name]):
+        _inline(out, inner)
+
+
+def _closing(tokens: Sequence[Token], start: int) -> int:
+    depth = 0
+    for at in range(start, len(tokens)):
+        depth += tokens[at].nesting
+        if depth == 0:
+            return at
+    return len(tokens)
+
+
+def _is_web(url: str) -> bool:
+    """Whether Telegram takes it for a link: one that it does not take refuses the whole message."""
+    if len(url) > MAX_URL or re.search(r"[\s<>\"\x00-\x1f]", url):
+        return False
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    labels = host.split(".")
+    return (
+        parts.scheme in ("http", "https")
+        and len(labels) > 1
+        and all(re.fullmatch(r"[\w-]{1,63}", label) for label in labels)
+    )
+
+
 NOBODY = Mentions()
 
 

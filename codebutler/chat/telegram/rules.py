@@ -93,8 +93,8 @@ TELEGRAM_LIMITS = TelegramLimits(
     closed=MappingProxyType(
         {
             "not_in_channel": "the bot is not in its group, or may not write there: add it, as an administrator",
-            "channel_not_found": "its group is gone, or without the bot: add it, or `codebutler add-repo` anew",
-            "no_topic": "a topic is gone, and the bot may make no other: let it manage topics",
+            "channel_not_found": "its group is gone, or without the bot: add it, or run `codebutler add-repo` again",
+            "no_topic": "its topic was deleted, and the bot may not create another: let it manage topics",
         }
     ),
     channel=MappingProxyType(

@@ -16,6 +16,7 @@ from codebutler.chat.fields import (
     clean,
     is_number,
     mapping,
+    mappings,
     number,
     section,
     size,
@@ -163,8 +164,7 @@ def _said(message: Mapping[str, Any], me: Me, edited_at: float = 0.0) -> Written
     bare = text_in(message, "text") or text_in(message, "caption")
     if is_for_another(bare, me.username):
         return Ignored("another bot's command")
-    entities = message.get("entities") or message.get("caption_entities")
-    text = marked(bare, entities if isinstance(entities, list) else [])
+    text = marked(bare, mappings(message, "entities") or mappings(message, "caption_entities"))
     files = tuple(files_of(message, spot.message))
     if not text.strip() and not files:
         return Ignored("a message without words or files")
@@ -264,10 +264,8 @@ def name_in(user: Mapping[str, Any]) -> str:
 
 def files_of(message: Mapping[str, Any], number: int) -> Iterator[File]:
     """The files of the message of that number; of a photo the largest size."""
-    photos = message.get("photo")
-    sizes = [each for each in photos if isinstance(each, Mapping)] if isinstance(photos, list) else []
-    if sizes:
-        largest = max(sizes, key=lambda each: (size(each, "file_size"), size(each, "width")))
+    if photos := mappings(message, "photo"):
+        largest = max(photos, key=lambda each: (size(each, "file_size"), size(each, "width")))
         yield _file(largest, f"photo-{number}.jpg", "image/jpeg")
     for kind, ending, mimetype in (
         ("document", "", "application/octet-stream"),
@@ -292,21 +290,13 @@ def _file(file: Mapping[str, Any], name: str, mimetype: str) -> File:
     )
 
 
-def marked(text: str, entities: Sequence[object]) -> str:
+def marked(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
     """The text with the code in it as people write it, and the address behind each link. Offsets are UTF-16 units."""
     wide = text.encode("utf-16-le", "surrogatepass")
     changes: list[tuple[int, int, str]] = []
     for entity in entities:
-        if not isinstance(entity, Mapping):
-            continue
-        start, length = entity.get("offset"), entity.get("length")
-        if (
-            not is_number(start)
-            or not is_number(length)
-            or start < 0
-            or length < 0
-            or (start + length) * 2 > len(wide)
-        ):
+        start, length = size(entity, "offset"), size(entity, "length")
+        if not length or (start + length) * 2 > len(wide):
             continue
         inner = wide[start * 2 : (start + length) * 2].decode("utf-16-le", "replace")
         shown = _shown(inner, entity)

@@ -183,6 +183,21 @@ async def test_a_redraw_that_came_too_soon_is_done_later(server: BotServer, tmp_
                 await asyncio.sleep(0.01)
 
 
+async def test_what_was_sent_is_not_redrawn(server: BotServer, tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with Room(server, tmp_path / "journal.db", clock) as room:
+        card = await post(room, QUESTION)
+        server.faults.append(Fault("editMessageReplyMarkup", "rate_limit", retry_after=7))
+        await answered(room, server.press(GROUP, card, "One"))
+        await room.until(lambda: server.named("editMessageReplyMarkup"))
+        await answered(room, server.press(GROUP, card, "Done"))
+        assert [click.picked for click in room.clicks] == [("q1:0",)]
+        for _ in range(30):
+            await clock.advance(1)
+            await asyncio.sleep(0.01)
+        assert len(server.named("editMessageReplyMarkup")) == 1
+
+
 async def test_what_is_ticked_is_known_after_a_restart(server: BotServer, tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     async with Room(server, path) as room:

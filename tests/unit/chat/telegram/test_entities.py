@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from codebutler.chat.telegram.entities import MAX_ENTITIES, MAX_UNITS, Builder, Entity, FormattedText, split
-from codebutler.chat.telegram.markdown import Mentions, foreign, own
+from codebutler.chat.telegram.render import Mentions, foreign, own
 from tests.telegram.methods import check_nesting, checked_text
 
 PIECES = st.sampled_from(
