@@ -94,7 +94,7 @@ def settle(
     ``reason`` is what the decider said, the answer to a question, or why nobody decided. ``ticked`` boxes of other
     questions stay so. False if it was decided before: then nothing changes.
     """
-    if not uow.approvals.decide(row.id, state, by, reason):
+    if not uow.approvals.decide(row.id, state, by, reason, at=uow.stamp):
         return False
     show(uow, row, ticked)
     turn = uow.turns.get(row.turn_id)

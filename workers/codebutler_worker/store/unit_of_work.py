@@ -61,7 +61,7 @@ class UnitOfWork:
         self.turns = TurnsTable(connection)
         self.sessions = SessionsTable(connection)
         self.outbox = OutboxTable(connection)
-        self.approvals = ApprovalsTable(connection, clock)
+        self.approvals = ApprovalsTable(connection)
         self.deferred = DeferredTable(connection)
         self.memories = MemoriesTable(connection)
         self.facts = FactsTable(connection)
