@@ -8,7 +8,7 @@ are asked for shortly after one another share a card; each keeps its own row.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -49,35 +49,27 @@ WITHDRAWN = "⚠️ The run ended before anybody decided: this was NOT run."
 NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."
 
 
-def open_card(
-    uow: UnitOfWork, turn_id: str, approval_id: str, asked: Approval | Question, settings: RepoSettings
-) -> ApprovalRow:
-    """Write the row, let the turn wait, and ask on a card. Raises KeyError if there is no such turn."""
-    turn = _turn(uow, turn_id)
-    row = _row(uow, turn, approval_id, asked, settings)
-    shared = _shared_card(uow, row)
-    op_id = _ask(uow, turn, [row]) if shared is None else shared
-    row = replace(row, message_op_id=op_id)
-    uow.approvals.add(row)
-    if shared is not None:
-        show(uow, row)
-    _attach(uow, place_of(turn), row)
-    _wait(uow, turn)
-    return row
-
-
-def open_questions(
-    uow: UnitOfWork, turn_id: str, asked: Mapping[str, Question], settings: RepoSettings
-) -> list[ApprovalRow]:
-    """The same for the questions of one call, by the ID of their row: they share a card, in their order."""
-    turn = _turn(uow, turn_id)
-    rows = [_row(uow, turn, row_id, question, settings) for row_id, question in asked.items()]
-    op_id = _ask(uow, turn, rows)
-    rows = [replace(row, message_op_id=op_id) for row in rows]
+def ask(
+    uow: UnitOfWork, turn: TurnRow, asked: Mapping[str, Approval | Question], settings: RepoSettings
+) -> str | None:
+    """Write a row for what is asked at once, by the ID of the row: one call, or the questions of one call in their
+    order. Let the turn wait, and ask on a card; returns the operation that posts it."""
+    turn = uow.turns.get(turn.id) or turn
+    rows = [_row(uow, turn, row_id, each, settings) for row_id, each in asked.items()]
+    shared = _shared_card(uow, rows[0])
+    # Whoever asked the agent is called: they are waited for.
+    card = shared or uow.post(place_of(turn), card_of(rows, uow.redact), mention=turn.user_id)
+    rows = [replace(row, message_op_id=card) for row in rows]
     for row in rows:
         uow.approvals.add(row)
-    _wait(uow, turn)
-    return rows
+    if shared:
+        show(uow, rows[0])
+    for row in rows:
+        _attach(uow, place_of(turn), row)
+    if turn.state == "running":
+        uow.turns.update(turn.id, state=move(turn.state, "ask"))
+        show_waiting(uow, turn)
+    return card
 
 
 def settle(
@@ -159,13 +151,6 @@ def is_granted(
     return any(row.tool == asked.tool and pattern_of(row.tool, called_with(row)) == wanted for row in granted)
 
 
-def _turn(uow: UnitOfWork, turn_id: str) -> TurnRow:
-    turn = uow.turns.get(turn_id)
-    if turn is None:
-        raise KeyError(turn_id)
-    return turn
-
-
 def _row(
     uow: UnitOfWork, turn: TurnRow, row_id: str, asked: Approval | Question, settings: RepoSettings
 ) -> ApprovalRow:
@@ -183,17 +168,6 @@ def _row(
         expires_at=iso(uow.now + timedelta(minutes=minutes)) if minutes else "",
         needed=_needed(uow, turn, asked, settings),
     )
-
-
-def _ask(uow: UnitOfWork, turn: TurnRow, rows: Sequence[ApprovalRow]) -> str:
-    """Whoever asked the agent is called: they are waited for."""
-    return uow.post(place_of(turn), card_of(rows, uow.redact), mention=turn.user_id)
-
-
-def _wait(uow: UnitOfWork, turn: TurnRow) -> None:
-    if turn.state == "running":
-        uow.turns.update(turn.id, state=move(turn.state, "ask"))
-        show_waiting(uow, turn)
 
 
 def requesters_of(uow: UnitOfWork, turn: TurnRow) -> frozenset[str]:

@@ -15,9 +15,8 @@ from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question, Withdrawn
 from codebutler_worker.conversation.approvals import (
     NO_LONGER_ASKED,
+    ask,
     is_granted,
-    open_card,
-    open_questions,
     settle,
 )
 from codebutler_worker.present.calls import is_same
@@ -137,16 +136,12 @@ class Asking:
     def _ask_unless_granted(
         self, uow: UnitOfWork, named: Mapping[str, Approval | Question], session_id: str
     ) -> bool:
-        questions = {row_id: each for row_id, each in named.items() if isinstance(each, Question)}
-        if questions:
-            rows = open_questions(uow, self._turn.id, questions, self._runtime.settings)
-            self._card_op_id = rows[0].message_op_id
-        for row_id, asked in named.items():
-            if isinstance(asked, Approval):
-                if is_granted(uow, self._turn, session_id, asked, self._runtime.settings):
-                    return True
-                row = open_card(uow, self._turn.id, row_id, asked, self._runtime.settings)
-                self._card_op_id = row.message_op_id
+        first = next(iter(named.values()))
+        if isinstance(first, Approval) and is_granted(
+            uow, self._turn, session_id, first, self._runtime.settings
+        ):
+            return True
+        self._card_op_id = ask(uow, self._turn, named, self._runtime.settings)
         return False
 
     def _siblings(self, asked: Approval | Question) -> list[str]:
