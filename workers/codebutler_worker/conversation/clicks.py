@@ -19,7 +19,7 @@ from codebutler_worker.conversation.parked import (
     LIMITS,
     carry_on,
     drop_parked,
-    unpark,
+    end_parking,
 )
 from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
 from codebutler_worker.conversation.undo import undo
@@ -110,7 +110,7 @@ def go_on(uow: UnitOfWork, turn: TurnRow, user: str, asked_ts: str | None = None
     if turn.state == "parked":
         carry_on(uow, turn, user, agent=agent)
         other = agent not in ("", turn.agent)
-        unpark(uow, turn, f"▶ Continued on {plain(agent)}." if other else CONTINUED)
+        end_parking(uow, turn, f"▶ Continued on {plain(agent)}." if other else CONTINUED)
         return
     text = _question(uow, turn)
     card = uow.outbox.last_offer(turn.id, RETRY_ACTION) if asked_ts is None else None

@@ -18,7 +18,7 @@ from codebutler.config.shells import is_shell
 from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
 from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, end_message, is_shown, set_mark
-from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_aside
+from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_unconfirmed
 from codebutler_worker.media.kinds import is_voice
 from codebutler_worker.present.notices import crowded, handled, stale
 from codebutler_worker.runtime.turns import (
@@ -192,13 +192,13 @@ def _due(uow: UnitOfWork, config: Config) -> str:
 def park(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
     """Keep a message that was written too long ago, or may be done with, and ask once per conversation whether it
     still counts."""
-    return _aside(uow, config, said, HANDLED if said.handled else STALE)
+    return _ask_first(uow, config, said, HANDLED if said.handled else STALE)
 
 
 def take_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
     """Put a message into a turn; one too many of its author's is kept until they say so again."""
     if is_crowded(uow, config, said.user):
-        return _aside(uow, config, said, CROWDED)
+        return _ask_first(uow, config, said, CROWDED)
     return enqueue(uow, config, said)
 
 
@@ -208,7 +208,7 @@ def is_crowded(uow: UnitOfWork, config: Config, user: str) -> bool:
     return most > 0 and uow.messages.waiting_of(user) >= most
 
 
-def _aside(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> Todo:
+def _ask_first(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> Todo:
     conversation = said.conversation or conversation_id(config, said.channel, said.root_ts)
     latest = uow.turns.newest(1, conversation)
     if latest and _may_join(config, latest[0], said, reason):
@@ -235,7 +235,7 @@ def _question(config: Config, turn: TurnRow, text: str) -> Message:
 def _may_join(config: Config, turn: TurnRow, said: Incoming, reason: str) -> bool:
     same_agent = turn.agent == agent_name(config, said.prefix)
     whose = reason != CROWDED or turn.user_id == said.user
-    return is_aside(turn) and turn.reason == reason and same_agent and whose
+    return is_unconfirmed(turn) and turn.reason == reason and same_agent and whose
 
 
 LATE = "🕰️ You wrote this while I was offline, so it was not typed. Send it again if you still need it."

@@ -22,7 +22,7 @@ from codebutler.text.links import message_link
 from codebutler_worker.budget import NOBODY, is_limited, lines, spent_today
 from codebutler_worker.conversation.approvals import waited_for
 from codebutler_worker.conversation.parked import CONTINUED_REASON
-from codebutler_worker.conversation.queue import ASIDE
+from codebutler_worker.conversation.queue import UNCONFIRMED
 from codebutler_worker.present.calls import POLL_TOOL, QUESTIONS
 from codebutler_worker.present.cards import asked_at_home
 from codebutler_worker.present.lines import one_line
@@ -173,7 +173,7 @@ LOOK_AGAIN_S = 60.0
 """The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
 STORE_RETRY_S = 5.0
 _ANY_INTERRUPTED = "SELECT EXISTS (SELECT 1 FROM turns WHERE state = 'interrupted' AND finished_at >= ?)"
-_NOT_REMINDED = (CONTINUED_REASON, *ASIDE)
+_NOT_REMINDED = (CONTINUED_REASON, *UNCONFIRMED)
 
 
 @dataclass(frozen=True, slots=True)
