@@ -1,4 +1,4 @@
-"""What people are asked by agents, as rows: opened once, decided once, and said on the card.
+"""What agents ask people, as rows: opened once, decided once, and shown on the card.
 
 A row names exactly one call by the digest of its tool and input. What was decided about one call says nothing
 about another, except within a grant: the same action kind with the same pattern in the same session. Calls that
@@ -47,6 +47,8 @@ CARD_CHARS = 6_000
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
 WITHDRAWN = "⚠️ The run ended before anybody decided: this was NOT run."
 NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."
+SAME_AS_TYPED = 300
+"""How much of what was typed is shown on the card."""
 
 
 def ask(
@@ -107,7 +109,7 @@ def show(uow: UnitOfWork, row: ApprovalRow, ticked: Collection[str] = ()) -> Non
 
 
 def close_all(uow: UnitOfWork, turn_id: str, verdict: str) -> None:
-    """The turn is over: what it asked is refused, and its cards say so."""
+    """The turn is over: refuse what it asked, and say so on its cards."""
     for row in waited_for(uow, turn_id):
         settle(uow, row, "expired", reason=verdict)
 
@@ -196,10 +198,6 @@ def _shared_card(uow: UnitOfWork, row: ApprovalRow) -> str | None:
 
 def _may_share(tool: str) -> bool:
     return tool not in (QUESTION_TOOL, PLAN_TOOL)
-
-
-SAME_AS_TYPED = 300
-"""How much of what was typed is shown on the card."""
 
 
 def open_poll(uow: UnitOfWork, turn_id: str, body: str, config: Config) -> bool:

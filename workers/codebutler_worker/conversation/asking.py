@@ -1,4 +1,4 @@
-"""What the agent of a running turn waits to hear from people.
+"""What the agent of a running turn is waiting to hear from people.
 
 The row and its card are committed first; the answer goes to the agent only after the decision is committed. When
 the store cannot take the question, the answer is no.
@@ -83,7 +83,7 @@ class Asking:
         self._tell_changed()
 
     async def withdrawn(self, event: Withdrawn) -> None:
-        """The agent does not wait for the answer any more: its card says so."""
+        """The agent no longer waits for the answer: say so on its card."""
         gone = [key for key, pending in self._pending.items() if _belongs(pending.asked, event)]
         for approval_id in gone:
             del self._pending[approval_id]
@@ -115,7 +115,7 @@ class Asking:
         await self._answer(answer.approval_id, Answer(answer.allow, answer.text))
 
     async def close(self) -> None:
-        """The turn is over: nothing is waited for any more."""
+        """The turn is over: stop waiting."""
         limits = set(self._limits.values())
         self._limits.clear()
         self._pending.clear()
@@ -160,7 +160,7 @@ class Asking:
             limit.cancel()
 
     async def _refuse(self, approval_ids: list[str], why: str) -> None:
-        """A call is refused as a whole: whatever else it asked, nobody waits for any more."""
+        """A call is refused as a whole: the agent waits for none of its other questions."""
         first, *rest = approval_ids
         for approval_id in rest:
             self._pending.pop(approval_id, None)

@@ -1,8 +1,9 @@
-"""Words for an agent become rows, and part of a turn, within one transaction.
+"""A message for an agent becomes rows and part of a turn, within one transaction.
 
 A message joins its conversation's queued turn while that has not started (debounce), if it is for the same agent and
 is answered in the same thread; otherwise it opens a turn of its own. Written too long ago, or one too many of its
-author's, it is kept but does not run by itself.
+author's, it is kept but does not run by itself. What people write in the thread of a session goes to its terminal, not
+to an agent; it is kept with the session's turn until it has been typed: if the worker dies first, it is marked with it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, p
 MAX_FILES = 20
 BUSY = "⏳ Already working in this conversation: send it again after the answer, or say `!stop` first."
 TOGETHER = "↪ Answered together with what was said next."
+LATE = "🕰️ You wrote this while I was offline, so it was not typed. Send it again if you still need it."
+GONE = "The session has ended: nothing was typed."
+WORDS_ONLY = "📎 Files cannot be typed into a session."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,7 @@ class Incoming:
 
 
 def keep_message(uow: UnitOfWork, said: Incoming, turn_id: str | None) -> None:
-    """Write the message and its files, or what has become of it, as part of a turn (None = of none)."""
+    """Write the message and its files, or its latest text, as part of a turn (None = of none)."""
     files = _files(said) if said.files else []
     for file in files:
         uow.attachments.add(file)
@@ -168,7 +172,7 @@ def _joined(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming) -> T
 
 
 def opened(uow: UnitOfWork, config: Config, said: Incoming, conversation: str) -> TurnRow:
-    """A new turn in the line."""
+    """Queue a new turn."""
     turn = TurnRow(
         id=uuid.uuid4().hex,
         conversation=conversation,
@@ -190,13 +194,13 @@ def _due(uow: UnitOfWork, config: Config) -> str:
 
 
 def park(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
-    """Keep a message that was written too long ago, or may be done with, and ask once per conversation whether it
-    still counts."""
+    """Keep a message that was written too long ago, or may have been handled, and ask once per conversation whether
+    it is still wanted."""
     return _ask_first(uow, config, said, HANDLED if said.handled else STALE)
 
 
 def take_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
-    """Put a message into a turn; one too many of its author's is kept until they say so again."""
+    """Put a message into a turn; where too many of its author's are waiting, keep it until they ask again."""
     if is_crowded(uow, config, said.user):
         return _ask_first(uow, config, said, CROWDED)
     return enqueue(uow, config, said)
@@ -236,11 +240,6 @@ def _may_join(config: Config, turn: TurnRow, said: Incoming, reason: str) -> boo
     same_agent = turn.agent == agent_name(config, said.prefix)
     whose = reason != CROWDED or turn.user_id == said.user
     return is_unconfirmed(turn) and turn.reason == reason and same_agent and whose
-
-
-LATE = "🕰️ You wrote this while I was offline, so it was not typed. Send it again if you still need it."
-GONE = "The session has ended: nothing was typed."
-WORDS_ONLY = "📎 Files cannot be typed into a session."
 
 
 def type_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo | None:
@@ -294,5 +293,5 @@ def settle_typed(uow: UnitOfWork, typed: Typed, refusal: str) -> None:
     if refusal:
         uow.post(place, refusal)
     end_message(uow, place, typed.ts, "refused" if refusal else "done")
-    # While it was with the turn it got the turn's own mark, if that was set just then.
+    # While it belonged to the turn it may have been given the turn's own mark.
     clear_mark(uow, place, message, WORKING)

@@ -1,8 +1,9 @@
-"""Turns whose agent was refused by its service: kept until the service takes it again, then carried on.
+"""Turns whose agent was refused by its service are parked until the service takes it again, then continued; turns that
+were running when the worker ended are interrupted, and their threads ask what to do.
 
-When that is and how often is tried are pure decisions over what the agent said and the turn's row; both survive a
-restart. A person may carry on sooner, with another agent too, or drop it. To go on is a turn of its own, since an agent
-run is never repeated.
+When to continue, and how often, follows from what the agent said and from the turn's row, so it survives a restart. A
+person may continue sooner, with another agent too, or drop it. To continue is a turn of its own, since an agent run is
+never repeated. In a store that was restored from a backup nothing that waits is started by itself, either.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def end_parking(uow: UnitOfWork, turn: TurnRow, verdict: str, reason: str = CONT
 
 
 def drop_parked(uow: UnitOfWork, turn: TurnRow) -> None:
-    """Nobody wants it any more."""
+    """It is no longer wanted: end it."""
     told = end_parking(uow, turn, DROPPED, DROPPED_REASON)
     end_turn(uow, turn, "stopped", after=told)
 

@@ -1,4 +1,4 @@
-"""Which queued turn runs next, and the turns that run."""
+"""Starts queued turns as they fall due, and keeps the running ones."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ class TurnScheduler:
         return sum(turn.waits for turn, _ in self._running.values())
 
     def wake(self) -> None:
-        """Something was queued, or ended."""
+        """Something was queued or has ended: look again."""
         self._idle.clear()
         self._news += 1
         self._wake.set()
 
     def pause(self) -> None:
-        """Start nothing any more."""
+        """Start nothing more."""
         self._paused = True
 
     async def run(self, *, at_once: bool = True) -> None:
@@ -109,7 +109,7 @@ class TurnScheduler:
         await self._idle.wait()
 
     def carry_out(self, todo: Todo) -> None:
-        """What a transaction leaves to be done with turns that run."""
+        """Do what a transaction leaves to be done with running turns."""
         if todo.stop:
             self.stop(todo.stop, todo.stopped_by, forced=todo.forced)
         for steer in todo.steer:
