@@ -30,6 +30,16 @@ Scope = Literal["repo", "user", "thread", "job"]
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 UNITS: tuple[Unit, ...] = get_args(Unit)
+# For what counts for the whole repository.
+NOBODY = BudgetAccount("", "")
+WHOSE: Mapping[Scope, str] = MappingProxyType(
+    {"repo": "This repository's", "user": "Your", "thread": "This thread's", "job": "This job's"}
+)
+_NAMES: Mapping[Scope, str] = MappingProxyType(
+    {"repo": "repository", "user": "you", "thread": "this thread", "job": "this job"}
+)
+KEEP_S = 5.0
+"""So much of a turn's use, at most, is forgotten when its worker is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +125,6 @@ def _same(scope: Scope, one: BudgetAccount, other: BudgetAccount) -> bool:
 
 # What is used today, and of which budget, as the store tells it: the one count behind all that is shown.
 
-# For what counts for the whole repository.
-NOBODY = BudgetAccount("", "")
-
 
 def account_of(turn: TurnRow) -> BudgetAccount:
     """On whose account the turn goes."""
@@ -154,13 +161,6 @@ def used_today(uow: UnitOfWork, config: Config, account: BudgetAccount) -> tuple
 
 # Limits and how much of them is used, in words.
 
-WHOSE: Mapping[Scope, str] = MappingProxyType(
-    {"repo": "This repository's", "user": "Your", "thread": "This thread's", "job": "This job's"}
-)
-_NAMES: Mapping[Scope, str] = MappingProxyType(
-    {"repo": "repository", "user": "you", "thread": "this thread", "job": "this job"}
-)
-
 
 def used_up_text(line: BudgetLine) -> str:
     """Why a turn has to wait, and what could be done about it."""
@@ -181,9 +181,6 @@ def overview(lines: Sequence[BudgetLine]) -> str:
 
 
 # While a turn runs: what it uses is written down, and it is ended when a limit is met.
-
-KEEP_S = 5.0
-"""So much of a turn's use, at most, is forgotten when its worker is killed."""
 
 
 class BudgetWatch:

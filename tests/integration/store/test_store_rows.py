@@ -250,9 +250,15 @@ async def test_an_approval_is_decided_once(store: Store) -> None:
     await store.run(lambda uow: uow.approvals.add(row))
     assert await store.run(lambda uow: uow.approvals.pending()) == [row]
     assert await store.run(lambda uow: uow.approvals.pending("other")) == []
-    assert await store.run(lambda uow: uow.approvals.decide("a1", "allowed", "U1", "fine"))
-    assert not await store.run(lambda uow: uow.approvals.decide("a1", "denied", "U2"))
-    assert not await store.run(lambda uow: uow.approvals.decide("a2", "denied", "U2"))
+    assert await store.run(
+        lambda uow: uow.approvals.decide("a1", "allowed", "U1", "fine", at="2026-01-01T00:00:00+00:00")
+    )
+    assert not await store.run(
+        lambda uow: uow.approvals.decide("a1", "denied", "U2", at="2026-01-01T00:00:00+00:00")
+    )
+    assert not await store.run(
+        lambda uow: uow.approvals.decide("a2", "denied", "U2", at="2026-01-01T00:00:00+00:00")
+    )
     decided = replace(
         row, state="allowed", decided_by="U1", decided_at="2026-01-01T00:00:00+00:00", reason="fine"
     )

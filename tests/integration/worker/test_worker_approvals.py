@@ -155,7 +155,7 @@ async def test_forged_and_foreign_values_do_nothing(tmp_path: Path) -> None:
             action_ts="601.1",
         )
         await parent.stored(parent.deliver(foreign))
-        told = await parent.post_with("That button no longer does any more")
+        told = await parent.post_with("That button no longer does anything")
         assert told.only_for == USER
         assert parent.backend.answers == []
         assert parent.said(Heartbeat)[-1].waiting == 1

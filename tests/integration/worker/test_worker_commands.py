@@ -44,7 +44,7 @@ def slash(parent: Parent, name: str, argument: str = "") -> int:
         ("status", "", "*sample*: 0 running, 0 waiting, 0 queued"),
         ("status", "", "Today: 0 runs · sandbox"),
         ("list", "", "No conversations here yet"),
-        ("new", "", "begins a fresh conversation"),
+        ("new", "", "starts a new conversation"),
         ("continue", "", "Nothing here was interrupted"),
         ("reset", "", "in the thread"),
         ("stop", "", "Nothing to stop here."),

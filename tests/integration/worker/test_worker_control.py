@@ -247,7 +247,7 @@ async def test_an_event_that_breaks_us_is_answered_and_passed(tmp_path: Path) ->
             )
         connection.close()
         await parent.stored(parent.says("poison", "100.1"))
-        assert (await parent.post_with("an error of mine")).thread_ts == "100.1"
+        assert (await parent.post_with("an internal error")).thread_ts == "100.1"
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
         assert parent.logs("ERR")
         parent.says("one", "200.1")

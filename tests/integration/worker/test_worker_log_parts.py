@@ -233,7 +233,7 @@ async def test_a_log_that_is_gone_meanwhile_says_so(tmp_path: Path) -> None:
         (tmp_path / SESSIONS / f"{LOG}.log").unlink()
         parent.mute = False
         take(parent)
-        await parent.until(lambda: "It cannot be read any more" in told(parent), flow=True)
+        await parent.until(lambda: "It can no longer be read" in told(parent), flow=True)
 
 
 async def test_of_a_huge_one_people_say_which_parts_they_want(tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ async def test_of_a_huge_one_people_say_which_parts_they_want(tmp_path: Path) ->
         content = lines(3000)
         keep(tmp_path, content)
         say(parent, "logs", LOG)
-        post = await parent.post_with("would be 13 parts; at most 6 come at once")
-        assert f"`!logs {LOG} 8-13` its end" in text_of(post)
+        post = await parent.post_with("would take 13 parts; at most 6 are sent at once")
+        assert f"`!logs {LOG} 8-13` the end" in text_of(post)
         assert not uploads(parent)
         say(parent, "logs", f"{LOG} 8-13", ts="300.2")
         await parent.until(lambda: len(uploads(parent)) == 6, flow=True)

@@ -167,7 +167,7 @@ async def test_what_a_person_forgets_is_gone_and_can_be_brought_back(
         says(parent, "undo", "100.3")
         await parent.until(lambda: "- `b` <b>" not in memory(tmp_path), flow=True)
         says(parent, "forget 9", "100.4")
-        await parent.post_with("There is no 9")
+        await parent.post_with("There is no fact 9")
         assert parent.logs("MEM")[0] == 'U0ANA: remove "`b` <b>"'
 
 

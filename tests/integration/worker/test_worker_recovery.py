@@ -112,7 +112,7 @@ async def test_continue_resumes_the_session_once(tmp_path: Path) -> None:
         run.finish("Half was done, now all is.", "session-9")
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         await parent.stored(parent.deliver(click("codebutler.retry", turn_id, "9000.000001", "500.2")))
-        told = await parent.post_with("decided already")
+        told = await parent.post_with("already decided")
         assert (told.only_for, told.thread_ts) == (USER, "100.1")
         await parent.stored(parent.deliver(click("codebutler.drop", turn_id, "9000.000001", "500.3")))
     async with worker(settings(tmp_path)) as parent:

@@ -90,7 +90,7 @@ async def test_undo_takes_the_last_turn_that_changed_anything(repo: Path) -> Non
         # Also from outside the thread.
         command(parent, "undo", "200.1")
         card = await parent.post_with("↩ Undo “write 1”")
-        assert "they would be removed" in text_of(card)
+        assert "would be removed" in text_of(card)
         assert card.thread_ts == "200.1"
         press(parent, card, "201.0", "200.1")
         assert (await parent.post_with("Put back 1 file")).thread_ts == "200.1"

@@ -1,4 +1,4 @@
-"""What people are asked by agents, as rows: opened once, decided once, and said on the card.
+"""What agents ask people, as rows: opened once, decided once, and shown on the card.
 
 A row names exactly one call by the digest of its tool and input. What was decided about one call says nothing
 about another, except within a grant: the same action kind with the same pattern in the same session. Calls that
@@ -8,7 +8,7 @@ are asked for shortly after one another share a card; each keeps its own row.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -47,37 +47,31 @@ CARD_CHARS = 6_000
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
 WITHDRAWN = "⚠️ The run ended before anybody decided: this was NOT run."
 NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."
+SAME_AS_TYPED = 300
+"""How much of what was typed is shown on the card."""
 
 
-def open_card(
-    uow: UnitOfWork, turn_id: str, approval_id: str, asked: Approval | Question, settings: RepoSettings
-) -> ApprovalRow:
-    """Write the row, let the turn wait, and ask on a card. Raises KeyError if there is no such turn."""
-    turn = _turn(uow, turn_id)
-    row = _row(uow, turn, approval_id, asked, settings)
-    shared = _shared_card(uow, row)
-    op_id = _ask(uow, turn, [row]) if shared is None else shared
-    row = replace(row, message_op_id=op_id)
-    uow.approvals.add(row)
-    if shared is not None:
-        show(uow, row)
-    _attach(uow, place_of(turn), row)
-    _wait(uow, turn)
-    return row
-
-
-def open_questions(
-    uow: UnitOfWork, turn_id: str, asked: Mapping[str, Question], settings: RepoSettings
-) -> list[ApprovalRow]:
-    """The same for the questions of one call, by the ID of their row: they share a card, in their order."""
-    turn = _turn(uow, turn_id)
-    rows = [_row(uow, turn, row_id, question, settings) for row_id, question in asked.items()]
-    op_id = _ask(uow, turn, rows)
-    rows = [replace(row, message_op_id=op_id) for row in rows]
+def ask(
+    uow: UnitOfWork, turn: TurnRow, asked: Mapping[str, Approval | Question], settings: RepoSettings
+) -> str | None:
+    """Write a row for what is asked at once, by the ID of the row: one call, or the questions of one call in their
+    order. Let the turn wait, and ask on a card; returns the operation that posts it."""
+    turn = uow.turns.get(turn.id) or turn
+    rows = [_row(uow, turn, row_id, each, settings) for row_id, each in asked.items()]
+    shared = _shared_card(uow, rows[0])
+    # Whoever asked the agent is called: they are waited for.
+    card = shared or uow.post(place_of(turn), card_of(rows, uow.redact), mention=turn.user_id)
+    rows = [replace(row, message_op_id=card) for row in rows]
     for row in rows:
         uow.approvals.add(row)
-    _wait(uow, turn)
-    return rows
+    if shared:
+        show(uow, rows[0])
+    for row in rows:
+        _attach(uow, place_of(turn), row)
+    if turn.state == "running":
+        uow.turns.update(turn.id, state=move(turn.state, "ask"))
+        show_waiting(uow, turn)
+    return card
 
 
 def settle(
@@ -94,7 +88,7 @@ def settle(
     ``reason`` is what the decider said, the answer to a question, or why nobody decided. ``ticked`` boxes of other
     questions stay so. False if it was decided before: then nothing changes.
     """
-    if not uow.approvals.decide(row.id, state, by, reason):
+    if not uow.approvals.decide(row.id, state, by, reason, at=uow.stamp):
         return False
     show(uow, row, ticked)
     turn = uow.turns.get(row.turn_id)
@@ -115,7 +109,7 @@ def show(uow: UnitOfWork, row: ApprovalRow, ticked: Collection[str] = ()) -> Non
 
 
 def close_all(uow: UnitOfWork, turn_id: str, verdict: str) -> None:
-    """The turn is over: what it asked is refused, and its cards say so."""
+    """The turn is over: refuse what it asked, and say so on its cards."""
     for row in waited_for(uow, turn_id):
         settle(uow, row, "expired", reason=verdict)
 
@@ -159,13 +153,6 @@ def is_granted(
     return any(row.tool == asked.tool and pattern_of(row.tool, called_with(row)) == wanted for row in granted)
 
 
-def _turn(uow: UnitOfWork, turn_id: str) -> TurnRow:
-    turn = uow.turns.get(turn_id)
-    if turn is None:
-        raise KeyError(turn_id)
-    return turn
-
-
 def _row(
     uow: UnitOfWork, turn: TurnRow, row_id: str, asked: Approval | Question, settings: RepoSettings
 ) -> ApprovalRow:
@@ -183,17 +170,6 @@ def _row(
         expires_at=iso(uow.now + timedelta(minutes=minutes)) if minutes else "",
         needed=_needed(uow, turn, asked, settings),
     )
-
-
-def _ask(uow: UnitOfWork, turn: TurnRow, rows: Sequence[ApprovalRow]) -> str:
-    """Whoever asked the agent is called: they are waited for."""
-    return uow.post(place_of(turn), card_of(rows, uow.redact), mention=turn.user_id)
-
-
-def _wait(uow: UnitOfWork, turn: TurnRow) -> None:
-    if turn.state == "running":
-        uow.turns.update(turn.id, state=move(turn.state, "ask"))
-        show_waiting(uow, turn)
 
 
 def requesters_of(uow: UnitOfWork, turn: TurnRow) -> frozenset[str]:
@@ -222,10 +198,6 @@ def _shared_card(uow: UnitOfWork, row: ApprovalRow) -> str | None:
 
 def _may_share(tool: str) -> bool:
     return tool not in (QUESTION_TOOL, PLAN_TOOL)
-
-
-SAME_AS_TYPED = 300
-"""How much of what was typed is shown on the card."""
 
 
 def open_poll(uow: UnitOfWork, turn_id: str, body: str, config: Config) -> bool:

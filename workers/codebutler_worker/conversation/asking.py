@@ -1,4 +1,4 @@
-"""What the agent of a running turn waits to hear from people.
+"""What the agent of a running turn is waiting to hear from people.
 
 The row and its card are committed first; the answer goes to the agent only after the decision is committed. When
 the store cannot take the question, the answer is no.
@@ -15,9 +15,8 @@ from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question, Withdrawn
 from codebutler_worker.conversation.approvals import (
     NO_LONGER_ASKED,
+    ask,
     is_granted,
-    open_card,
-    open_questions,
     settle,
 )
 from codebutler_worker.present.calls import is_same
@@ -84,7 +83,7 @@ class Asking:
         self._tell_changed()
 
     async def withdrawn(self, event: Withdrawn) -> None:
-        """The agent does not wait for the answer any more: its card says so."""
+        """The agent no longer waits for the answer: say so on its card."""
         gone = [key for key, pending in self._pending.items() if _belongs(pending.asked, event)]
         for approval_id in gone:
             del self._pending[approval_id]
@@ -116,7 +115,7 @@ class Asking:
         await self._answer(answer.approval_id, Answer(answer.allow, answer.text))
 
     async def close(self) -> None:
-        """The turn is over: nothing is waited for any more."""
+        """The turn is over: stop waiting."""
         limits = set(self._limits.values())
         self._limits.clear()
         self._pending.clear()
@@ -137,16 +136,12 @@ class Asking:
     def _ask_unless_granted(
         self, uow: UnitOfWork, named: Mapping[str, Approval | Question], session_id: str
     ) -> bool:
-        questions = {row_id: each for row_id, each in named.items() if isinstance(each, Question)}
-        if questions:
-            rows = open_questions(uow, self._turn.id, questions, self._runtime.settings)
-            self._card_op_id = rows[0].message_op_id
-        for row_id, asked in named.items():
-            if isinstance(asked, Approval):
-                if is_granted(uow, self._turn, session_id, asked, self._runtime.settings):
-                    return True
-                row = open_card(uow, self._turn.id, row_id, asked, self._runtime.settings)
-                self._card_op_id = row.message_op_id
+        first = next(iter(named.values()))
+        if isinstance(first, Approval) and is_granted(
+            uow, self._turn, session_id, first, self._runtime.settings
+        ):
+            return True
+        self._card_op_id = ask(uow, self._turn, named, self._runtime.settings)
         return False
 
     def _siblings(self, asked: Approval | Question) -> list[str]:
@@ -165,7 +160,7 @@ class Asking:
             limit.cancel()
 
     async def _refuse(self, approval_ids: list[str], why: str) -> None:
-        """A call is refused as a whole: whatever else it asked, nobody waits for any more."""
+        """A call is refused as a whole: the agent waits for none of its other questions."""
         first, *rest = approval_ids
         for approval_id in rest:
             self._pending.pop(approval_id, None)

@@ -1,4 +1,5 @@
-"""What a click on one of our buttons does. A decision is taken once, however often it is clicked."""
+"""What a click on one of our buttons does, and the edit of a message whose run has begun. A decision is taken once,
+however often a button is clicked."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from codebutler_worker.conversation.parked import (
     LIMITS,
     carry_on,
     drop_parked,
-    unpark,
+    end_parking,
 )
 from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
 from codebutler_worker.conversation.undo import undo
@@ -47,10 +48,13 @@ from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_
 
 STOPPED_REASON = "stopped"
 _NEEDING: Mapping[str, Action] = {RETRY_ACTION: "continue", UNDO_ACTION: "undo"}
+ONCE = (
+    "You have already asked again: the answer is in this thread. To ask once more, edit your message again."
+)
 
 
 def click(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
-    """Do what the button says. A button of another channel's turn, or of none we know, does nothing, and says so.
+    """Do what the button says. A button for another channel's turn, or for an unknown one, does nothing, and says so.
 
     To continue or undo is to use the turn's agent, which the rules may not grant to whoever clicks; the parent, which
     let the click in, does not know the turn.
@@ -95,7 +99,7 @@ def _retry(uow: UnitOfWork, event: ButtonClicked, turn: TurnRow, agent: str) -> 
 
 
 def can_go_on(turn: TurnRow) -> bool:
-    """Whether a person may let a turn that is over, or waits for its agent's service, go on."""
+    """Whether a person may continue a turn that is over, or that waits for its agent's service."""
     if turn.reason == CONTINUED_REASON:
         return turn.state == "parked"
     stopped = turn.state == "stopped" and turn.reason == STOPPED_REASON
@@ -109,7 +113,7 @@ def go_on(uow: UnitOfWork, turn: TurnRow, user: str, asked_ts: str | None = None
     if turn.state == "parked":
         carry_on(uow, turn, user, agent=agent)
         other = agent not in ("", turn.agent)
-        unpark(uow, turn, f"▶ Continued on {plain(agent)}." if other else CONTINUED)
+        end_parking(uow, turn, f"▶ Continued on {plain(agent)}." if other else CONTINUED)
         return
     text = _question(uow, turn)
     card = uow.outbox.last_offer(turn.id, RETRY_ACTION) if asked_ts is None else None
@@ -167,13 +171,8 @@ _HANDLERS: Mapping[str, Callable[[UnitOfWork, ButtonClicked, TurnRow, str], Todo
 }
 
 
-ONCE = (
-    "You have already asked again: the answer is in this thread. To ask once more, edit your message again."
-)
-
-
 def edited_late(uow: UnitOfWork, event: MessageEdited, request: Request, message: MessageRow) -> Todo:
-    """Say what becomes of the edit of a message that is in a turn which has begun."""
+    """Tell what happens to the edit of a message whose turn has begun."""
     turn = uow.turns.get(message.turn_id or "")
     if turn is None:
         return Todo()
@@ -191,7 +190,7 @@ def edited_late(uow: UnitOfWork, event: MessageEdited, request: Request, message
 
 
 def ask_again(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
-    """Start the new run, as if whoever pressed had said the edited text: by the same rules, on their account."""
+    """Start a new run as if whoever pressed had sent the edited text: under the same rules, on their account."""
     turn_id, _, ts = event.value.partition(":")
     turn, message = uow.turns.get(turn_id), uow.messages.get(event.channel, ts)
     if turn is None or message is None or turn.channel_id != event.channel:

@@ -63,6 +63,11 @@ NO_CHARS = 300
 TICK_FIRST = "Nothing is selected: select something first, or write your answer here."
 MANY = ", "
 """Between the answers to a question that takes several (Claude Code: "comma-separated")."""
+NO_EFFECT = (
+    "That button no longer does anything: I do not know what it was about. `!list` shows the latest "
+    "conversations; or write what you want."
+)
+ALREADY_DECIDED = "That is already decided, so nothing happens. `!continue` here resumes what can be resumed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class Decider:
 
 
 def decide_click(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
-    """Take the decision of a click, once; a later one is told who decided.
+    """Take the decision of a click, once; whoever clicks later is told who decided.
 
     A button for several requests allows exactly those it names, as far as they are open.
     """
@@ -260,13 +265,6 @@ def _already(row: ApprovalRow, words: str = "") -> str:
         by = person(row.decided_by, voters(row).get(row.decided_by, ""))
         return f"Already decided by {by}: {row.state}.{unread}"
     return f"{CLOSED} {row.reason or ''}".strip() + unread
-
-
-NO_EFFECT = (
-    "That button no longer does anything: I do not know what it was about. `!list` shows the latest "
-    "conversations; or write what you want."
-)
-ALREADY_DECIDED = "That is already decided, so nothing happens. `!continue` here resumes what can be resumed."
 
 
 def already_decided(uow: UnitOfWork, event: ButtonClicked) -> Todo:

@@ -37,7 +37,7 @@ MAX_CALLS = 1000
 
 
 class ToolLog:
-    """The tools that are told of in the thread. Bounded: an agent may use a thousand a minute."""
+    """The tool calls to be reported in the thread. Bounded: an agent may make a thousand a minute."""
 
     def __init__(self, limit: int, redact: Callable[[str], str]) -> None:
         self._limit = limit
@@ -48,7 +48,7 @@ class ToolLog:
 
     @property
     def waits(self) -> bool:
-        """Whether something is to be told."""
+        """Whether there is anything to report."""
         return bool(self._entries)
 
     def heard(self, event: AgentEvent) -> None:
@@ -101,7 +101,7 @@ class Display:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to show."""
+        """Begin to show the turn."""
         shown = {"status": self._show_status(), "mark": self._mark()}
         if self.terminal is not None:
             shown["terminal"] = self.terminal.run()
@@ -128,7 +128,7 @@ class Display:
         self._see(replace(self.view, waits=what))
 
     async def settle(self) -> None:
-        """Show nothing more; what is told already is out before this returns."""
+        """Show nothing more; what was collected is sent before this returns."""
         await self.close()
         if self._tools is not None and self._tools.waits:
             try:
@@ -138,11 +138,11 @@ class Display:
                 self._runtime.log("WRN", f"tools are not told of: {error}")
 
     def clear(self) -> None:
-        """Show nothing under the thread any more. A reply clears it too, so this need hold up no answer."""
+        """Clear the line under the thread. A reply clears it too, so no answer has to wait for this."""
         self._tell("")
 
     async def close(self) -> None:
-        """End what still runs."""
+        """Cancel what still runs."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -160,7 +160,7 @@ class Display:
             self._status_changed.set()
 
     async def _mark(self) -> None:
-        """A turn that is over in a moment needs no mark but its last one."""
+        """A turn that ends within a moment needs only its end mark."""
         await self._runtime.clock.sleep(MARK_AFTER_S)
         try:
             await self._runtime.commit(partial(show_working, turn=self._turn))

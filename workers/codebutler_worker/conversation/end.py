@@ -30,7 +30,7 @@ _EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stoppe
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Everything known of a turn when it is over. ``elapsed_s`` counts from its start.
+    """Everything known about a turn when it is over. ``elapsed_s`` counts from its start.
 
     ``stopped_by``: who stopped it from elsewhere; ``resume_at``: when to carry on with it by itself; ``others`` are the
     agents that could go on instead; ``terminal``: of a program; ``asked``: whether its agent asked people anything.
@@ -61,7 +61,7 @@ def outcome_of(finished: Finished, *, stopping: bool, resumes: bool) -> Outcome:
 
 
 def record_end(runtime: Runtime, ending: Ending, prompt: str) -> None:
-    """How the turn went, and what was said, for the log; what was executed, for the audit."""
+    """Write how the turn went to the log, and what was executed to the audit log."""
     turn, finished, usage = ending.turn, ending.finished, ending.view.usage
     parts = [ending.outcome, span(ending.elapsed_s)]
     if usage.turns:
@@ -87,7 +87,7 @@ def record_end(runtime: Runtime, ending: Ending, prompt: str) -> None:
 
 
 def conclude(uow: UnitOfWork, output: OutputSection, ending: Ending) -> None:
-    """Write the outcome and say it: the answer first, then the marks."""
+    """Write the outcome and post it: the answer first, then the marks."""
     turn, outcome, usage = ending.turn, ending.outcome, ending.view.usage
     if ending.asked:
         close_all(uow, turn.id, WITHDRAWN)

@@ -72,8 +72,8 @@ def clear_end(uow: UnitOfWork, place: ThreadPlace, message: MessageRow, state: T
 
 
 def end_turn(uow: UnitOfWork, turn: TurnRow, outcome: TurnOutcome, *, after: str | None = None) -> None:
-    """The messages of a turn have their outcome: it is told, and shown once the operation ``after`` is done. The end
-    mark comes first, so there is always one."""
+    """Tell the outcome of a turn's messages, and mark them once the operation ``after`` is done. The end mark is set
+    before the others are removed, so there is always one."""
     place, messages = place_of(turn), uow.messages.of_turn(turn.id)
     for message in messages:
         if outcome in END_MARKS:

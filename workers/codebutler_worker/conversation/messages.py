@@ -1,8 +1,9 @@
-"""Words for an agent become rows, and part of a turn, within one transaction.
+"""A message for an agent becomes rows and part of a turn, within one transaction.
 
 A message joins its conversation's queued turn while that has not started (debounce), if it is for the same agent and
 is answered in the same thread; otherwise it opens a turn of its own. Written too long ago, or one too many of its
-author's, it is kept but does not run by itself.
+author's, it is kept but does not run by itself. What people write in the thread of a session goes to its terminal, not
+to an agent; it is kept with the session's turn until it has been typed: if the worker dies first, it is marked with it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from codebutler.config.schema import Config, DailyLimit
 from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
 from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, end_message, is_shown, set_mark
-from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_aside
+from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_unconfirmed
 from codebutler_worker.media.kinds import is_voice
 from codebutler_worker.present.notices import crowded, handled, stale
 from codebutler_worker.runtime.turns import (
@@ -36,6 +37,9 @@ from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, p
 MAX_FILES = 20
 BUSY = "⏳ Already working in this conversation: send it again after the answer, or say `!stop` first."
 TOGETHER = "↪ Answered together with what was said next."
+LATE = "🕰️ You wrote this while I was offline, so it was not typed. Send it again if you still need it."
+GONE = "The session has ended: nothing was typed."
+WORDS_ONLY = "📎 Files cannot be typed into a session."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,7 @@ class Incoming:
 
 
 def keep_message(uow: UnitOfWork, said: Incoming, turn_id: str | None) -> None:
-    """Write the message and its files, or what has become of it, as part of a turn (None = of none)."""
+    """Write the message and its files, or its latest text, as part of a turn (None = of none)."""
     files = _files(said) if said.files else []
     for file in files:
         uow.attachments.add(file)
@@ -167,7 +171,7 @@ def _joined(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming) -> T
 
 
 def opened(uow: UnitOfWork, config: Config, said: Incoming, conversation: str) -> TurnRow:
-    """A new turn in the line."""
+    """Queue a new turn."""
     turn = TurnRow(
         id=uuid.uuid4().hex,
         conversation=conversation,
@@ -189,15 +193,15 @@ def _due(uow: UnitOfWork, config: Config) -> str:
 
 
 def park(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
-    """Keep a message that was written too long ago, or may be done with, and ask once per conversation whether it
-    still counts."""
-    return _aside(uow, config, said, HANDLED if said.handled else STALE)
+    """Keep a message that was written too long ago, or may have been handled, and ask once per conversation whether
+    it is still wanted."""
+    return _ask_first(uow, config, said, HANDLED if said.handled else STALE)
 
 
 def take_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
-    """Put a message into a turn; one too many of its author's is kept until they say so again."""
+    """Put a message into a turn; where too many of its author's are waiting, keep it until they ask again."""
     if is_crowded(uow, config, said.user):
-        return _aside(uow, config, said, CROWDED)
+        return _ask_first(uow, config, said, CROWDED)
     return enqueue(uow, config, said)
 
 
@@ -207,7 +211,7 @@ def is_crowded(uow: UnitOfWork, config: Config, user: str) -> bool:
     return most > 0 and uow.messages.waiting_of(user) >= most
 
 
-def _aside(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> Todo:
+def _ask_first(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> Todo:
     conversation = said.conversation or conversation_id(config, said.channel, said.root_ts)
     latest = uow.turns.newest(1, conversation)
     if latest and _may_join(config, latest[0], said, reason):
@@ -234,12 +238,7 @@ def _question(config: Config, turn: TurnRow, text: str) -> Message:
 def _may_join(config: Config, turn: TurnRow, said: Incoming, reason: str) -> bool:
     same_agent = turn.agent == agent_name(config, said.prefix)
     whose = reason != CROWDED or turn.user_id == said.user
-    return is_aside(turn) and turn.reason == reason and same_agent and whose
-
-
-LATE = "🕰️ You wrote this while I was offline, so it was not typed. Send it again if you still need it."
-GONE = "The session has ended: nothing was typed."
-WORDS_ONLY = "📎 Files cannot be typed into a session."
+    return is_unconfirmed(turn) and turn.reason == reason and same_agent and whose
 
 
 def type_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo | None:
@@ -293,5 +292,5 @@ def settle_typed(uow: UnitOfWork, typed: Typed, refusal: str) -> None:
     if refusal:
         uow.post(place, refusal)
     end_message(uow, place, typed.ts, "refused" if refusal else "done")
-    # While it was with the turn it got the turn's own mark, if that was set just then.
+    # While it belonged to the turn it may have been given the turn's own mark.
     clear_mark(uow, place, message, WORKING)

@@ -1,8 +1,9 @@
-"""Turns whose agent was refused by its service: kept until the service takes it again, then carried on.
+"""Turns whose agent was refused by its service are parked until the service takes it again, then continued; turns that
+were running when the worker ended are interrupted, and their threads ask what to do.
 
-When that is and how often is tried are pure decisions over what the agent said and the turn's row; both survive a
-restart. A person may carry on sooner, with another agent too, or drop it. To go on is a turn of its own, since an agent
-run is never repeated.
+When to continue, and how often, follows from what the agent said and from the turn's row, so it survives a restart. A
+person may continue sooner, with another agent too, or drop it. To continue is a turn of its own, since an agent run is
+never repeated. In a store that was restored from a backup nothing that waits is started by itself, either.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from codebutler_worker.agents.record import session_of
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.approvals import NOT_RUN, close_all
 from codebutler_worker.conversation.marks import end_turn
-from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, was_held
+from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, never_started
 from codebutler_worker.present.notices import (
     DROPPED,
     RESUMED,
@@ -79,7 +80,7 @@ def carry_on(uow: UnitOfWork, turn: TurnRow, user: str, *, agent: str = "", atte
 
 def _why(turn: TurnRow) -> str:
     """Why the follow-up runs, as its prompt tells the agent."""
-    if turn.reason in (CROWDED, HANDLED) or was_held(turn):
+    if turn.reason in (CROWDED, HANDLED) or never_started(turn):
         return ""
     if turn.state == "interrupted":
         return STALE if turn.reason == STALE else "interrupted"
@@ -136,12 +137,12 @@ def resume_due(uow: UnitOfWork, parked: Sequence[TurnRow]) -> tuple[float | None
             waiting.append(turn)
         else:
             carry_on(uow, turn, turn.user_id, attempts=turn.attempts)
-            unpark(uow, turn, RESUMED)
+            end_parking(uow, turn, RESUMED)
     due_s = [(datetime.fromisoformat(turn.not_before) - uow.now).total_seconds() for turn in waiting]
     return max(1.0, min(LOOK_AGAIN_S, *due_s)) if due_s else None, waiting
 
 
-def unpark(uow: UnitOfWork, turn: TurnRow, verdict: str, reason: str = CONTINUED_REASON) -> str | None:
+def end_parking(uow: UnitOfWork, turn: TurnRow, verdict: str, reason: str = CONTINUED_REASON) -> str | None:
     """The turn waits no more: write why, and say it on its card. Returns the operation that says it, if any does."""
     state = move(turn.state, "stop")
     uow.turns.update(turn.id, state=state, reason=reason, finished_at=uow.stamp)
@@ -153,8 +154,8 @@ def unpark(uow: UnitOfWork, turn: TurnRow, verdict: str, reason: str = CONTINUED
 
 
 def drop_parked(uow: UnitOfWork, turn: TurnRow) -> None:
-    """Nobody wants it any more."""
-    told = unpark(uow, turn, DROPPED, DROPPED_REASON)
+    """It is no longer wanted: end it."""
+    told = end_parking(uow, turn, DROPPED, DROPPED_REASON)
     end_turn(uow, turn, "stopped", after=told)
 
 

@@ -70,7 +70,7 @@ class Publisher:
         return replace(finished, text=text)
 
     async def close(self) -> None:
-        """The turn is over."""
+        """Stop: the turn is over."""
         closing, self._closing = self._closing, None
         if closing is not None:
             closing.cancel()

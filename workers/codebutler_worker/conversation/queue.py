@@ -33,7 +33,7 @@ STALE = "stale"
 HANDLED = "handled"
 CROWDED = "crowded"
 BUDGET = "budget"
-ASIDE = (STALE, HANDLED, CROWDED)
+UNCONFIRMED = (STALE, HANDLED, CROWDED)
 """Why a turn that was never started waits until somebody lets it."""
 
 
@@ -46,30 +46,31 @@ class NextTurns:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramRoom:
-    """Agents that take none of the others' room, but ``room`` of their own: the programs."""
+class Room:
+    """How many turns of agents may start, and how many of the ``programs``, which take none of the agents' room."""
 
-    agents: frozenset[str]
-    room: int
+    agents: int
+    for_programs: int = 0
+    programs: frozenset[str] = frozenset()
+
+    def after(self, started: Sequence[TurnRow]) -> Room:
+        """What is left of it when these run."""
+        programs = sum(turn.agent in self.programs for turn in started)
+        agents = self.agents - (len(started) - programs)
+        return replace(self, agents=agents, for_programs=self.for_programs - programs)
 
 
 def choose(
-    queued: Sequence[TurnRow],
-    busy: Collection[str],
-    now: datetime,
-    *,
-    debounce_s: float,
-    room: int,
-    apart: ProgramRoom | None = None,
+    queued: Sequence[TurnRow], busy: Collection[str], now: datetime, room: Room, *, debounce_s: float
 ) -> NextTurns:
-    """Oldest first, one per conversation, in each conversation in order, ``room`` at most. Pure.
+    """Oldest first, one per conversation, in each conversation in order, as many as there is ``room`` for. Pure.
 
     A turn whose time lies further ahead than any debounce could put it is due: the clock was set back.
     """
     taken, stamp = set(busy), iso(now)
     start: list[TurnRow] = []
     due_in_s: list[float] = []
-    rooms = {False: room, True: apart.room if apart else 0}
+    rooms = {False: room.agents, True: room.for_programs}
     for turn in queued:
         if turn.conversation in taken:
             continue
@@ -79,10 +80,8 @@ def choose(
             wait_s = (datetime.fromisoformat(turn.not_before) - now) / timedelta(seconds=1)
         if 0 < wait_s <= debounce_s + 1:
             due_in_s.append(wait_s)
-            continue
-        aside = apart is not None and turn.agent in apart.agents
-        if rooms[aside] > 0:
-            rooms[aside] -= 1
+        elif rooms[is_program := turn.agent in room.programs] > 0:
+            rooms[is_program] -= 1
             start.append(turn)
     return NextTurns(tuple(start), min(due_in_s, default=None))
 
@@ -91,31 +90,15 @@ def in_line(
     queued: Sequence[TurnRow],
     busy: Collection[str],
     now: datetime,
-    *,
-    room: int,
-    apart: ProgramRoom | None = None,
+    room: Room,
+    started: Sequence[TurnRow] = (),
 ) -> list[TurnRow]:
-    """Those that could not start even if they were due, in order. Pure."""
-    due = [replace(turn, not_before="") for turn in queued]
-    starting = {turn.id for turn in choose(due, busy, now, debounce_s=0, room=room, apart=apart).start}
-    return [turn for turn in queued if turn.id not in starting]
-
-
-def left_in_line(
-    queued: Sequence[TurnRow],
-    started: Sequence[TurnRow],
-    busy: Collection[str],
-    now: datetime,
-    *,
-    room: int,
-    apart: ProgramRoom,
-) -> list[TurnRow]:
-    """The line once ``started`` of the ``queued`` run. Pure."""
-    aside = sum(turn.agent in apart.agents for turn in started)
+    """Those that could not start even if they were due, once ``started`` of them run; in order. Pure."""
     rest = [turn for turn in queued if turn not in started]
     taken = {*busy, *(turn.conversation for turn in started)}
-    left = replace(apart, room=apart.room - aside)
-    return in_line(rest, taken, now, room=room - len(started) + aside, apart=left)
+    due = [replace(turn, not_before="") for turn in rest]
+    starting = {turn.id for turn in choose(due, taken, now, room.after(started), debounce_s=0).start}
+    return [turn for turn in rest if turn.id not in starting]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,21 +184,21 @@ def waiting_turn(uow: UnitOfWork, channel: str, ts: str) -> tuple[MessageRow, Tu
     if message is None or message.turn_id is None:
         return None
     turn = uow.turns.get(message.turn_id)
-    waits = turn is not None and (turn.state == "queued" or is_aside(turn) or was_held(turn))
+    waits = turn is not None and (turn.state == "queued" or is_unconfirmed(turn) or never_started(turn))
     return (message, turn) if turn is not None and waits else None
 
 
-def is_aside(turn: TurnRow) -> bool:
+def is_unconfirmed(turn: TurnRow) -> bool:
     """Whether it has not started and does so only when somebody lets it."""
-    return turn.state == "interrupted" and turn.reason in ASIDE
+    return turn.state == "interrupted" and turn.reason in UNCONFIRMED
 
 
-def was_held(turn: TurnRow) -> bool:
+def never_started(turn: TurnRow) -> bool:
     """Whether it was parked before it could start."""
     return turn.state == "parked" and turn.started_at is None
 
 
-def hold(uow: UnitOfWork, turn: TurnRow, config: Config) -> bool:
+def park_for_budget(uow: UnitOfWork, turn: TurnRow, config: Config) -> bool:
     """Whether the queued turn has to wait for a new day; then that is written and said."""
     if not counts(turn.agent, config):
         return False

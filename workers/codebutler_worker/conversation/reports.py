@@ -22,7 +22,7 @@ from codebutler.text.markup import message_link
 from codebutler_worker.budget import NOBODY, is_limited, lines, spent_today
 from codebutler_worker.conversation.approvals import waited_for
 from codebutler_worker.conversation.parked import CONTINUED_REASON
-from codebutler_worker.conversation.queue import ASIDE
+from codebutler_worker.conversation.queue import UNCONFIRMED
 from codebutler_worker.present.calls import POLL_TOOL, QUESTIONS
 from codebutler_worker.present.cards import asked_at_home
 from codebutler_worker.present.lines import one_line
@@ -44,6 +44,14 @@ PATIENCE = 24
 """How often a card is looked for that is not in the chat yet; about every five seconds."""
 SETTLE_S = 0.5
 """What changes together is told once."""
+AFTER_S = (600.0, 3600.0)
+LATE_S = 3600.0
+"""A reminder that could not be said for so long is left out."""
+LOOK_AGAIN_S = 60.0
+"""The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
+STORE_RETRY_S = 5.0
+_ANY_INTERRUPTED = "SELECT EXISTS (SELECT 1 FROM turns WHERE state = 'interrupted' AND finished_at >= ?)"
+_NOT_REMINDED = (CONTINUED_REASON, *UNCONFIRMED)
 
 
 class ActivityReports:
@@ -75,7 +83,7 @@ class ActivityReports:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         await self._runtime.clock.sleep(SETTLE_S)
         # Nobody else knows what an earlier life used today.
         self._tell_budget(await self._runtime.store.run(self._used))
@@ -166,16 +174,6 @@ def _asked(uow: UnitOfWork, turn: TurnRow) -> tuple[Asked, ...]:
     return tuple(found)
 
 
-AFTER_S = (600.0, 3600.0)
-LATE_S = 3600.0
-"""A reminder that could not be said for so long is left out."""
-LOOK_AGAIN_S = 60.0
-"""The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
-STORE_RETRY_S = 5.0
-_ANY_INTERRUPTED = "SELECT EXISTS (SELECT 1 FROM turns WHERE state = 'interrupted' AND finished_at >= ?)"
-_NOT_REMINDED = (CONTINUED_REASON, *ASIDE)
-
-
 @dataclass(frozen=True, slots=True)
 class WaitingTurn:
     """A turn that waits for a person since ``since``; ``key`` names what for, ``card`` is the operation that asks."""
@@ -206,7 +204,7 @@ class Reminders:
         self._load = load
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         now = self._runtime.clock.now()
         if await self._runtime.store.exists(_ANY_INTERRUPTED, _oldest(now)):
             self._changed.set()

@@ -1,4 +1,4 @@
-"""Which queued turn runs next, and the turns that run."""
+"""Starts queued turns as they fall due, and keeps the running ones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from codebutler_worker.conversation.parked import resume_due
 from codebutler_worker.conversation.prepare import BegunTurn, begin
 from codebutler_worker.conversation.queue import (
     STEERED,
-    ProgramRoom,
+    Room,
     ShownWait,
     choose,
     close_turn,
-    hold,
-    left_in_line,
+    in_line,
+    park_for_budget,
     tell_waiting,
 )
 from codebutler_worker.conversation.turn import RunningTurn
@@ -77,13 +77,13 @@ class TurnScheduler:
         return sum(turn.waits for turn, _ in self._running.values())
 
     def wake(self) -> None:
-        """Something was queued, or ended."""
+        """Something was queued or has ended: look again."""
         self._idle.clear()
         self._news += 1
         self._wake.set()
 
     def pause(self) -> None:
-        """Start nothing any more."""
+        """Start nothing more."""
         self._paused = True
 
     async def run(self, *, at_once: bool = True) -> None:
@@ -108,7 +108,7 @@ class TurnScheduler:
         await self._idle.wait()
 
     def carry_out(self, todo: Todo) -> None:
-        """What a transaction leaves to be done with turns that run."""
+        """Do what a transaction leaves to be done with running turns."""
         if todo.stop:
             self.stop(todo.stop, todo.stopped_by, forced=todo.forced)
         for steer in todo.steer:
@@ -183,12 +183,12 @@ class TurnScheduler:
         look_again_s, parked = resume_due(uow, parked) if parked else (None, [])
         queued = uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
-        room, apart = (
-            agent.parallel_turns - (len(busy) - programs),
-            ProgramRoom(beside(config), MAX_PROGRAMS - programs),
-        )
-        choice = choose(ready, busy, uow.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
-        held = [turn for turn in choice.start if is_limited(config.budget) and hold(uow, turn, config)]
+        agents = agent.parallel_turns - (len(busy) - programs)
+        room = Room(agents, MAX_PROGRAMS - programs, beside(config))
+        choice = choose(ready, busy, uow.now, room, debounce_s=agent.debounce_seconds)
+        held = [
+            turn for turn in choice.start if is_limited(config.budget) and park_for_budget(uow, turn, config)
+        ]
         begun = [begin(uow, turn, config) for turn in choice.start if turn not in held]
         left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), ShownWait())
         tell_again_s = None
@@ -197,7 +197,7 @@ class TurnScheduler:
             look_again_s = 0.0
             parked = uow.turns.in_states("parked")
         elif left:
-            line = left_in_line(ready, choice.start, busy, uow.now, room=room, apart=apart)
+            line = in_line(ready, busy, uow.now, room, choice.start)
             places_after_s = None if output.verbosity == "quiet" else output.progress_after_seconds
             told, tell_again_s = tell_waiting(uow, line, shown, places_after_s)
             left |= told

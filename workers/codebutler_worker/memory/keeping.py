@@ -1,7 +1,7 @@
 """The life of a change of the memory: proposed or wanted, then written, or dropped.
 
 It is a row before it is written into the file, and writing it twice changes nothing: a crash in between is made good
-at the next start, by the deferred command that carries it.
+at the next start, by the deferred command that carries it. Facts that agents keep by name are rows alone.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ KEPT = "kept:"
 """As the argument of a deferred command: before the ts of the card on which somebody decided."""
 FULL = "the memory is full, or has changed since. `!memory forget N` makes room."
 DECISIONS = frozenset({KEEP_ACTION, DROP_MEMORY_ACTION})
+MAX_FACTS = 100
+"""In each scope."""
+MAX_KEY_CHARS = 64
 
 
 def encoded(changes: Sequence[FactChange]) -> str:
@@ -215,11 +218,6 @@ def _deferred(
     )
     uow.deferred.add(command)
     return command
-
-
-MAX_FACTS = 100
-"""In each scope."""
-MAX_KEY_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Going over conversations that have ended, beside everything else: nothing waits for it, and without a model's key it
-does not exist.
+"""Reviews conversations that have ended, in the background: nothing waits for a review, and without a model's key
+there is none.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from codebutler_worker.budget import BudgetLine, day_of, used_today, used_up
 from codebutler_worker.store.rows import BudgetAccount, ExpenseRow
 
 LOOKED_BACK = timedelta(hours=24)
-"""Older conversations are let be: a memory that is switched on today does not go over last year."""
+"""Older conversations are skipped: a memory that is switched on today does not review last year."""
 PURPOSE = "(memory)"
 """In the place of a job, in the books of what was used."""
 ANSWER_S = 300.0
@@ -98,7 +98,7 @@ class Reviews:
             self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled; at once over, if there is no model."""
+        """Run until cancelled; return at once if there is no model."""
         if self._model is None:
             return
         if not await self._runtime.store.exists(UNREVIEWED, iso(self._runtime.clock.now() - LOOKED_BACK)):
@@ -113,7 +113,7 @@ class Reviews:
             await wait_for(self._runtime.clock, self._changed, wait_s)
 
     async def _go_over_ended(self, model: Model) -> float | None:
-        """Seconds until the next conversation may have ended, None if none is left."""
+        """Returns the seconds until the next conversation may have ended, None if none is left."""
         waits: list[float] = []
         for conversation, ended in await self._runtime.commit(_unreviewed):
             now = self._runtime.clock.now()
@@ -207,7 +207,7 @@ class Reviews:
         return tuple(change for change in changes if not holds_secret(change.new, redactor))
 
     async def _failed(self, conversation: str, ended: str, error: Exception) -> float:
-        """Told in the log; after some attempts the conversation is let be."""
+        """Log the failure; after some attempts the conversation is skipped. Returns the seconds to wait."""
         attempts = self._attempts[conversation] = self._attempts.get(conversation, 0) + 1
         known = isinstance(error, CodeButlerError | TimeoutError)
         line = (str(error) or "the model took too long") if known else repr(error)
@@ -221,7 +221,7 @@ class Reviews:
 
 
 def _unreviewed(uow: UnitOfWork) -> list[tuple[str, str]]:
-    """Conversations that nobody has gone over, of those in which nothing is going on."""
+    """Conversations that have not been reviewed and in which nothing is running."""
     busy = {turn.conversation for turn in uow.turns.in_states(*UNFINISHED)}
     found = uow.memories.unreviewed(iso(uow.now - LOOKED_BACK))
     return [(conversation, ended) for conversation, ended in found if conversation not in busy]

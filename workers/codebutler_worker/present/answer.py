@@ -1,4 +1,4 @@
-"""What an agent says as operations: its answer split, footed, as a file when very long; and what it enclosed. Pure."""
+"""What an agent says, as operations: its answer in parts, as a file when very long; and what is said of files. Pure."""
 
 from __future__ import annotations
 
@@ -30,6 +30,18 @@ SIGNS: Mapping[str, str] = MappingProxyType(
     {"progress": "🔄", "question": "🤔", "warning": "⚠️", "done": "✅", "error": "❌"}
 )
 INCOMPLETE = "⚠️ (incomplete)"
+SHOWN_TRANSCRIPT_CHARS = 3_000
+NOTHING_LEFT = "None of what you sent could be used: see above, then send it again."
+_WHY: Mapping[str, str] = {
+    "empty": "it arrived empty",
+    "file_not_found": "it is no longer shared in this channel",
+    "login_page": "the chat does not let me read it (in Slack: has the app files:read, and is it in this channel?)",
+    "missing_scope": "the Slack app needs the scope files:read",
+    "silence": "it holds no speech",
+    "timeout": "it took too long",
+    "too_large": f"it is larger than {MAX_FETCH_BYTES // 2**20} MB",
+    "untrusted_host": "it is not stored in the chat",
+}
 
 
 def footer(usage: Usage, elapsed_s: float, model: str = "") -> str:
@@ -97,21 +109,6 @@ def posts(envelope: Envelope, thread_ts: str | None, limit: int, redact: Redact)
     # Before it is cut: the second half of a key does not look like one any more.
     parts = split_markdown(redact(text), limit)
     return tuple(Post(message=Message(markdown=part, is_foreign=True), thread_ts=thread_ts) for part in parts)
-
-
-SHOWN_TRANSCRIPT_CHARS = 3_000
-NOTHING_LEFT = "None of what you sent could be used: see above, then send it again."
-
-_WHY: Mapping[str, str] = {
-    "empty": "it arrived empty",
-    "file_not_found": "it is no longer shared in this channel",
-    "login_page": "the chat does not let me read it (in Slack: has the app files:read, and is it in this channel?)",
-    "missing_scope": "the Slack app needs the scope files:read",
-    "silence": "it holds no speech",
-    "timeout": "it took too long",
-    "too_large": f"it is larger than {MAX_FETCH_BYTES // 2**20} MB",
-    "untrusted_host": "it is not stored in the chat",
-}
 
 
 def why_not(reason: str) -> str:

@@ -1,6 +1,8 @@
-"""What a row says was asked: one call, named by the digest of its tool and input, or one question. Pure over rows.
+"""What a row says was asked, one call or one question, and how people see the call. Pure over rows.
 
-What was decided about one call says nothing about another, except within a grant (``pattern_of``).
+A call is named by the digest of its tool and input: what was decided about one says nothing about another, except
+within a grant (``pattern_of``). A card shows the whole input: what is not shown could be what matters. Characters that
+draw nothing or turn the reading direction are written out. What is too long for a message is in a file.
 """
 
 from __future__ import annotations
@@ -27,6 +29,20 @@ QUESTIONS = frozenset({QUESTION_TOOL, POLL_TOOL})
 
 _PATHS: Mapping[str, str] = {"Write": "file_path", "Edit": "file_path", "NotebookEdit": "notebook_path"}
 _REMARKS = ("description", "timeout")
+REASON_CHARS = 500
+"""How much of a reason the card shows; the agent gets all of it."""
+SUBJECT_CHARS = 200
+MOST_PARTS = 4
+PART_CHARS = 2400
+"""Of a part. Slack refuses a message with more than about 11,000 characters altogether (``msg_blocks_too_long``), and
+with it the buttons."""
+_LEADS: Mapping[str, tuple[str, ...]] = {
+    "Bash": ("command",),
+    "Read": ("file_path",),
+    "Write": ("file_path", "content"),
+    "Edit": ("file_path", "old_string", "new_string"),
+}
+_MARKS = {"old_string": "- ", "new_string": "+ "}
 
 
 def canonical(tool: str, given: Mapping[str, Any]) -> str:
@@ -110,22 +126,6 @@ def with_vote(row: ApprovalRow, user: str, name: str) -> str:
     """The votes with one more in them."""
     votes = voters(row) | {user: one_line(name, 80) or user}
     return "\n".join(f"{user} {name}" for user, name in votes.items())
-
-
-REASON_CHARS = 500
-"""How much of a reason the card shows; the agent gets all of it."""
-SUBJECT_CHARS = 200
-MOST_PARTS = 4
-PART_CHARS = 2400
-"""Of a part. Slack refuses a message with more than about 11,000 characters altogether (``msg_blocks_too_long``), and
-with it the buttons."""
-_LEADS: Mapping[str, tuple[str, ...]] = {
-    "Bash": ("command",),
-    "Read": ("file_path",),
-    "Write": ("file_path", "content"),
-    "Edit": ("file_path", "old_string", "new_string"),
-}
-_MARKS = {"old_string": "- ", "new_string": "+ "}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The rows that share a card, as the card shows them. Pure over rows."""
+"""The rows that share a card, as the card shows them: calls to allow, questions to answer. Pure over rows."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ from codebutler_worker.tools.outcome import PLAN_TOOL
 HOME_CHARS = 900
 HOME_OPTIONS = 4
 UNDECIDED = "⚠️ Nobody decided: this was NOT run."
+MAX_OPTIONS = 10
+"""Slack: boxes in one group."""
+LABEL_CHARS = 75
+"""Slack: the text of a button, and that of a box."""
+DETAIL_CHARS = 200
+_OPTION = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?P<words>\S.*)")
 
 
 def card_of(
@@ -134,14 +140,6 @@ def _verdict(row: ApprovalRow) -> str:
         case "allowed":
             scope = scope_of(row.tool, called_with(row)) if row.for_session else ""
             return allowed_by(" and ".join(names.values()) if row.needed > 1 else by, scope)
-
-
-MAX_OPTIONS = 10
-"""Slack: boxes in one group."""
-LABEL_CHARS = 75
-"""Slack: the text of a button, and that of a box."""
-DETAIL_CHARS = 200
-_OPTION = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?P<words>\S.*)")
 
 
 def option(label: str, at: int, detail: str, *, several: bool) -> Option:

@@ -1,4 +1,4 @@
-"""What is said about a turn besides its answer: interrupted, failed, parked, stopped, edited. Pure."""
+"""What is said about a turn besides its answer: interrupted, failed, parked, stopped, edited, undone. Pure."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ COMMAND = (
 _ANSWERED = "✏️ You edited a message that is already answered. The answer stands; it is for the original text."
 _LIVE = "✏️ You edited a message I am working on. This run continues with the original text."
 _ENDED = "✏️ You edited a message after its run had started. That run used the original text."
+UNDO_ACTION = "codebutler.undo"
+PATHS_LISTED = 30
+PATHS_CHARS = 1800
+UNDO_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!undo`."
+NO_SNAPSHOT = "There is nothing to undo here: no run has changed a file that git would keep."
+NOTHING_CHANGED = "The last run here ({words}, {when}) left nothing to put back."
+ALREADY_UNDONE = "That is already undone. `!undo` redoes it."
+UNDOING = "↩ Undoing “{words}” …"
 
 
 def stale_text(request: str) -> str:
@@ -178,17 +186,6 @@ def own_worktree(branch: str) -> str:
         f"🌿 The changes of this conversation are in a worktree of its own, on the branch `{branch}`. `!diff` and "
         "`run: …` in this thread use that worktree."
     )
-
-
-UNDO_ACTION = "codebutler.undo"
-PATHS_LISTED = 30
-PATHS_CHARS = 1800
-
-UNDO_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!undo`."
-NO_SNAPSHOT = "There is nothing to undo here: no run has changed a file that git would keep."
-NOTHING_CHANGED = "The last run here ({words}, {when}) left nothing to put back."
-ALREADY_UNDONE = "That is already undone. `!undo` redoes it."
-UNDOING = "↩ Undoing “{words}” …"
 
 
 def undo_preview(turn_id: str, what: str, found: PutBack) -> Message:

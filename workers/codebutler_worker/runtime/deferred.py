@@ -1,7 +1,7 @@
-"""Commands whose answer takes a moment: found outside the transaction, and given exactly once.
+"""Commands whose answer takes a moment: it is found outside the transaction and given exactly once.
 
-A deferred command is a row until it is answered. It changes nothing, so a start simply does again what an earlier life
-of the worker left behind. A long one goes in steps: what a step says, and how to go on, are one transaction.
+A deferred command is a row until it is answered. It changes nothing, so a worker that starts simply runs again what the
+one before it left behind. A long command takes several steps: what a step says, and how to go on, are one transaction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
 AT_ONCE = 4
 ONE_AT_A_TIME = frozenset({"logs"})
-"""What takes memory: the next one begins when what this one sends has been taken."""
+"""These take memory: the next one begins when the chat has taken what this one sends."""
 LINE = "line"
 MAX_ATTEMPTS = 3
 
@@ -73,7 +73,7 @@ class DeferredCommands:
         return len(self._tasks)
 
     async def restore(self) -> None:
-        """Go on with what an earlier life of this worker left behind. Raises StoreError."""
+        """Go on with what the previous worker left behind. Raises StoreError."""
         self.start(await self._runtime.commit(lambda uow: uow.deferred.all()))
 
     def start(self, commands: Iterable[DeferredRow]) -> None:
@@ -89,7 +89,7 @@ class DeferredCommands:
             await asyncio.wait(set(self._tasks))
 
     async def close(self) -> None:
-        """Leave what is under way to the next life."""
+        """Leave what is under way to the next worker."""
         await cancel(self._tasks)
 
     async def _run(self, command: DeferredRow) -> None:
@@ -160,7 +160,7 @@ def _place_of(command: DeferredRow) -> ThreadPlace:
 
 
 def _give(uow: UnitOfWork, command: DeferredRow, reply: CommandReply) -> list[str] | None:
-    """The ids of what is to be taken before it goes on; None if nobody wants it any more."""
+    """Returns the ids of what must be taken before it goes on; None if it was withdrawn."""
     if uow.deferred.get(command.id) is None:
         return None
     place = _place_of(command)

@@ -1,12 +1,12 @@
-"""What is to be said, on its way out: committed rows are sent in order and marked when the chat has taken them.
+"""The outbox: committed operations are sent in order and marked when the chat has taken them.
 
 Event driven, so that a committed answer leaves at once: whoever commits rows hands them over (``publish``),
 the parent's answers come back (``sent``, ``failed``). The table is read once, at start: what it still holds
 then was sent without an answer, or never, so it goes out as ``unsure`` and the parent looks before it posts.
 
-The end of a turn goes the same way, when what answers it is there: it is told until the parent says that it has heard.
-What a later one makes needless is not sent: an edit, by a later one of the same message; a mark, by its removal; the
-progress of a turn, by the turn's end.
+The end of a turn is sent the same way, after its answer, until the parent confirms it.
+What a later operation makes needless is not sent: an edit, after a later one of the same message; a mark, after its
+removal; the progress of a turn, after the turn's end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
@@ -83,10 +83,10 @@ class Outbox:
         return len(self._entries)
 
     async def restore(self) -> int:
-        """Send again what an earlier life of this worker left behind. Returns how many there were."""
+        """Send again what the previous worker left behind. Returns how many operations there were."""
         rows, targets, over = await self._store.run(_left_behind)
         self._ts.update(targets)
-        self._accept([(row, _operation_of(row)) for row in rows], unsure=True, over=over)
+        self._accept([(replace(row, payload=""), _operation_of(row)) for row in rows], unsure=True, over=over)
         await self._pump()
         return len(rows)
 
@@ -103,8 +103,8 @@ class Outbox:
                 self._send(Send(op_id=entry.row.op_id, operation=post, unsure=True))
 
     async def sent(self, op_id: str, ts: str) -> None:
-        """The parent says that it is done: mark the row, and let go what waited for its ts. What is said twice counts
-        once."""
+        """The parent reports it done: mark the row, and release what waited for its ts. A second report changes
+        nothing."""
         if op_id not in self._entries:
             return
         reached("mark.before")
@@ -114,7 +114,7 @@ class Outbox:
         await self._pump()
 
     async def failed(self, op_id: str, code: str) -> None:
-        """The parent says that it will never be done: mark the row; updates that waited for it go with it."""
+        """The parent reports that it will never be done: mark the row; updates that waited for it fail, too."""
         await self._store.run(lambda uow: uow.outbox.failed(op_id, code))
         self._settle(op_id, "")
         await self._pump()
@@ -129,7 +129,7 @@ class Outbox:
         await self._drained.wait()
 
     async def _pump(self) -> None:
-        """Send in order what may go, and give up what cannot."""
+        """Send in order what may be sent, and give up what never can."""
         blocked: set[Key] = set()
         answering: set[str] = set()
         hopeless: list[tuple[str, str]] = []

@@ -1,6 +1,6 @@
 """The life of a turn, as data; which conversation and agent are meant; and what a transaction leaves to be done. Pure.
 
-A turn is written into its new state before anything is done about it: a crash finds the truth on disk. An
+A turn's new state is written before anything is done about it, so a crash finds the truth on disk. An
 agent run cannot be repeated: a turn that was running when its worker died is *interrupted*, and a person
 decides what becomes of it. One whose agent was refused by its service, or for which a budget leaves no room, is
 *parked* until the service takes it again, or a new day begins: another turn then goes on with it.
@@ -52,6 +52,19 @@ MOVES: dict[TurnState, dict[TurnEvent, TurnState]] = {
     "failed": {},
     "stopped": {},
 }
+IMAGE = "image"
+"""The agent behind ``!create-image``."""
+CHECKS = "checks"
+"""The agent behind ``!checks``."""
+UNDO = "undo"
+"""The agent behind ``!undo``."""
+WORDLESS = frozenset({IMAGE, CHECKS, UNDO})
+"""Agents of ours, which take what was said as it is and keep no session."""
+_AGENT_OF_PREFIX = {"agent": "native"}
+_TAGS = {"claude": "CLD", "rehearsal": "CLD", "kimi": "KMI", "native": "NAT"}
+"""Who works, in the log. The rehearsal agent stands in for Claude Code."""
+_TAKEN = frozenset({*_TAGS.values(), "INF", "WRN", "ERR", "DBG", "MSG", "RSP", "MEM"})
+OTHER_TAG = "AGT"
 
 
 class IllegalMoveError(CodeButlerError):
@@ -114,22 +127,6 @@ class Todo:
     def logged(self, tag: LogTag, text: str) -> Todo:
         """The same, with one line more for the log."""
         return replace(self, log=(*self.log, (tag, text)))
-
-
-IMAGE = "image"
-"""The agent behind ``!create-image``."""
-CHECKS = "checks"
-"""The agent behind ``!checks``."""
-UNDO = "undo"
-"""The agent behind ``!undo``."""
-WORDLESS = frozenset({IMAGE, CHECKS, UNDO})
-"""Agents of ours, which take what was said as it is and keep no session."""
-
-_AGENT_OF_PREFIX = {"agent": "native"}
-_TAGS = {"claude": "CLD", "rehearsal": "CLD", "kimi": "KMI", "native": "NAT"}
-"""Who works, in the log. The rehearsal agent stands in for Claude Code."""
-_TAKEN = frozenset({*_TAGS.values(), "INF", "WRN", "ERR", "DBG", "MSG", "RSP", "MEM"})
-OTHER_TAG = "AGT"
 
 
 def tag_of(config: Config, agent: str) -> LogTag:

@@ -23,6 +23,14 @@ from codebutler_worker.store import tables
 from codebutler_worker.store.state_dir import STATE_DIR, check_state_dir, prepare_state_dir
 from codebutler_worker.store.store import Store, store_thread
 
+LEGACY = "legacy"
+BASE = "base"
+_WHATSAPP = {"messages": {"from_jid", "chat", "content"}, "sessions": {"chat_jid", "session_id"}}
+_RENAMED = {
+    "messages": {"from_id", "channel_id", "content", "platform_msg_id", "is_voice", "acked"},
+    "sessions": {"channel_id", "session_id"},
+}
+
 
 async def open_on_own_thread(path: Path, clock: Clock, backups: Backups | None, wait_s: float) -> Store:
     """``open_store`` on the thread that the store keeps.
@@ -89,16 +97,6 @@ def schema() -> list[str]:
 @cache
 def _columns() -> dict[str, frozenset[str]]:
     return {table.name: frozenset(table.columns.keys()) for table in tables.metadata.sorted_tables}
-
-
-LEGACY = "legacy"
-BASE = "base"
-
-_WHATSAPP = {"messages": {"from_jid", "chat", "content"}, "sessions": {"chat_jid", "session_id"}}
-_RENAMED = {
-    "messages": {"from_id", "channel_id", "content", "platform_msg_id", "is_voice", "acked"},
-    "sessions": {"channel_id", "session_id"},
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, case, func, select, text, update
+from sqlalchemy import Select, case, func, select, text, update
 
-from codebutler.domain.clock import Clock
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import Repository, given, matching
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, DeferredRow, OutboxRow
@@ -73,10 +72,6 @@ class OutboxTable(Repository):
 class ApprovalsTable(Repository):
     """Questions to people; each is decided once."""
 
-    def __init__(self, connection: Connection, clock: Clock) -> None:
-        super().__init__(connection)
-        self._clock = clock
-
     def add(self, row: ApprovalRow) -> None:
         """Keep a new question."""
         self._insert(tables.approvals, row)
@@ -116,10 +111,11 @@ class ApprovalsTable(Repository):
             return self._all(_asked_by("state"), ApprovalRow, state="pending")
         return self._all(_asked_by("state", "turn_id"), ApprovalRow, state="pending", turn_id=turn_id)
 
-    def decide(self, approval_id: str, state: ApprovalState, decided_by: str, reason: str = "") -> bool:
+    def decide(
+        self, approval_id: str, state: ApprovalState, decided_by: str, reason: str = "", *, at: str
+    ) -> bool:
         """Decide a pending question. False if it was decided before, or is unknown: then nothing changes."""
-        decided_at = self._clock.now().isoformat()
-        to = {"state": state, "decided_by": decided_by, "decided_at": decided_at, "reason": reason}
+        to = {"state": state, "decided_by": decided_by, "decided_at": at, "reason": reason}
         return self._update(tables.approvals, to, id=approval_id, state="pending") == 1
 
 

@@ -32,6 +32,26 @@ SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'pending')
     OR EXISTS (SELECT 1 FROM turns WHERE state IN ({}))
     OR EXISTS (SELECT 1 FROM errands)
 """
+# As long as the daily backups reach back. Nothing looks for an older one: only what is pending is looked up in the chat
+# or waits for another, and the newest messages of a turn are edited while it has not come to its end.
+KEPT = timedelta(days=7)
+# Each batch is a transaction, which holds up those behind it for some milliseconds.
+BATCH = 500
+# SQLite's own words and not SQLAlchemy's, whose first use costs a worker that waits megabytes. The first operations
+# are the oldest, so what is young is not read: a store of any length costs the same each day.
+_BATCH = "SELECT max(seq), min(created_at) FROM (SELECT seq, created_at FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?)"
+_FORGET = """
+DELETE FROM outbox AS old
+WHERE seq > ? AND seq <= ?
+    AND state IN ('posted', 'failed')
+    AND created_at < ?
+    AND (turn_id IS NULL OR EXISTS (
+        SELECT 1 FROM turns WHERE turns.id = old.turn_id AND turns.state IN ('done', 'failed', 'stopped')
+    ))
+    AND NOT EXISTS (
+        SELECT 1 FROM outbox AS waiting WHERE waiting.target_op_id = old.op_id AND waiting.state = 'pending'
+    )
+"""
 
 
 class Store:
@@ -167,29 +187,6 @@ def _shared() -> tuple[SQLiteDialect_pysqlite, URL, dict[Any, Any]]:
     server instead of building their own."""
     dialect = SQLiteDialect_pysqlite(dbapi=SQLiteDialect_pysqlite.import_dbapi())
     return dialect, make_url("sqlite+pysqlite://"), {}
-
-
-# As long as the daily backups reach back. Nothing looks for an older one: only what is pending is looked up in the chat
-# or waits for another, and the newest messages of a turn are edited while it has not come to its end.
-KEPT = timedelta(days=7)
-# Each batch is a transaction, which holds up those behind it for some milliseconds.
-BATCH = 500
-
-# SQLite's own words and not SQLAlchemy's, whose first use costs a worker that waits megabytes. The first operations
-# are the oldest, so what is young is not read: a store of any length costs the same each day.
-_BATCH = "SELECT max(seq), min(created_at) FROM (SELECT seq, created_at FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?)"
-_FORGET = """
-DELETE FROM outbox AS old
-WHERE seq > ? AND seq <= ?
-    AND state IN ('posted', 'failed')
-    AND created_at < ?
-    AND (turn_id IS NULL OR EXISTS (
-        SELECT 1 FROM turns WHERE turns.id = old.turn_id AND turns.state IN ('done', 'failed', 'stopped')
-    ))
-    AND NOT EXISTS (
-        SELECT 1 FROM outbox AS waiting WHERE waiting.target_op_id = old.op_id AND waiting.state = 'pending'
-    )
-"""
 
 
 def forget_some(connection: sqlite3.Connection, now: datetime, after: int) -> int | None:

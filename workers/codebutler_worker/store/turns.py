@@ -125,7 +125,7 @@ class AttachmentsTable(Repository):
 
 
 class TurnsTable(Repository):
-    """The turns, in the order they were created."""
+    """Turns, in the order they were created."""
 
     def add(self, row: TurnRow) -> None:
         """Keep a new turn."""

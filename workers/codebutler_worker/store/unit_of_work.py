@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -61,7 +61,7 @@ class UnitOfWork:
         self.turns = TurnsTable(connection)
         self.sessions = SessionsTable(connection)
         self.outbox = OutboxTable(connection)
-        self.approvals = ApprovalsTable(connection, clock)
+        self.approvals = ApprovalsTable(connection)
         self.deferred = DeferredTable(connection)
         self.memories = MemoriesTable(connection)
         self.facts = FactsTable(connection)
@@ -141,7 +141,8 @@ class UnitOfWork:
             created_at=self.stamp,
         )
         self.outbox.add(row)
-        self.operations.append((row, operation))
+        # A file is large: once is enough.
+        self.operations.append((replace(row, payload=""), operation))
         return row.op_id
 
 

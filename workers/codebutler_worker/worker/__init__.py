@@ -1,1 +1,1 @@
-"""The worker itself: its composition root, its receive loop, what an event becomes, and the agents it has."""
+"""The worker itself: its composition root, its receive loop, what an event becomes, and its agents."""

@@ -111,7 +111,7 @@ async def serve(
 
 
 async def _forget_old(store: Store, settings: RepoSettings, now: datetime) -> None:
-    """What need not be kept any longer. Raises StoreError."""
+    """Delete what need not be kept any longer. Raises StoreError."""
     await store.forget_old(now)
     oldest = now - timedelta(days=settings.config.logs.retention_days)
     await asyncio.to_thread(forget_files, Path(settings.path), oldest.timestamp())
@@ -147,7 +147,7 @@ def _roster(settings: RepoSettings, clock: Clock) -> Agents:
 
 
 def _exit_code(error: CodeButlerError) -> int:
-    """What a full or failing disk ended is tried again sooner than what broke by itself."""
+    """A worker that a full or failing disk has ended is restarted sooner than one that broke by itself."""
     of_the_file = isinstance(error, StoreDamagedError | StoreTooNewError)
     return EXIT_IOERR if isinstance(error, StoreError) and not of_the_file else error.exit_code
 

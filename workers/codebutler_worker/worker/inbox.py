@@ -1,7 +1,7 @@
-"""An event of the channel becomes rows and operations, within one transaction. No I/O beyond it.
+"""An event from the channel becomes rows and operations, within one transaction. There is no other I/O.
 
-Dedupe is for ever: an event whose key is known changes nothing, so the parent may deliver it as often as it
-likes.
+Events are deduplicated for ever: one whose key is known changes nothing, so the parent may deliver it any number of
+times.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class EventInbox:
                 return click(uow, self.settings.config, event)
 
     def give_up(self, uow: UnitOfWork, seq: int, event: Event) -> None:
-        """Accept an event that could not be taken, and say so instead of falling silent."""
+        """Accept an event that could not be handled, and say so instead of staying silent."""
         uow.inbox.accept(event.key, seq)
         if isinstance(event, MessagePosted):
             self._decline(uow, event, OUR_ERROR)
@@ -118,7 +118,7 @@ class EventInbox:
         return todo.logged("MSG", note)
 
     def _decline(self, uow: UnitOfWork, event: MessagePosted, why: str) -> None:
-        """No turn comes of it. Whoever waits for an outcome, a script perhaps, sees that there is none to come."""
+        """There will be no turn: tell whoever waits for an outcome, a script perhaps, that it was refused."""
         place = ThreadPlace(f"{event.channel}:{event.root_ts}", event.root_ts)
         end_message(uow, place, event.ts, "refused", after=uow.post(place, why))
 
@@ -248,7 +248,7 @@ class EventInbox:
         return may(admitted(event.user), "amend", where).allowed
 
     def _mended(self, uow: UnitOfWork, event: MessageEdited, request: Request, message: MessageRow) -> Todo:
-        """A command that was not understood did nothing: once it is edited, it counts as said anew."""
+        """A command that was not understood did nothing: an edit of it counts as a new message."""
         if message.turn_id is not None:
             return edited_late(uow, event, request, message)
         if message.agent != MISUNDERSTOOD:

@@ -96,7 +96,7 @@ class Worker:
             await self._close([*tasks, *([self._ending] if self._ending else [])])
 
     async def _take_up(self) -> None:
-        """Go on with what an earlier life left: all that ``Store.anything_open`` asks for."""
+        """Go on with what the previous worker left: everything that ``Store.anything_open`` looks for."""
         reached("restore.before")
         await self._runtime.outbox.restore()
         reached("recover.before")
@@ -170,13 +170,13 @@ class Worker:
             self._runtime.agents.release(conversation)
 
     def _shut_down(self, order: Shutdown) -> None:
-        """A repeated order replaces the one before: the parent asks again to have it sooner."""
+        """A repeated order replaces the one before: the parent asks again when it wants it sooner."""
         if self._ending is not None:
             self._ending.cancel()
         self._ending = asyncio.create_task(self._wind_up(order), name="shutdown")
 
     async def _wind_up(self, order: Shutdown) -> None:
-        """Let what runs finish within the grace, then what is to be said be taken, then say Goodbye."""
+        """Let running turns finish within the grace, then let the outbox drain, then say Goodbye."""
         # A sleeping worker would be woken by the next event only: it finishes what is queued, too.
         if order.reason != "sleep":
             self._scheduler.pause()
@@ -223,11 +223,11 @@ class Worker:
 
     @property
     def _unsaid(self) -> int:
-        """How many operations the chat has not taken yet, or are still to come of a command."""
+        """How many operations the chat has not taken yet, and how many commands are still to be answered."""
         return self._runtime.outbox.pending + self._deferred.running
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Without one of its loops a worker would only look alive: it ends, and a new one takes over."""
+        """Without one of its loops a worker only looks alive: end it, and a new one takes over."""
         if not task.cancelled() and (error := task.exception()):
             self._runtime.log("ERR", f"the {task.get_name()} broke: {error!r}")
             self._exit_code = EXIT_FAILED

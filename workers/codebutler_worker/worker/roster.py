@@ -1,4 +1,4 @@
-"""The agents of one repository, made when first asked for: a worker without turns starts no program."""
+"""The agents of one repository, made when they are first needed: a worker without turns starts no program."""
 
 from __future__ import annotations
 
