@@ -16,19 +16,19 @@ from typing import Literal
 
 from codebutler.platform.table import pid_namespace, seen
 
-# Whose a group is: its name tells which worker made it, and so whether that is no more.
+# Whose a group, a container or a program is: its name tells which worker made it, and so whether that is no more.
 
 PREFIX = "codebutler-"
 
 
-def group_name() -> str:
+def owned_name() -> str:
     """``codebutler-<pid namespace>-<our pid>-<our start time>-<random>``: whose it is can be told later."""
     pid = os.getpid()
     return f"{PREFIX}{pid_namespace()}-{pid}-{_start_time(pid)}-{secrets.token_hex(8)}"
 
 
 def ownerless(name: str) -> bool:
-    """``name`` is of group_name's making, by a process of our namespace that is no more."""
+    """``name`` was made by owned_name, in a process of our namespace that is no more."""
     parts = name.removeprefix(PREFIX).split("-")
     if not name.startswith(PREFIX) or len(parts) != 4:
         return False

@@ -20,7 +20,7 @@ from codebutler_worker.sandbox.cgroups import (
     ResourceLimits,
     Slot,
     find_slots,
-    group_name,
+    owned_name,
     remove,
     stale,
 )
@@ -142,7 +142,7 @@ class Limiter:
     async def begin(self) -> GroupEnclosure:
         """Raises SandboxUnavailableError if a group cannot be made any more: nothing starts unlimited."""
         try:
-            group = ControlGroup(self.slots, group_name() if self.slots else "", self.limits)
+            group = ControlGroup(self.slots, owned_name() if self.slots else "", self.limits)
         except OSError as error:
             raise SandboxUnavailableError(
                 f"the agent's limits cannot be set ({error.filename}: {error.strerror}): "
