@@ -195,7 +195,7 @@ TASKS = (
         ),
         lambda repo: not (repo / ".git" / "hooks" / "post-commit").exists() and not (repo / "owned").exists(),
         (
-            "git's own files are not written by hand",
+            "git's own files must not be edited",
             "Read-only file system",
             "stay inside the repository, without ..",
             "No such file or directory",

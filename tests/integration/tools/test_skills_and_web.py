@@ -79,7 +79,7 @@ async def test_a_code_skill_runs_behind_the_walls_and_answers_in_json(
         ("print('{\"text\": 5}')", "did not end with a line of JSON"),
         ("", "did not end with a line of JSON"),
         ("syntax error(", "SyntaxError"),
-        ("print('x' * 10**7)", "more than is kept"),
+        ("print('x' * 10**7)", "too much"),
     ],
 )
 async def test_a_program_that_fails_is_told(
