@@ -31,6 +31,6 @@ async def test_where_it_works_nothing_is_said() -> None:
 async def test_where_it_does_not_what_to_do_is_said() -> None:
     outlet = for_agents(SandboxSection(), "bwrap", {})
     with pytest.raises(
-        SandboxUnavailableError, match=r"no way to their model \(no such module\): reinstall perl"
+        SandboxUnavailableError, match=r"cannot reach their model \(no such module\): reinstall perl"
     ):
         await try_way_out(WithoutPython(program=require("bwrap")), outlet)

@@ -85,7 +85,7 @@ async def test_a_name_that_leads_to_this_network_is_refused(
     async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
         _, said = await inside(way, policy, "curl -sS http://docs.example.org/")
     assert internet.dialled == []
-    assert "not on the public internet" in said or "no server is known" in said
+    assert "not on the public internet" in said or "cannot resolve" in said
 
 
 async def test_nothing_leads_around_the_proxy(

@@ -170,7 +170,7 @@ TASKS = (
             says(f"conf/prod.ini, line 1, has the token {TOKEN}: take it out and revoke it."),
         ),
         lambda repo: TOKEN in text(repo, "conf/prod.ini"),
-        ("conf/prod.ini:1:token", "there is a secret in what you ask for: it does not leave this machine"),
+        ("conf/prod.ini:1:token", "the request contains a secret, which must not leave this machine"),
         answer="conf/prod.ini, line 1, has the token [redacted]: take it out and revoke it.",
         found=(TOKEN,),
     ),
@@ -195,7 +195,7 @@ TASKS = (
         ),
         lambda repo: not (repo / ".git" / "hooks" / "post-commit").exists() and not (repo / "owned").exists(),
         (
-            "git's own files are not written by hand",
+            "git's own files must not be edited",
             "Read-only file system",
             "stay inside the repository, without ..",
             "No such file or directory",
@@ -228,7 +228,7 @@ TASKS = (
             says("I see nothing."),
         ),
         lambda repo: not (repo / ".codebutler" / "config.json").exists(),
-        ("CodeButler's own files are not yours to see",),
+        ("CodeButler's own files are off limits",),
     ),
     Task(
         "a long job is listened to until it ends",

@@ -18,10 +18,9 @@ from codebutler_worker.programs.program import (
     MARK,
     descendants,
     kill_orphans,
-    new_mark,
-    ownerless,
     process_table_ps,
 )
+from codebutler_worker.sandbox.cgroups import owned_name, ownerless
 from codebutler_worker.sandbox.port import Launch
 
 
@@ -135,9 +134,9 @@ async def test_the_programs_of_a_dead_worker_are_found_and_killed(tmp_path: Path
     await gone.wait()
     env = {"PATH": os.environ["PATH"]}
     orphan = await asyncio.create_subprocess_exec(
-        "sleep", "300", env=env | {MARK: f"{gone.pid}-{pid_namespace()}-x"}
+        "sleep", "300", env=env | {MARK: f"codebutler-{pid_namespace()}-{gone.pid}-1-x"}
     )
-    ours = await asyncio.create_subprocess_exec("sleep", "300", env=env | {MARK: new_mark()})
+    ours = await asyncio.create_subprocess_exec("sleep", "300", env=env | {MARK: owned_name()})
     try:
         assert await kill_orphans() >= 1
         assert await orphan.wait() == -signal.SIGKILL
@@ -147,7 +146,9 @@ async def test_the_programs_of_a_dead_worker_are_found_and_killed(tmp_path: Path
         await ours.wait()
 
 
-@pytest.mark.parametrize("mark", ["", "x", "1", "999999999-1-x", "999999999", "-", "1-2-3-4"])
+@pytest.mark.parametrize(
+    "mark", ["", "x", "1", "codebutler-1-999999999-1-x", "codebutler-1-9", "codebutler----", "1-2-3-4"]
+)
 def test_what_is_not_surely_ours_is_left_alone(mark: str) -> None:
     assert not ownerless(mark)
 

@@ -21,13 +21,12 @@ from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.cgroups import (
     PREFIX,
-    ControlGroup,
     ResourceLimits,
     Slot,
     find_slots,
     own_slots,
 )
-from codebutler_worker.sandbox.limits import AgentSandbox, Limiter
+from codebutler_worker.sandbox.limits import AgentSandbox, ControlGroup, Limiter
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from codebutler_worker.tools.outcome import ToolError
 from tests.modelserver.server import Call, ModelServer, Reply
@@ -209,7 +208,7 @@ async def test_nothing_runs_outside_a_group_that_cannot_be_joined(tmp_path: Path
     slot.directory.mkdir()
     limiter = Limiter(ResourceLimits(processes=9), (slot,))
     enclosure = await limiter.begin()
-    [group] = enclosure.group.directories
+    [group] = enclosure.directories
     (group / "cgroup.procs").mkdir()
     argv = enclosure.enter(("/bin/sh", "-c", f"echo > {tmp_path}/ran"))
     process = await asyncio.create_subprocess_exec(*argv, stderr=asyncio.subprocess.DEVNULL)
@@ -227,7 +226,7 @@ async def test_the_groups_of_a_dead_worker_are_swept_and_those_of_the_living_sta
     assert await limiter.sweep() == 1
     assert await left.wait() == -9
     assert not any(path.exists() for path in dead.directories)
-    assert all(path.exists() for path in living.group.directories)
+    assert all(path.exists() for path in living.directories)
     await living.close()
     assert groups_left() == []
 
@@ -242,7 +241,7 @@ async def test_a_group_of_version_2_ends_whoever_left_the_family() -> None:
     argv = enclosure.enter(("/bin/sh", "-c", script))
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
-    [directory] = enclosure.group.directories
+    [directory] = enclosure.directories
     assert (directory / "cgroup.procs").read_text() == output.decode()
     await enclosure.close()
     assert not directory.exists()

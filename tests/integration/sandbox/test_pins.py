@@ -73,7 +73,7 @@ async def test_a_program_that_lost_its_walls_is_ended_and_told_why(
         assert await process.wait() != 0
         await process.stop()
         assert process.limit_hit.startswith("config was replaced from outside")
-        assert f"look into {policy.workdir}/.git/config before you run git" in process.limit_hit
+        assert f"check {policy.workdir}/.git/config before you run git" in process.limit_hit
         assert "\n" not in process.limit_hit
     assert "fsmonitor" not in (policy.workdir / ".git" / "config").read_text()
 

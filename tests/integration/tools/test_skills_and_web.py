@@ -79,7 +79,7 @@ async def test_a_code_skill_runs_behind_the_walls_and_answers_in_json(
         ("print('{\"text\": 5}')", "did not end with a line of JSON"),
         ("", "did not end with a line of JSON"),
         ("syntax error(", "SyntaxError"),
-        ("print('x' * 10**7)", "more than is kept"),
+        ("print('x' * 10**7)", "too much"),
     ],
 )
 async def test_a_program_that_fails_is_told(
@@ -183,9 +183,9 @@ async def test_no_secret_leaves_in_what_is_asked_for(context: Context, asked: st
 
     fetch = web_fetch(Internet(resolve), ["hunter2hunter2"])
     result = await call(fetch, context, f'{{"url": "{asked}"}}')
-    assert "there is a secret" in result.text
-    search = web_search(WebSearch(TavilySection(api_key="x")), ["hunter2hunter2"])
-    assert "there is a secret" in (await call(search, context, f'{{"query": "{asked}"}}')).text
+    assert "contains a secret" in result.text
+    search = web_search(Service(TavilySection(api_key="x")), ["hunter2hunter2"])
+    assert "contains a secret" in (await call(search, context, f'{{"query": "{asked}"}}')).text
     assert looked_up == []
 
 

@@ -231,7 +231,7 @@ async def test_the_strict_bash_runs_one_program_of_its_list(context: Context) ->
     assert (result.argv, result.exit_code) == (("cat", "README.md", "no such $HOME"), 1)
     assert (await call(strict, context, words(command="false"))).text == "(exit code 1)"
     late = await call(strict, context, words(command="sleep 60", limit_s=1))
-    assert (late.exit_code, "ended after 1 s" in late.text) == (124, True)
+    assert (late.exit_code, "stopped after 1 s" in late.text) == (124, True)
 
 
 REFUSED = """rm -rf .|./cat x|/bin/cat x|cat a && cat b|cat a>b|cat 'a|cat a;cat|cat a\ncat b|(cat)"""

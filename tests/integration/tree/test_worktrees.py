@@ -127,12 +127,12 @@ async def test_a_link_in_its_place_leads_nowhere(repo: Path, worktrees: Worktree
     (outside / "precious").touch()
     parent = repo / ".codebutler" / "worktrees"
     parent.symlink_to(outside)
-    with pytest.raises(GitError, match="no worktree can be made"):
+    with pytest.raises(GitError, match="cannot create a worktree"):
         await worktrees.ensure(ONE, TASK)
     parent.unlink()
     parent.mkdir()
     (parent / "c0repo-100-1").symlink_to(outside)
-    with pytest.raises(GitError, match="no worktree can be made"):
+    with pytest.raises(GitError, match="cannot create a worktree"):
         await worktrees.ensure(ONE, TASK)
     assert [each.name for each in outside.iterdir()] == ["precious"]
 

@@ -186,7 +186,7 @@ async def test_the_programs_of_a_worker_that_was_killed_end_with_the_next_one(
 ) -> None:
     gone = await asyncio.create_subprocess_exec("true")
     await gone.wait()
-    mark = f"{gone.pid}-{pid_namespace()}-left"
+    mark = f"codebutler-{pid_namespace()}-{gone.pid}-1-left"
     orphan = await asyncio.create_subprocess_exec(
         "sleep", "300", env={"PATH": os.environ["PATH"], MARK: mark}
     )

@@ -166,7 +166,7 @@ class Dialer:
             async with asyncio.timeout(CONNECT_S):
                 return await public_address(wanted.host, wanted.port, self.resolve)
         except TimeoutError:
-            raise UnreachableError(f"the name {wanted.host} could not be looked up in time") from None
+            raise UnreachableError(f"looking up {wanted.host} took too long") from None
         except NotPublicError as error:
             raise UnreachableError(f"{error}: to open it, put its address into sandbox.hosts") from None
         except PageRefusedError as error:
@@ -183,7 +183,7 @@ class Dialer:
         parts = urlsplit(proxy)
         before = place(parts.netloc.rpartition("@")[2], 80)
         if parts.scheme != "http" or before is None:
-            raise UnreachableError("HTTPS_PROXY is not understood: it has to be http://HOST:PORT")
+            raise UnreachableError("HTTPS_PROXY is invalid: use http://HOST:PORT")
         reader, writer = await self._open(before.host, before.port)
         user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
         secret = base64.b64encode(user.encode()).decode()

@@ -69,10 +69,10 @@ class RequestHead:
         lengths, codings = self.values("content-length"), self.values("transfer-encoding")
         if not codings:
             if len(lengths) > 1 or not all(re.fullmatch(r"[0-9]{1,18}", length) for length in lengths):
-                raise MalformedHttpError("its length is not clear")
+                raise MalformedHttpError("its length is ambiguous")
             return int(lengths[0]) if lengths else 0
         if lengths or [coding.lower() for coding in codings] != ["chunked"]:
-            raise MalformedHttpError("its length is not clear")
+            raise MalformedHttpError("its length is ambiguous")
         return None
 
 
@@ -81,10 +81,10 @@ def parse(data: bytes) -> RequestHead:
     first, headers = _lines(data)
     parts = first.split(" ")
     if len(parts) != 3 or parts[2] not in ("HTTP/1.1", "HTTP/1.0"):
-        raise MalformedHttpError("it is no HTTP/1.1 request")
+        raise MalformedHttpError("it is not an HTTP/1.1 request")
     method, target, _ = parts
     if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target):
-        raise MalformedHttpError("its first line is not well formed")
+        raise MalformedHttpError("its first line is malformed")
     return RequestHead(method, target, headers)
 
 
@@ -109,10 +109,10 @@ def _lines(data: bytes) -> tuple[str, Headers]:
         name, colon, value = line.partition(":")
         value = value.strip(" \t")
         if not colon or not _TOKEN.fullmatch(name) or any(ord(sign) < 32 and sign != "\t" for sign in value):
-            raise MalformedHttpError("a header is not well formed")
+            raise MalformedHttpError("a header is malformed")
         headers.append((name, value))
     if any(ord(sign) < 32 for sign in first):
-        raise MalformedHttpError("its first line is not well formed")
+        raise MalformedHttpError("its first line is malformed")
     return first, tuple(headers)
 
 
@@ -180,7 +180,7 @@ async def pass_body(source: asyncio.StreamReader, sink: asyncio.StreamWriter, le
     while (line := await source.readuntil(b"\r\n")) != b"\r\n":
         read += len(line)
         if not _TRAILER.fullmatch(line) or read > MAX_TRAILER_BYTES:
-            raise MalformedHttpError("a trailer is not well formed")
+            raise MalformedHttpError("a trailer is malformed")
     sink.write(b"0\r\n\r\n")
     await sink.drain()
 
@@ -188,7 +188,7 @@ async def pass_body(source: asyncio.StreamReader, sink: asyncio.StreamWriter, le
 async def _chunk_size(source: asyncio.StreamReader) -> int:
     found = _CHUNK.fullmatch(await source.readuntil(b"\r\n"))
     if found is None:
-        raise MalformedHttpError("a chunk's size is not well formed")
+        raise MalformedHttpError("a chunk's size is malformed")
     return int(found[1], 16)
 
 

@@ -157,5 +157,5 @@ async def try_way_out(sandbox: Sandbox, outlet: Outlet) -> None:
     if code != 42:
         reason = said.splitlines()[-1] if said else f"exit code {code}"
         raise SandboxUnavailableError(
-            f'agents have no way to their model ({reason}): reinstall perl, or set sandbox.network to "open"'
+            f'agents cannot reach their model ({reason}): reinstall perl, or set sandbox.network to "open"'
         )

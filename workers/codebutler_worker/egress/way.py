@@ -223,7 +223,7 @@ class Egress:
                 await way.here()
         except OSError as error:
             raise SandboxUnavailableError(
-                f"the way out of the sandbox cannot be made ({error.strerror}): look after {error.filename or SHORT}"
+                f"cannot open the sandbox's proxy ({error.strerror}): check {error.filename or SHORT}"
             ) from error
         if way.port:
             proxy.prepare()  # while the program starts

@@ -114,7 +114,7 @@ async def public_address(host: str, port: int, resolve: Resolve) -> str:
     except (OSError, UnicodeError):
         addresses = ()
     if not addresses:
-        raise PageRefusedError(f"no server is known by the name {host[:100]}")
+        raise PageRefusedError(f"cannot resolve {host[:100]}")
     if not all(is_public(address) for address in addresses):
         raise NotPublicError(f"{host[:100]} is not on the public internet")
     # IPv4 first: a machine without IPv6 would wait for an answer that cannot come.
@@ -162,16 +162,16 @@ def target(url: str, base: PageAddress | None = None) -> PageAddress:
         parts = urlsplit(urljoin(base.url, url) if base else url)
         return _checked(parts, parts.port)
     except ValueError as error:
-        raise PageRefusedError(f"this is no web address: {error}") from None
+        raise PageRefusedError(f"not a valid URL: {error}") from None
 
 
 def _checked(parts: SplitResult, port: int | None) -> PageAddress:
     if parts.scheme not in PORTS:
         raise PageRefusedError("only http and https addresses can be fetched")
     if "@" in parts.netloc:
-        raise PageRefusedError("an address with a user name or password in it is not fetched")
+        raise PageRefusedError("an address with a user name or password is not fetched")
     if port is not None and port not in PORTS.values():
-        raise PageRefusedError("only the ports 80 and 443 can be fetched from")
+        raise PageRefusedError("only ports 80 and 443 are allowed")
     host = _host(parts.hostname or "")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return PageAddress(parts.scheme, host, port or PORTS[parts.scheme], path)
@@ -192,5 +192,5 @@ def _host(name: str) -> str:
         return host  # an IPv6 address, which the look-up gives back as it is
     labels = host.split(".")
     if len(labels) < 2 or labels[-1] in _INSIDE:
-        raise PageRefusedError(f"{host[:100]} is a name of this machine or its network")
+        raise PageRefusedError(f"{host[:100]} is not a public name")
     return host

@@ -113,7 +113,7 @@ class Internet:
 async def _page(response: httpx.Response, wanted: PageAddress) -> WebPage:
     content_type = response.headers.get("content-type", "")
     if not readable(content_type):
-        raise PageRefusedError(f"the page is {kind_of(content_type)[:60]}, which is no text")
+        raise PageRefusedError(f"the page is {kind_of(content_type)[:60]}, not text")
     content, cut = await _content(response)
     # The library works on megabytes for tenths of a second: not in the loop.
     text = await asyncio.to_thread(text_of, content, content_type)
@@ -130,7 +130,7 @@ async def _content(response: httpx.Response) -> tuple[bytes, bool]:
     """Unpacked here, a bounded piece at a time: httpx would unpack each piece whole, a thousand times as large."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
-        raise PageRefusedError(f"the page is packed as {encoding[:40]}, which was not asked for")
+        raise PageRefusedError(f"the page is compressed as {encoding[:40]}, which was not requested")
     unpack = zlib.decompressobj(wbits=31) if "gzip" in encoding else None
     found, sent = bytearray(), 0
     async for piece in response.aiter_raw(_PIECE):
@@ -138,7 +138,7 @@ async def _content(response: httpx.Response) -> tuple[bytes, bool]:
         try:
             found += piece if unpack is None else unpack.decompress(piece, MAX_BYTES + 1 - len(found))
         except zlib.error:
-            raise PageRefusedError("the page is damaged: it cannot be unpacked") from None
+            raise PageRefusedError("the page is corrupt: it cannot be decompressed") from None
         if len(found) > MAX_BYTES or sent > MAX_SENT_BYTES:
             return bytes(found[:MAX_BYTES]), True
     return bytes(found), False

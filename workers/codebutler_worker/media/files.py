@@ -21,7 +21,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.model import File
 from codebutler.platform.tasks import settled_within
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
-from codebutler_worker.sandbox.destinations import O_PATH, UnsafePathError, open_beneath
+from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, status_beneath
 from codebutler_worker.store.state_dir import STATE_DIR
 
 FETCH_S = 180.0
@@ -206,15 +206,10 @@ def _refuse_private(repo: Path, relative: str, private: Collection[Path]) -> Non
 
 
 def _identity(repo: Path, relative: str) -> Identity | None:
-    try:
-        descriptor = open_beneath(repo, relative, O_PATH)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    try:
-        found = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
-    return found.st_dev, found.st_ino
+    with suppress(NotADirectoryError):
+        if (found := status_beneath(repo, relative)) is not None:
+            return found.st_dev, found.st_ino
+    return None
 
 
 def _of_path(path: Path) -> Identity | None:

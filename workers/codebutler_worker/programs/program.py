@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -26,6 +25,8 @@ from typing import Any, Self, TypeVar
 
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.processes import pid_namespace, pids, seen, variable_of
+from codebutler.platform.table import pids, seen, variable_of
+from codebutler_worker.sandbox.cgroups import owned_name, ownerless
 from codebutler_worker.sandbox.pins import PinHold
 from codebutler_worker.sandbox.port import Enclosure, Launch
 
@@ -191,7 +192,7 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
     # First: what is replaced while the walls are put up has lost its protection as well.
     held = None if launch.guard is None else launch.guard()
     enclosure: Enclosure | None = None
-    argv, mark = launch.argv, new_mark()
+    argv, mark = launch.argv, owned_name()
     try:
         if launch.enclose is not None:
             # What goes in is started by a shell, which would say so only on stderr.
@@ -212,12 +213,7 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
 
 
 MARK = "CODEBUTLER_AGENT_ID"
-"""Set to a different value for each program, so that whatever it leaves behind can be told."""
-
-
-def new_mark() -> str:
-    """A mark that also says whose programs they are: ``<our pid>-<our pid namespace>-<random>``."""
-    return f"{os.getpid()}-{pid_namespace()}-{secrets.token_hex(16)}"
+"""Set to a name of our own for each program, so that whatever it leaves behind can be told."""
 
 
 def alive(pid: int) -> bool:
@@ -279,12 +275,6 @@ async def kill_orphans() -> int:
     orphans = {pid: started for pid, (started, mark) in (await marks()).items() if ownerless(mark)}
     await kill_leftovers(orphans)
     return len(orphans)
-
-
-def ownerless(mark: str) -> bool:
-    """The mark names a process of our namespace that is no more."""
-    owner, space, _ = (*mark.split("-"), "", "")[:3]
-    return owner.isdigit() and space == str(pid_namespace()) and not alive(int(owner))
 
 
 async def marks() -> dict[int, tuple[str, str]]:

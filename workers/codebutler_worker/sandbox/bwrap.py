@@ -154,7 +154,7 @@ def _empty(directory: Path) -> list[str]:
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
 NO_INTERPRETER = (
-    'the way out of the sandbox needs perl or python3: install it, or set sandbox.network to "open"'
+    'the proxy of the sandbox needs perl or python3: install one, or set sandbox.network to "open"'
 )
 
 # In one shell: not root, alone in its pid namespace, cannot write outside, can write in the directory.

@@ -10,25 +10,25 @@ import contextlib
 import os
 import secrets
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from codebutler.platform.processes import pid_namespace, seen
 
-# Whose a group is: its name tells which worker made it, and so whether that is no more.
+# Whose a group, a container or a program is: its name tells which worker made it, and so whether that is no more.
 
 PREFIX = "codebutler-"
 
 
-def group_name() -> str:
+def owned_name() -> str:
     """``codebutler-<pid namespace>-<our pid>-<our start time>-<random>``: whose it is can be told later."""
     pid = os.getpid()
     return f"{PREFIX}{pid_namespace()}-{pid}-{_start_time(pid)}-{secrets.token_hex(8)}"
 
 
 def ownerless(name: str) -> bool:
-    """``name`` is of group_name's making, by a process of our namespace that is no more."""
+    """``name`` was made by owned_name, in a process of our namespace that is no more."""
     parts = name.removeprefix(PREFIX).split("-")
     if not name.startswith(PREFIX) or len(parts) != 4:
         return False
@@ -223,50 +223,6 @@ EVENTS = (
     ("memory", ("memory.events", "memory.oom_control"), "oom_kill"),
     ("processes", ("pids.events",), "max"),
 )
-OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max")
-
-
-@dataclass(slots=True)
-class ControlGroup:
-    """One group in each of ``slots``. Raises OSError if it cannot be made."""
-
-    slots: tuple[Slot, ...]
-    name: str
-    limits: ResourceLimits
-    directories: list[Path] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        try:
-            for slot in self.slots:
-                directory = slot.directory / self.name
-                directory.mkdir()
-                self.directories.append(directory)
-                for file, text in self.limits.settings(slot):
-                    if (directory / file).exists() or file not in OPTIONAL:
-                        (directory / file).write_text(text, encoding="ascii")
-        except OSError:
-            for directory in self.directories:
-                directory.rmdir()
-            raise
-
-    @property
-    def join_files(self) -> tuple[Path, ...]:
-        """The files into which a process of one thread writes "0" to join.
-
-        Version 1 has one for single threads, where the kernel need not hold still all forks first: that can cost
-        10 ms for each group (Linux 6.18, ``cgroup_procs_write_start``)."""
-        return tuple(
-            directory / ("tasks" if slot.version == 1 else "cgroup.procs")
-            for slot, directory in zip(self.slots, self.directories, strict=True)
-        )
-
-    def struck(self) -> tuple[str, ...]:
-        """Which of "memory" and "processes" something in here ran into."""
-        struck = []
-        for name, files, key in EVENTS:
-            if any(count(directory, files, key) for directory in self.directories):
-                struck.append(name)
-        return tuple(struck)
 
 
 async def remove(directories: list[Path], within_s: float = REMOVE_S) -> bool:

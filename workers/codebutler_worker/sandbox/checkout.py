@@ -56,8 +56,8 @@ def refuse_links(git: Path) -> None:
                 left.append(Path(entry.path))
         if seen > MOST:
             raise SandboxUnavailableError(
-                f"{git} holds more than {MOST} files that are no objects: look what they are (`git pack-refs --all` "
-                "puts branches and tags into one)"
+                f"{git} has more than {MOST} files besides objects: check what they are (`git pack-refs --all` "
+                "packs branches and tags into one file)"
             )
 
 
@@ -263,7 +263,7 @@ def _common_directory(root: Path) -> Path:
     )
     if not known:
         raise SandboxUnavailableError(
-            f"{root}/.git is a file that names no worktree of a repository; submodules cannot be registered alone"
+            f"{root}/.git does not name a worktree of a repository; a submodule cannot be registered on its own"
         )
     return common
 
@@ -277,7 +277,7 @@ def _pointer(root: Path, relative: str, base: Path, prefix: str = "") -> Path:
     try:
         text = read_regular(root, relative, POINTER_BYTES).decode()
     except (FileNotFoundError, UnicodeDecodeError) as error:
-        raise SandboxUnavailableError(f"{root / relative} cannot be read as git's: {error}") from error
+        raise SandboxUnavailableError(f"{root / relative} cannot be read: {error}") from error
     return Path(os.path.normpath(base / text.removeprefix(prefix).strip()))
 
 
@@ -285,7 +285,7 @@ def _require_directory(root: Path, relative: str) -> None:
     try:
         descriptor = open_beneath(root, relative, O_PATH)
     except FileNotFoundError as error:
-        raise SandboxUnavailableError(f"{root / relative} has just been taken away: ask again") from error
+        raise SandboxUnavailableError(f"{root / relative} was just removed: try again") from error
     try:
         is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
     finally:

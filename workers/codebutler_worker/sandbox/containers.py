@@ -23,9 +23,9 @@ from codebutler_worker.sandbox.cgroups import (
     EVENTS,
     ResourceLimits,
     count,
-    group_name,
     members,
     own_slots,
+    owned_name,
     ownerless,
 )
 from codebutler_worker.sandbox.docker_argv import IDLE, OUTDATED, PLACE, ExpectedMount, mismatch, question
@@ -207,7 +207,7 @@ class Containers:
         self._docker = docker
         self._idle_s = idle_s
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        self._owner = group_name()
+        self._owner = owned_name()
         self._idle: list[Container] = []
         self._busy: list[Container] = []
         self._to_remove: set[str] = set()
@@ -279,7 +279,7 @@ class Containers:
         await self._discard([container])
 
     async def _make(self, recipe: Recipe) -> Container:
-        name = group_name()
+        name = owned_name()
         making = asyncio.create_task(self._run(name, recipe), name=f"container:{name}")
         try:
             return await asyncio.shield(making)

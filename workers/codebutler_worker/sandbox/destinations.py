@@ -283,6 +283,6 @@ def _is_socket(area: Path, path: Path) -> bool:
         return False
     if found.st_nlink > 1:
         raise SandboxUnavailableError(
-            f"{path} is a socket of a program outside, and has another name as well (`find -samefile`): remove that one"
+            f"{path} is a socket of a program outside, with another name (`find -samefile` shows it): remove that one"
         )
     return True

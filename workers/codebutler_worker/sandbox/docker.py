@@ -69,7 +69,7 @@ class DockerSandbox:
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Starts nothing yet: the container is made when the launch is."""
         if "=" in argv[0]:
-            raise SandboxUnavailableError(f"{argv[0]} cannot be started in docker: it has a = in its name")
+            raise SandboxUnavailableError(f"{argv[0]} cannot be started in docker: its name contains =")
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)
         inside = self._view.inside(argv, policy, checkout)
         # Who else could write there? Root is refused.
@@ -114,7 +114,7 @@ class DockerSandbox:
                 await container.close()
                 await self.release("self-test")
         if output != PASSED:
-            raise SandboxUnavailableError(f"docker does not work here ({output[-300:] or 'it says nothing'})")
+            raise SandboxUnavailableError(f"docker does not work here ({output[-300:] or 'no output'})")
 
     @property
     def told(self) -> str:

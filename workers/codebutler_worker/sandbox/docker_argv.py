@@ -131,7 +131,7 @@ def _refuse(inside: Inside, checkout: Checkout, agent: Owner) -> None:
     refuse_too_wide(inside, checkout, (*SYSTEM_ROOTS, WORKSPACE))
     for path in (inside.home, checkout.root):
         if ":" in str(path):
-            raise SandboxUnavailableError(f"docker cannot mount {path}: it has a colon in its name")
+            raise SandboxUnavailableError(f"docker cannot mount {path}: its name contains a colon")
 
 
 def _home(inside: Inside, checkout: Checkout, agent: Owner) -> list[str | Bind]:

@@ -60,7 +60,7 @@ def settings(text: str) -> Iterator[tuple[str, str]]:
             if found[2]:
                 yield f"{section}.{found[1].lower()}".removeprefix("."), value
         else:
-            raise MalformedConfigError(f"line {text.count(chr(10), 0, at) + 1} is none of git's")
+            raise MalformedConfigError(f"line {text.count(chr(10), 0, at) + 1} is not valid")
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
@@ -81,7 +81,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
             kept += said
             length = len(kept) if quoted or not said.isspace() else length
     if quoted:
-        raise MalformedConfigError(f"line {text.count(chr(10), 0, at) + 1} has a quote without an end")
+        raise MalformedConfigError(f"line {text.count(chr(10), 0, at) + 1} has an unterminated quote")
     return kept[:length], at
 
 
@@ -129,8 +129,8 @@ DIRECTORIES = ("core.hookspath", "init.templatedir")
 HUSKY = "_"
 """husky has git look for hooks in `.husky/_`, which run the ones in `.husky`."""
 MISSING = (
-    "git's configuration ({key} in {file}) names {path}, which is not there: an agent could make it, and your git "
-    "would run it. Make it, or take that setting away"
+    "git's configuration ({key} in {file}) names {path}, which is not there: an agent could create it, and your git "
+    "would run it. Create it, or remove that setting"
 )
 TOO_WIDE = (
     "git's configuration ({key} in {file}) names {path}, where agents work: name a directory of its own"

@@ -106,7 +106,7 @@ def ensure_home(home: Path, repo: Path) -> None:
         os.chown(home, owner.uid, owner.gid, follow_symlinks=False)
     except OSError as error:
         raise SandboxUnavailableError(
-            f"user {owner.uid} has no home, and none can be made at {home} ({error.strerror}): give him one"
+            f"user {owner.uid} has no home directory, and none can be created at {home} ({error.strerror}): create one"
         ) from error
 
 

@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 HEAD = struct.Struct("iIII")
 READ_BYTES = 64 * 2**10
 TOLD = (
-    "{name} was replaced from outside while the agent worked, which took its protection away, so the agent was "
-    "stopped: look into {path} before you run git, then ask again"
+    "{name} was replaced from outside while the agent was working, which removed its protection, so the agent was "
+    "stopped: check {path} before you run git, then ask again"
 )
 
 

@@ -89,7 +89,7 @@ def seatbelt_profile(inside: Inside, checkout: Checkout, scratch: Path) -> str:
     """
     if isinstance(inside.network, ProxySocket):
         raise SandboxUnavailableError(
-            'seatbelt cannot let chosen hosts through: set sandbox.network to "open" or "none"'
+            'seatbelt cannot limit the network to chosen hosts: set sandbox.network to "open" or "none"'
         )
     refuse_too_wide(inside, checkout, SYSTEM_ROOTS)
     rules = [
@@ -213,7 +213,9 @@ class SeatbeltSandbox:
         if not os.access(program, os.X_OK):
             raise SandboxUnavailableError(f"seatbelt is a part of macOS: there is no {program} here")
         if (os.geteuid() if uid is None else uid) == 0:
-            raise SandboxUnavailableError("seatbelt cannot make root an ordinary user: run CodeButler as one")
+            raise SandboxUnavailableError(
+                "seatbelt does not work as root: run CodeButler as an ordinary user"
+            )
         self._program = program
         self._view = MachineView.of(hidden, readable)
 
@@ -248,5 +250,5 @@ def _scratch(root: Path) -> Path:
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise SandboxUnavailableError(f"{path} is not ours: remove it")
+        raise SandboxUnavailableError(f"{path} is not a private directory of CodeButler's: remove it")
     return path

@@ -43,10 +43,12 @@ def toolchains(named: Sequence[str], home: Path, hidden: Sequence[Path]) -> tupl
         for kept in (home.resolve(), *(each.resolve() for each in hidden)):
             if kept.is_relative_to(real):
                 raise SandboxUnavailableError(
-                    f"sandbox.readable: {name} holds {kept}, which is not for agents: name a directory below it"
+                    f"sandbox.readable: {name} holds {kept}, which agents must not see: name a directory below it"
                 )
         if any(real.is_relative_to(each.resolve()) for each in hidden):
-            raise SandboxUnavailableError(f"sandbox.readable: {name} is CodeButler's own: take it out")
+            raise SandboxUnavailableError(
+                f"sandbox.readable: {name} belongs to CodeButler: remove it from the list"
+            )
     return found
 
 
@@ -73,7 +75,7 @@ def status_without_links(root: Path, path: Path) -> os.stat_result:
             f"{path} goes through a symbolic link: name its target instead"
         ) from error
     if found is None:
-        raise SandboxUnavailableError(f"{path} is gone: look where it was moved, and put it back")
+        raise SandboxUnavailableError(f"{path} is gone: find where it was moved, and put it back")
     return found
 
 

@@ -32,7 +32,7 @@ def relative(workdir: Path, path: str) -> str:
             raise ToolError(f"{path}: not in this repository: give its path relative to the repository")
         pure = pure.relative_to(workdir)
     if hidden(pure):
-        raise ToolError(f"{path}: CodeButler's own files are not yours to see")
+        raise ToolError(f"{path}: CodeButler's own files are off limits")
     return str(pure)
 
 
@@ -48,11 +48,11 @@ def writable(workdir: Path, path: str) -> str:
     if found == ".":
         raise ToolError("name a file")
     if any(part.lower() == GIT for part in PurePosixPath(found).parts):
-        raise ToolError(f"{path}: git's own files are not written by hand: use git")
+        raise ToolError(f"{path}: git's own files must not be edited: use git")
     try:
         status_beneath(workdir, found)
     except NotADirectoryError:
-        raise ToolError(f"{path}: a file stands where a directory is needed") from None
+        raise ToolError(f"{path}: a file is in the way: a directory is needed") from None
     except OSError as error:
         raise ToolError(f"{path}: {reason(error)}") from None
     return found

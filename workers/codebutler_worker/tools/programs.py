@@ -71,7 +71,7 @@ class SandboxPrograms:
         """What takes longer than ``limit_s`` is ended, with exit code 124; a newline is added to ``stdin``. Raises
         ToolError if it cannot be started."""
         if any("\0" in word for word in argv):
-            raise ToolError("no argument can hold a zero byte")
+            raise ToolError("an argument must not contain a NUL byte")
         outlet = self._outlet if network else self._closed
         async with await outlet.open(self._policy.workdir) as way:
             launch = self._sandbox.wrap((*MERGED, *argv), way.through(self._policy))
@@ -83,6 +83,6 @@ class SandboxPrograms:
                 self.refused += way.refused
         self.container = ended.container
         if ended.code is None:
-            return ProgramOutput(ended.output, TIMED_OUT, note=f"it was ended after {limit_s:g} s")
-        full = "it wrote more than is kept, and was ended" if ended.cut else ""
+            return ProgramOutput(ended.output, TIMED_OUT, note=f"it was stopped after {limit_s:g} s")
+        full = "it wrote too much, and was stopped" if ended.cut else ""
         return ProgramOutput(ended.output, ended.code, ended.cut, ended.limit_hit or full)

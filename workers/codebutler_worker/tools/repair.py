@@ -302,6 +302,8 @@ def understood(tool: Tool, arguments: str) -> tuple[Arguments, str]:
         raise ToolError(f"{tool.name}: {error}. {takes}.") from None
     for key in ignored:
         if simplified(key) in WEIGHTY.get(tool.name, ()):
-            raise ToolError(f"{tool.name}: it has no `{key}`, and would do something else without. {takes}.")
+            raise ToolError(
+                f"{tool.name}: it has no `{key}`, and ignoring that would change what it does. {takes}."
+            )
     names = ", ".join(f"`{key[:MAX_KEY_CHARS]}`" for key in ignored[:MAX_KEYS])
     return args, f"(Ignored: {names}. {takes}.)" if names else ""

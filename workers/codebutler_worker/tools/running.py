@@ -57,7 +57,7 @@ async def _run(context: Context, args: _TerminalCommand) -> Result:
         return _result(command, await terminal.run(command, args.wait_s))
     if args.signal == "KILL":
         await terminal.close()
-        return Result("The shell and all that it ran was ended; the next command gets a new one.")
+        return Result("The shell and everything it ran were stopped; the next command gets a new one.")
     if args.type:
         await terminal.type(args.type)
     elif args.signal:
@@ -140,11 +140,11 @@ def _split(command: str) -> tuple[str, ...]:
     try:
         words = tuple(lexer)
     except ValueError as error:
-        raise ToolError(f"this is no command: {str(error).lower()}") from None
+        raise ToolError(f"not a valid command: {str(error).lower()}") from None
     if any(word and not word.strip(OPERATORS) for word in words) or "\n" in command.strip():
         raise ToolError("there is no shell here: no pipes, no redirections, no && and no ;: run one program")
     if not words:
-        raise ToolError("there is nothing to run")
+        raise ToolError("the command is empty")
     return words
 
 

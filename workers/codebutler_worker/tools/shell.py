@@ -87,7 +87,7 @@ class ShellTerminal:
         self._number += 1
         self._busy = True
         if not await process.write(spelled(self._word, self._number, command)):
-            raise ToolError("the shell does not read: send it CTRL_C")
+            raise ToolError("the shell does not accept input: send it CTRL_C")
         return await self._listen(process, wait_s)
 
     async def more(self, wait_s: float) -> ShellOutput:
@@ -98,7 +98,7 @@ class ShellTerminal:
         """Type into the command that still runs. Raises ToolError."""
         process = self._running()
         if not await process.write(text.replace("\n", "\r").encode(errors="replace")):
-            raise ToolError("it does not read what is typed")
+            raise ToolError("the command does not read its input")
 
     async def interrupt(self) -> None:
         """Ctrl-C for the command that still runs. Raises ToolError if none does."""

@@ -77,7 +77,7 @@ class _AddSubgoal(Arguments, frozen=True):
 
 async def _add(context: Context, args: _AddSubgoal) -> Result:
     if len(context.plan) >= MOST_STEPS:
-        raise ToolError(f"the plan has {MOST_STEPS} steps already: bring some of them to an end")
+        raise ToolError(f"the plan has {MOST_STEPS} steps already: finish some of them")
     return _planned(*context.plan, PlanStep(" ".join(args.text.split()), "pending"))
 
 
@@ -140,7 +140,7 @@ class _Remember(Arguments, frozen=True):
 
 def _notes(context: Context) -> NoteKeeper:
     if context.notes is None:
-        raise ToolError("nothing can be kept here")
+        raise ToolError("there is no memory here")
     return context.notes
 
 

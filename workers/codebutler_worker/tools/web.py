@@ -55,7 +55,7 @@ def _refuse_secrets(words: str, redactor: Redactor) -> None:
     percents."""
     for spelling in (words, unquote(words)):
         if redactor.redact(spelling) != spelling:
-            raise ToolError("there is a secret in what you ask for: it does not leave this machine")
+            raise ToolError("the request contains a secret, which must not leave this machine")
 
 
 class _WebSearch(Arguments, frozen=True):

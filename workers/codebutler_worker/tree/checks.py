@@ -15,7 +15,7 @@ NPM_PLACEHOLDER = "no test specified"
 
 
 def checks_command(configured: str, repo: Path) -> str | None:
-    """The command for a shell, None if there is nothing to run."""
+    """The command for a shell, None if the command is empty."""
     if configured.strip():
         return configured.strip()
     return next((found for look in _LOOKS if (found := look(repo))), None)

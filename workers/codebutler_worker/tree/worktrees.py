@@ -112,7 +112,7 @@ class Worktrees:
                     await asyncio.to_thread(_record, self._repo, conversation, f"{branch} {commit}\n")
                 await asyncio.to_thread(make_file, tree / STATE_DIR, READY, "")
             except OSError as error:
-                raise GitError(f"no worktree can be made: {error.strerror or error}") from error
+                raise GitError(f"cannot create a worktree: {error.strerror or error}") from error
             return tree
 
     async def tidy(self, conversation: str, release: Release | None = None) -> str:
@@ -137,7 +137,7 @@ class Worktrees:
                 await Git(self._sandbox, self._repo, self._home).run(FORGET, *astuple(known))
                 await asyncio.to_thread(remove, self._repo / STATE_DIR / WORKTREES, record_of(conversation))
             except OSError as error:
-                raise GitError(f"an unused worktree stays: {error.strerror or error}") from error
+                raise GitError(f"cannot remove an unused worktree: {error.strerror or error}") from error
             return ""
 
 
