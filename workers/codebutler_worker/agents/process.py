@@ -131,21 +131,6 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
         self._driving: asyncio.Task[None] | None = None
         """What says the prompt, where that takes more than a moment."""
 
-    @property
-    @abstractmethod
-    def ignored(self) -> int:
-        """How much of what it said was not understood."""
-
-    @property
-    def _asking(self) -> bool:
-        """Whether a person is waited for."""
-        return False
-
-    @property
-    def _answered(self) -> bool:
-        """Whether there is a result, after which more may come."""
-        return False
-
     @abstractmethod
     async def _begin(self) -> None:
         """Send the prompt, or see to it that it is sent."""
@@ -161,6 +146,10 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
     @abstractmethod
     async def _look(self) -> Sequence[AgentEvent]:
         """What has happened that the agent does not tell; asked every second."""
+
+    @abstractmethod
+    def _pass_time(self, watch: TurnWatch, now: float) -> None:
+        """Account for the time, by what the agent is doing."""
 
     @abstractmethod
     def _due(self, watch: TurnWatch) -> Verdict | None:
@@ -181,15 +170,16 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Run the prompt and yield what comes of it; afterwards ``verdict`` is set."""
-        name, watch = self.request.turn_id, TurnWatch(self._clock.monotonic(), self._limits)
+        name = self.request.turn_id
         hear = asyncio.create_task(self._hear(), name=f"hear:{name}")
         tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
         try:
             if self.verdict is None:
                 await self._begin()
+            watch = TurnWatch(self._clock.monotonic(), self._limits)
             while self.verdict is None:
                 await asyncio.wait({hear, tick}, return_when=asyncio.FIRST_COMPLETED)
-                watch.pass_time(self._clock.monotonic(), asking=self._asking, answered=self._answered)
+                self._pass_time(watch, self._clock.monotonic())
                 if tick.done():
                     tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
                     for event in await self._look():
@@ -290,7 +280,7 @@ class ProcessBackend(TurnBackend[T]):
             yield replace(finished, text=text, usage=metered(finished.usage, turn.way.gauge))
         finally:
             self._live[turn_id] = None
-            await self._release(turn_id, self._ended(turn))
+            await asyncio.shield(self._end(turn_id, self._ended(turn), last=True))
 
     async def _ended(self, turn: T | None) -> None:
         if turn is None:
@@ -298,6 +288,3 @@ class ProcessBackend(TurnBackend[T]):
         await turn.end(at_once=turn.ends_at_once)
         if hit := turn.process.limit_hit:
             log.warning("%s: %s", self.name, hit)
-        if turn.ignored or turn.process.dropped_lines:
-            ignored, dropped = turn.ignored, turn.process.dropped_lines
-            log.debug("%s: %d messages not understood, %d over-long lines", self.name, ignored, dropped)

@@ -146,23 +146,21 @@ class TurnBackend(ABC, Generic[T]):
         """The turn owns the session."""
         self._owned.setdefault(turn_id, set()).add(session_id)
 
-    def _end(self, turn_id: str, ending: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Run ``ending``, which ends the turn's process, even if nobody waits for it any more."""
-        task = asyncio.create_task(ending, name=f"end:{turn_id}")
-        self._endings[task] = self._owned.get(turn_id, set())
-        task.add_done_callback(self._endings.pop)
-        return task
+    def _end(
+        self, turn_id: str, ending: Coroutine[Any, Any, None], *, last: bool = False
+    ) -> asyncio.Task[None]:
+        """Run ``ending``, which ends the turn's process, even if nobody waits for it any more. After the ``last``
+        one the turn's sessions are nobody's."""
 
-    async def _release(self, turn_id: str, ending: Coroutine[None, None, None]) -> None:
-        """As ``_end``; afterwards the turn's sessions are nobody's."""
-
-        async def released() -> None:
-            try:
-                await ending
-            finally:
+        def ended(task: asyncio.Task[None]) -> None:
+            del self._endings[task]
+            if last:
                 self._owned.pop(turn_id, None)
 
-        await asyncio.shield(self._end(turn_id, released()))
+        task = asyncio.create_task(ending, name=f"end:{turn_id}")
+        self._endings[task] = self._owned.get(turn_id, set())
+        task.add_done_callback(ended)
+        return task
 
 
 class CutOffError(Exception):

@@ -67,14 +67,8 @@ class AcpLink:
         self._taken.set()
         self.asked: dict[str, PermissionAsked] = {}
         self._requests = 0
-        self._unknown = 0
         self._listening = False
         self._connection = Connection(self._handle, self.pipe)
-
-    @property
-    def ignored(self) -> int:
-        """How much of what it said was not understood."""
-        return self._unknown + self.pipe.ignored
 
     # -- what the agent is asked; each raises RequestError (its refusal), ConnectionError (it is gone) or
     # -- ValidationError (it speaks another protocol)
@@ -174,7 +168,6 @@ class AcpLink:
             return None
         if method == CLIENT_METHODS["session_request_permission"] and not is_notification:
             return await self._permission(params)
-        self._unknown += 1
         if is_notification:
             return None
         # Files and terminals among them: the agent was told that there are none.
@@ -184,7 +177,6 @@ class AcpLink:
         try:
             update = SessionNotification.model_validate(params)
         except ValidationError:
-            self._unknown += 1
             return
         if self._listening and update.session_id == self.session_id:
             self.tell(update)
@@ -216,12 +208,11 @@ LARGE_BYTES = 64 * 2**10
 
 
 class Pipe:
-    """The library's Transport: messages as lines of a process. What is no message is dropped: ``ignored`` counts it,
-    and the first of it, ``last_words``, may say why there is none. ``room`` returns when there is room for another
+    """The library's Transport: messages as lines of a process. What is no message is dropped; the first of it,
+    ``last_words``, may say why there is none. ``room`` returns when there is room for another
     message after those before, the last of which may have been a large one."""
 
     def __init__(self, process: AgentProcess, room: Callable[[bool], Awaitable[None]]) -> None:
-        self.ignored = 0
         self.last_words = ""
         self._process = process
         self._lines = process.lines()
@@ -250,7 +241,6 @@ class Pipe:
 
     def _not_understood(self, line: bytes) -> None:
         if line.strip():
-            self.ignored += 1
             left = WORDS_CHARS - len(self.last_words)
             self.last_words += line[:WORDS_CHARS].decode(errors="replace")[: max(left, 0)] + "\n"
 

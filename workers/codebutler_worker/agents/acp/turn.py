@@ -69,11 +69,6 @@ class AcpTurn(ProcessTurn[Heard]):
         """Its session, until the agent shows that it has read the prompt: one that dies before remembers nothing."""
         self._answered_prompt = False
 
-    @property
-    def ignored(self) -> int:
-        """Messages that were not understood."""
-        return self.link.ignored
-
     async def answer(self, request_id: str, answer: Answer) -> bool:
         """Reply to an Approval or Question; False if it no longer waits.
 
@@ -96,9 +91,8 @@ class AcpTurn(ProcessTurn[Heard]):
         await self.link.close()
         await super().end(at_once=at_once)
 
-    @property
-    def _asking(self) -> bool:
-        return bool(self.link.asked)
+    def _pass_time(self, watch: TurnWatch, now: float) -> None:
+        watch.pass_time(now, asking=bool(self.link.asked))
 
     async def _begin(self) -> None:
         known, workdir = self.request.session_id or "", self.request.workdir

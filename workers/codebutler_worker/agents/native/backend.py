@@ -111,7 +111,7 @@ class NativeBackend(TurnBackend[Waits]):
                 async for event in events:
                     yield event
         finally:
-            await self._release(turn.turn_id, asyncio.to_thread(session.close))
+            await asyncio.shield(self._end(turn.turn_id, asyncio.to_thread(session.close), last=True))
 
     async def _session(self, request: TurnRequest) -> Session:
         """The session it names, or a new one. Raises StoreError."""
