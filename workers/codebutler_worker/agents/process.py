@@ -35,7 +35,7 @@ from codebutler_worker.programs.process import AgentProcess
 TICK_S = 1.0
 log = logging.getLogger(__name__)
 
-# What an agent has used, by its own word and by what passed the proxy.
+# What an agent has used: by its own figures, and by what passed the proxy.
 
 UNCOUNTED_TOKENS = 50_000
 """So many a program may use for purposes of its own (titles, summaries), which it does not count."""
@@ -136,7 +136,7 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
         """Send the prompt, or see to it that it is sent."""
 
     @abstractmethod
-    async def _hear(self) -> H:
+    async def _receive(self) -> H:
         """The next thing that the agent says."""
 
     @abstractmethod
@@ -171,23 +171,23 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Run the prompt and yield what comes of it; afterwards ``verdict`` is set."""
         name = self.request.turn_id
-        hear = asyncio.create_task(self._hear(), name=f"hear:{name}")
+        receive = asyncio.create_task(self._receive(), name=f"receive:{name}")
         tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
         try:
             if self.verdict is None:
                 await self._begin()
             watch = TurnWatch(self._clock.monotonic(), self._limits)
             while self.verdict is None:
-                await asyncio.wait({hear, tick}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({receive, tick}, return_when=asyncio.FIRST_COMPLETED)
                 self._pass_time(watch, self._clock.monotonic())
                 if tick.done():
                     tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
                     for event in await self._look():
                         yield event
-                if hear.done():
+                if receive.done():
                     watch.heard()
-                    heard = hear.result()
-                    hear = asyncio.create_task(self._hear(), name=f"hear:{name}")
+                    heard = receive.result()
+                    receive = asyncio.create_task(self._receive(), name=f"receive:{name}")
                     for event in await self._take(heard):
                         yield event
                 elif due := self._due(watch):
@@ -195,7 +195,7 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
             for event in self._rest():
                 yield event
         finally:
-            tasks = [hear, tick, *([self._driving] if self._driving else [])]
+            tasks = [receive, tick, *([self._driving] if self._driving else [])]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -41,7 +41,7 @@ class AgentContext:
 
 
 class LiveTurn:
-    """A turn as long as its agent can hear. What an agent cannot do stays as it is here."""
+    """A turn while its agent takes input. What an agent cannot do is not overridden."""
 
     async def answer(self, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
         """Reply to a pending Approval or Question; False if nobody waits for it any more."""
@@ -139,7 +139,7 @@ class TurnBackend(ABC, Generic[T]):
             await asyncio.wait(self._endings)
 
     def _unwanted(self, turn_id: str) -> bool:
-        """Whether the turn is to end, also where that was said before its program could hear."""
+        """Whether the turn is to end, also where that was said before its program took input."""
         return self._closed or turn_id in self._stopped
 
     def _claim(self, turn_id: str, session_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What is known of an agent before any turn: its program, what that needs around it, and which version it is."""
+"""What is known of an agent before any turn: its program, what that needs around it, its version, its instructions."""
 
 from __future__ import annotations
 

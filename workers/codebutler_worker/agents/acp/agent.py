@@ -75,7 +75,7 @@ class AcpAgent:
         return sandbox.wrap((*found.argv, *self._rule.args), policy)
 
     def cost(self, tokens: Gauge) -> float | None:  # noqa: ARG002 - its service's price is its own business
-        """What so many tokens cost in USD; None if nobody knows."""
+        """What so many tokens cost in USD; None if that is unknown."""
         return None
 
     def record_bytes(self, session_id: str, workdir: Path) -> int:  # noqa: ARG002 - it keeps none that we know

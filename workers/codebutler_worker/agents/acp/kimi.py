@@ -1,4 +1,4 @@
-"""Kimi Code: how it is found, started and believed (Kimi Code 2.1.0, `kimi acp`)."""
+"""Kimi Code: which program it is, how it is started, and what its own record says of a turn (2.1.0, `kimi acp`)."""
 
 from __future__ import annotations
 
@@ -278,6 +278,9 @@ def packaged(binary: Path) -> str:
         return found.version if found.name == PACKAGE else ""
     return ""
 
+
+# Its own record of a session, ``wire.jsonl``: what a turn used, and that it failed. The agent may write there, so the
+# file is opened step by step, and nothing in it is believed to be more than a remark.
 
 LIMIT_BYTES = 32 * 2**20
 R = TypeVar("R")

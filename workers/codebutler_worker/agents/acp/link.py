@@ -51,7 +51,7 @@ class Pause:
     """The agent came to the end of what it was told, and is told more."""
 
 
-Heard = SessionNotification | PermissionAsked | Started | Pause | Verdict
+Received = SessionNotification | PermissionAsked | Started | Pause | Verdict
 
 
 class AcpLink:
@@ -61,7 +61,7 @@ class AcpLink:
         self.session_id = ""
         self.spoke = False
         self.pipe = Pipe(process, self.room)
-        self._heard: deque[Heard] = deque()
+        self._heard: deque[Received] = deque()
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
         self._taken.set()
@@ -128,18 +128,18 @@ class AcpLink:
 
     # -- what the agent says
 
-    async def hear(self) -> Heard:
+    async def receive(self) -> Received:
         """The next thing it says."""
         while not self._heard:
             self._news.clear()
             await self._news.wait()
         return self._take()
 
-    def heard_so_far(self) -> list[Heard]:
+    def received_so_far(self) -> list[Received]:
         """Everything it has said that nobody heard yet."""
         return [self._take() for _ in range(len(self._heard))]
 
-    def tell(self, heard: Heard) -> None:
+    def tell(self, heard: Received) -> None:
         """Put something among what is heard."""
         self._heard.append(heard)
         self._news.set()
@@ -158,7 +158,7 @@ class AcpLink:
             self._taken.clear()
             await self._taken.wait()
 
-    def _take(self) -> Heard:
+    def _take(self) -> Received:
         self._taken.set()
         return self._heard.popleft()
 

@@ -111,7 +111,7 @@ class CommandLifecycle(Struct, frozen=True):
 
 
 class ControlAsk(Struct, frozen=True):
-    """A question of the CLI: for leave (``can_use_tool``), for which ``tool_use_id`` names the call."""
+    """A question of the CLI: for permission (``can_use_tool``), for which ``tool_use_id`` names the call."""
 
     subtype: str = ""
     tool_name: str = ""

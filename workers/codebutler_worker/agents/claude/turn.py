@@ -98,7 +98,7 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         self.translator.sent.add(uuid)
         return True
 
-    async def _hear(self) -> bytes | None:
+    async def _receive(self) -> bytes | None:
         """The next line; None at the end of the stream."""
         return await anext(self._lines, None)
 
