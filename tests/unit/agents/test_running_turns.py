@@ -35,7 +35,7 @@ class Agent(TurnBackend[Listener]):
 
     async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
         self.logs.append(record)
-        self._claim(turn.turn_id, turn.session_id or "")
+        self._owned[turn.turn_id].add(turn.session_id or "")
         try:
             yield Text("begun")
             self._live[turn.turn_id] = self.listener

@@ -262,7 +262,7 @@ class ProcessBackend(TurnBackend[T]):
         """One run in one session, in the process that ``opening`` starts."""
         turn_id, turn = request.turn_id, None
         if request.session_id:
-            self._claim(turn_id, request.session_id)
+            self._owned[turn_id].add(request.session_id)
         try:
             turn = await opening
             if self._unwanted(turn_id):
@@ -271,7 +271,7 @@ class ProcessBackend(TurnBackend[T]):
             async with aclosing(turn.events()) as events:
                 async for event in events:
                     if isinstance(event, Started) and event.session_id:
-                        self._claim(turn_id, event.session_id)
+                        self._owned[turn_id].add(event.session_id)
                     yield metered(event, turn.way.gauge) if isinstance(event, Usage) else event
             self._live[turn_id] = None
             # The answer does not wait for the process; whoever reads on until the end does.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -79,7 +80,7 @@ class TurnBackend(ABC, Generic[T]):
         self._closed = False
         self._live: dict[str, T | None] = {}  # by turn; None: its program is only starting, or ending
         self._stopped: set[str] = set()  # those of them that were asked to stop
-        self._owned: dict[str, set[str]] = {}  # those that a turn owns
+        self._owned: defaultdict[str, set[str]] = defaultdict(set)  # sessions, by the turn that owns them
         self._endings: dict[asyncio.Task[None], set[str]] = {}  # of processes, by the sessions they work in
 
     @abstractmethod
@@ -142,10 +143,6 @@ class TurnBackend(ABC, Generic[T]):
         """Whether the turn is to end, also where that was said before its program took input."""
         return self._closed or turn_id in self._stopped
 
-    def _claim(self, turn_id: str, session_id: str) -> None:
-        """The turn owns the session."""
-        self._owned.setdefault(turn_id, set()).add(session_id)
-
     def _end(
         self, turn_id: str, ending: Coroutine[Any, Any, None], *, last: bool = False
     ) -> asyncio.Task[None]:
@@ -158,7 +155,7 @@ class TurnBackend(ABC, Generic[T]):
                 self._owned.pop(turn_id, None)
 
         task = asyncio.create_task(ending, name=f"end:{turn_id}")
-        self._endings[task] = self._owned.get(turn_id, set())
+        self._endings[task] = self._owned[turn_id]
         task.add_done_callback(ended)
         return task
 

@@ -103,7 +103,7 @@ class NativeBackend(TurnBackend[Waits]):
         stopped_before = self._unwanted(turn.turn_id)
         waits = self._live[turn.turn_id] = Waits(self._clock, self._habits.timeout_s, stopped=stopped_before)
         session = await self._session(turn)
-        self._claim(turn.turn_id, session.id)
+        self._owned[turn.turn_id].add(session.id)
         try:
             if session.fresh:
                 turn = replace(turn, cost_before_usd=0.0)
