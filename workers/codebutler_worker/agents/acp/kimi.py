@@ -122,15 +122,8 @@ class Kimi(AcpAgent):
         if not self._settings.api_key:
             writable.append(code / "credentials")
         readable = (*(code / name for name in READABLE), *found.readable)
-        return SandboxPolicy(
-            workdir=request.workdir,
-            home=self._around.home,
-            home_paths=tuple(path for path in writable if path.exists()),
-            readable=tuple(path for path in readable if path.exists()),
-            env={**self.environment(), **self.model_env(way, service), **way.env},
-            network=way.network,
-            conversation=request.conversation,
-        )
+        env = {**self.environment(), **self.model_env(way, service)}
+        return self._around.policy(request, way, env, writable, readable)
 
     def environment(self) -> dict[str, str]:
         """The environment of the CLI and of every tool it runs, but for how it reaches its model."""
