@@ -52,7 +52,6 @@ class Running:
     title: str
     kind: str
     given: dict[str, Any] = field(default_factory=dict)
-    text: str = ""
     told: bool = False
 
 

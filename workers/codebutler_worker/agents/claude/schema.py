@@ -79,7 +79,6 @@ class AssistantLine(Struct, frozen=True):
     message: ApiMessage = ApiMessage()
     parent_tool_use_id: str | None = None
     error: str | None = None
-    aborted: bool = False
 
 
 class UserLine(Struct, frozen=True):
