@@ -112,7 +112,7 @@ async def test_a_background_command_left_over_is_cut_off_after_its_grace(desk: D
 
 
 async def test_the_time_limit_ends_a_turn(desk: Desk) -> None:
-    hasty = desk.with_settings(desk.backend._settings, TimeLimits(1.5))
+    hasty = desk.with_settings(desk.backend._settings, TimeLimits(5))
     desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
     end = last(await hasty.run("sleep"))
     assert (end.ok, end.reason) == (False, "timeout")

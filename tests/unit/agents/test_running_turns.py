@@ -35,7 +35,7 @@ class Agent(TurnBackend[Listener]):
 
     async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
         self.logs.append(record)
-        self._claim(turn.turn_id, turn.session_id or "")
+        self._owned[turn.turn_id].add(turn.session_id or "")
         try:
             yield Text("begun")
             self._live[turn.turn_id] = self.listener
@@ -44,7 +44,7 @@ class Agent(TurnBackend[Listener]):
             self._live[turn.turn_id] = None
             yield Finished(ok=False, text="", reason="stopped") if self._unwanted(turn.turn_id) else DONE
         finally:
-            await self._release(turn.turn_id, self._ended())
+            await asyncio.shield(self._end(turn.turn_id, self._ended(), last=True))
 
     async def _ended(self) -> None:
         await self.ending.wait()

@@ -30,7 +30,7 @@ from codebutler_worker.agents.backend import (
 # limit are one text again.
 
 MOST_CHARS = 2_000_000
-"""An agent may be mad: what it says is not kept without bounds."""
+"""What an agent says is not kept without bounds."""
 OVERLAP_CHARS = 400
 FEWEST_SAME = 8
 """So many characters at a seam are no accident: the model repeated the end of what was cut."""
@@ -158,7 +158,7 @@ Redact = Callable[[str], str]
 
 
 def clean(event: AgentEvent, redact: Redact) -> AgentEvent:
-    """The event with every text that people see passed through ``redact``. What is asked leave for stays as it is: the
+    """The event with every text that people see passed through ``redact``. What needs permission stays as it is: the
     decision is about exactly that."""
     match event:
         case Text() | Thinking() | Limit() | ToolResult() | Finished():

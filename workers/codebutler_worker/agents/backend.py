@@ -1,4 +1,4 @@
-"""AgentBackend: what a worker asks of a coding agent, and the events it hears back.
+"""AgentBackend: what a worker asks of a coding agent, and the events it gets back.
 
 A failed run is a result (``Finished(ok=False)``), never an exception. A turn's stream always ends with exactly
 one Finished, whatever happens to the program behind it.
@@ -113,7 +113,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """The agent asks leave for exactly this call; answer with AgentBackend.answer(turn_id, id, …)."""
+    """The agent asks permission for exactly this call; answer with AgentBackend.answer(turn_id, id, …)."""
 
     id: str
     tool: str
@@ -145,7 +145,7 @@ class Withdrawn:
 
 
 MOST = 10**12
-"""More than that, of tokens or dollars, nobody has used."""
+"""Of tokens or dollars: more than anybody uses."""
 
 
 def figure(claimed: N) -> N:

@@ -35,7 +35,7 @@ from codebutler_worker.programs.process import AgentProcess
 TICK_S = 1.0
 log = logging.getLogger(__name__)
 
-# What an agent has used, by its own word and by what passed the proxy.
+# What an agent has used: by its own figures, and by what passed the proxy.
 
 UNCOUNTED_TOKENS = 50_000
 """So many a program may use for purposes of its own (titles, summaries), which it does not count."""
@@ -131,27 +131,12 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
         self._driving: asyncio.Task[None] | None = None
         """What says the prompt, where that takes more than a moment."""
 
-    @property
-    @abstractmethod
-    def ignored(self) -> int:
-        """How much of what it said was not understood."""
-
-    @property
-    def _asking(self) -> bool:
-        """Whether a person is waited for."""
-        return False
-
-    @property
-    def _answered(self) -> bool:
-        """Whether there is a result, after which more may come."""
-        return False
-
     @abstractmethod
     async def _begin(self) -> None:
         """Send the prompt, or see to it that it is sent."""
 
     @abstractmethod
-    async def _hear(self) -> H:
+    async def _receive(self) -> H:
         """The next thing that the agent says."""
 
     @abstractmethod
@@ -161,6 +146,10 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
     @abstractmethod
     async def _look(self) -> Sequence[AgentEvent]:
         """What has happened that the agent does not tell; asked every second."""
+
+    @abstractmethod
+    def _pass_time(self, watch: TurnWatch, now: float) -> None:
+        """Account for the time, by what the agent is doing."""
 
     @abstractmethod
     def _due(self, watch: TurnWatch) -> Verdict | None:
@@ -181,23 +170,24 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Run the prompt and yield what comes of it; afterwards ``verdict`` is set."""
-        name, watch = self.request.turn_id, TurnWatch(self._clock.monotonic(), self._limits)
-        hear = asyncio.create_task(self._hear(), name=f"hear:{name}")
+        name = self.request.turn_id
+        receive = asyncio.create_task(self._receive(), name=f"receive:{name}")
         tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
         try:
             if self.verdict is None:
                 await self._begin()
+            watch = TurnWatch(self._clock.monotonic(), self._limits)
             while self.verdict is None:
-                await asyncio.wait({hear, tick}, return_when=asyncio.FIRST_COMPLETED)
-                watch.pass_time(self._clock.monotonic(), asking=self._asking, answered=self._answered)
+                await asyncio.wait({receive, tick}, return_when=asyncio.FIRST_COMPLETED)
+                self._pass_time(watch, self._clock.monotonic())
                 if tick.done():
                     tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
                     for event in await self._look():
                         yield event
-                if hear.done():
+                if receive.done():
                     watch.heard()
-                    heard = hear.result()
-                    hear = asyncio.create_task(self._hear(), name=f"hear:{name}")
+                    heard = receive.result()
+                    receive = asyncio.create_task(self._receive(), name=f"receive:{name}")
                     for event in await self._take(heard):
                         yield event
                 elif due := self._due(watch):
@@ -205,7 +195,7 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
             for event in self._rest():
                 yield event
         finally:
-            tasks = [hear, tick, *([self._driving] if self._driving else [])]
+            tasks = [receive, tick, *([self._driving] if self._driving else [])]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -272,7 +262,7 @@ class ProcessBackend(TurnBackend[T]):
         """One run in one session, in the process that ``opening`` starts."""
         turn_id, turn = request.turn_id, None
         if request.session_id:
-            self._claim(turn_id, request.session_id)
+            self._owned[turn_id].add(request.session_id)
         try:
             turn = await opening
             if self._unwanted(turn_id):
@@ -281,7 +271,7 @@ class ProcessBackend(TurnBackend[T]):
             async with aclosing(turn.events()) as events:
                 async for event in events:
                     if isinstance(event, Started) and event.session_id:
-                        self._claim(turn_id, event.session_id)
+                        self._owned[turn_id].add(event.session_id)
                     yield metered(event, turn.way.gauge) if isinstance(event, Usage) else event
             self._live[turn_id] = None
             # The answer does not wait for the process; whoever reads on until the end does.
@@ -290,7 +280,7 @@ class ProcessBackend(TurnBackend[T]):
             yield replace(finished, text=text, usage=metered(finished.usage, turn.way.gauge))
         finally:
             self._live[turn_id] = None
-            await self._release(turn_id, self._ended(turn))
+            await asyncio.shield(self._end(turn_id, self._ended(turn), last=True))
 
     async def _ended(self, turn: T | None) -> None:
         if turn is None:
@@ -298,6 +288,3 @@ class ProcessBackend(TurnBackend[T]):
         await turn.end(at_once=turn.ends_at_once)
         if hit := turn.process.limit_hit:
             log.warning("%s: %s", self.name, hit)
-        if turn.ignored or turn.process.dropped_lines:
-            ignored, dropped = turn.ignored, turn.process.dropped_lines
-            log.debug("%s: %d messages not understood, %d over-long lines", self.name, ignored, dropped)

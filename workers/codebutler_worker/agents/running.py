@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ class AgentContext:
 
 
 class LiveTurn:
-    """A turn as long as its agent can hear. What an agent cannot do stays as it is here."""
+    """A turn while its agent takes input. What an agent cannot do is not overridden."""
 
     async def answer(self, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
         """Reply to a pending Approval or Question; False if nobody waits for it any more."""
@@ -79,7 +80,7 @@ class TurnBackend(ABC, Generic[T]):
         self._closed = False
         self._live: dict[str, T | None] = {}  # by turn; None: its program is only starting, or ending
         self._stopped: set[str] = set()  # those of them that were asked to stop
-        self._owned: dict[str, set[str]] = {}  # those that a turn owns
+        self._owned: defaultdict[str, set[str]] = defaultdict(set)  # sessions, by the turn that owns them
         self._endings: dict[asyncio.Task[None], set[str]] = {}  # of processes, by the sessions they work in
 
     @abstractmethod
@@ -139,30 +140,24 @@ class TurnBackend(ABC, Generic[T]):
             await asyncio.wait(self._endings)
 
     def _unwanted(self, turn_id: str) -> bool:
-        """Whether the turn is to end, also where that was said before its program could hear."""
+        """Whether the turn is to end, also where that was said before its program took input."""
         return self._closed or turn_id in self._stopped
 
-    def _claim(self, turn_id: str, session_id: str) -> None:
-        """The turn owns the session."""
-        self._owned.setdefault(turn_id, set()).add(session_id)
+    def _end(
+        self, turn_id: str, ending: Coroutine[Any, Any, None], *, last: bool = False
+    ) -> asyncio.Task[None]:
+        """Run ``ending``, which ends the turn's process, even if nobody waits for it any more. After the ``last``
+        one the turn's sessions are nobody's."""
 
-    def _end(self, turn_id: str, ending: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Run ``ending``, which ends the turn's process, even if nobody waits for it any more."""
-        task = asyncio.create_task(ending, name=f"end:{turn_id}")
-        self._endings[task] = self._owned.get(turn_id, set())
-        task.add_done_callback(self._endings.pop)
-        return task
-
-    async def _release(self, turn_id: str, ending: Coroutine[None, None, None]) -> None:
-        """As ``_end``; afterwards the turn's sessions are nobody's."""
-
-        async def released() -> None:
-            try:
-                await ending
-            finally:
+        def ended(task: asyncio.Task[None]) -> None:
+            del self._endings[task]
+            if last:
                 self._owned.pop(turn_id, None)
 
-        await asyncio.shield(self._end(turn_id, released()))
+        task = asyncio.create_task(ending, name=f"end:{turn_id}")
+        self._endings[task] = self._owned[turn_id]
+        task.add_done_callback(ended)
+        return task
 
 
 class CutOffError(Exception):

@@ -1,4 +1,4 @@
-"""What is known of an agent before any turn: its program, what that needs around it, and which version it is."""
+"""What is known of an agent before any turn: its program, what that needs around it, its version, its instructions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from codebutler.config.schema import CommandRule
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
@@ -30,7 +29,7 @@ PASSED_ON = frozenset(
 """What the operator's surroundings may pass on to a program; nothing else of them does."""
 
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
+Paths = Iterable[Path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +69,15 @@ class Surroundings:
         return executable(binary, self.path, repo, self.home)
 
     def policy(
-        self,
-        rule: CommandRule,
-        found: Executable,
-        turn: TurnRequest,
-        way: Way,
-        env: Mapping[str, str] = NOTHING,
+        self, turn: TurnRequest, way: Way, env: Mapping[str, str], writable: Paths, readable: Paths
     ) -> SandboxPolicy:
-        """What the rule's program may see: the checkout, the system, itself, and what the rule opens of the home."""
-        kept = (self.home / path for path in rule.home_paths)
+        """What a program may see: the checkout, the system, and what there is of the paths; and its way out."""
         return SandboxPolicy(
             workdir=turn.workdir,
             home=self.home,
-            home_paths=tuple(path for path in kept if path.exists()),
-            readable=found.readable,
-            env={**self.env(), **env, **way.env},
+            home_paths=tuple(path for path in writable if path.exists()),
+            readable=tuple(path for path in readable if path.exists()),
+            env={**env, **way.env},
             network=way.network,
             conversation=turn.conversation,
         )

@@ -71,11 +71,12 @@ class AcpAgent:
     ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
         found = self._around.find(self._rule, request.workdir)
-        policy = self._around.policy(self._rule, found, request, way)
+        kept = (self._around.home / path for path in self._rule.home_paths)
+        policy = self._around.policy(request, way, self._around.env(), kept, found.readable)
         return sandbox.wrap((*found.argv, *self._rule.args), policy)
 
-    def cost(self, tokens: TokenMeter) -> float | None:  # noqa: ARG002 - its service's price is its own business
-        """What so many tokens cost in USD; None if nobody knows."""
+    def cost(self, tokens: Gauge) -> float | None:  # noqa: ARG002 - its service's price is its own business
+        """What so many tokens cost in USD; None if that is unknown."""
         return None
 
     def record_bytes(self, session_id: str, workdir: Path) -> int:  # noqa: ARG002 - it keeps none that we know

@@ -1,4 +1,4 @@
-"""Kimi Code: how it is found, started and believed (Kimi Code 2.1.0, `kimi acp`)."""
+"""Kimi Code: which program it is, how it is started, and what its own record says of a turn (2.1.0, `kimi acp`)."""
 
 from __future__ import annotations
 
@@ -122,15 +122,8 @@ class Kimi(AcpAgent):
         if not self._settings.api_key:
             writable.append(code / "credentials")
         readable = (*(code / name for name in READABLE), *found.readable)
-        return SandboxPolicy(
-            workdir=request.workdir,
-            home=self._around.home,
-            home_paths=tuple(path for path in writable if path.exists()),
-            readable=tuple(path for path in readable if path.exists()),
-            env={**self.environment(), **self.model_env(way, service), **way.env},
-            network=way.network,
-            conversation=request.conversation,
-        )
+        env = {**self.environment(), **self.model_env(way, service)}
+        return self._around.policy(request, way, env, writable, readable)
 
     def environment(self) -> dict[str, str]:
         """The environment of the CLI and of every tool it runs, but for how it reaches its model."""
@@ -278,6 +271,9 @@ def packaged(binary: Path) -> str:
         return found.version if found.name == PACKAGE else ""
     return ""
 
+
+# Its own record of a session, ``wire.jsonl``: what a turn used, and that it failed. The agent may write there, so the
+# file is opened step by step, and nothing in it is believed to be more than a remark.
 
 LIMIT_BYTES = 32 * 2**20
 R = TypeVar("R")

@@ -51,7 +51,7 @@ class Pause:
     """The agent came to the end of what it was told, and is told more."""
 
 
-Heard = SessionNotification | PermissionAsked | Started | Pause | Verdict
+Received = SessionNotification | PermissionAsked | Started | Pause | Verdict
 
 
 class AcpLink:
@@ -61,20 +61,14 @@ class AcpLink:
         self.session_id = ""
         self.spoke = False
         self.pipe = Pipe(process, self.room)
-        self._heard: deque[Heard] = deque()
+        self._heard: deque[Received] = deque()
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
         self._taken.set()
         self.asked: dict[str, PermissionAsked] = {}
         self._requests = 0
-        self._unknown = 0
         self._listening = False
         self._connection = Connection(self._handle, self.pipe)
-
-    @property
-    def ignored(self) -> int:
-        """How much of what it said was not understood."""
-        return self._unknown + self.pipe.ignored
 
     # -- what the agent is asked; each raises RequestError (its refusal), ConnectionError (it is gone) or
     # -- ValidationError (it speaks another protocol)
@@ -134,18 +128,18 @@ class AcpLink:
 
     # -- what the agent says
 
-    async def hear(self) -> Heard:
+    async def receive(self) -> Received:
         """The next thing it says."""
         while not self._heard:
             self._news.clear()
             await self._news.wait()
         return self._take()
 
-    def heard_so_far(self) -> list[Heard]:
+    def received_so_far(self) -> list[Received]:
         """Everything it has said that nobody heard yet."""
         return [self._take() for _ in range(len(self._heard))]
 
-    def tell(self, heard: Heard) -> None:
+    def tell(self, heard: Received) -> None:
         """Put something among what is heard."""
         self._heard.append(heard)
         self._news.set()
@@ -164,7 +158,7 @@ class AcpLink:
             self._taken.clear()
             await self._taken.wait()
 
-    def _take(self) -> Heard:
+    def _take(self) -> Received:
         self._taken.set()
         return self._heard.popleft()
 
@@ -174,7 +168,6 @@ class AcpLink:
             return None
         if method == CLIENT_METHODS["session_request_permission"] and not is_notification:
             return await self._permission(params)
-        self._unknown += 1
         if is_notification:
             return None
         # Files and terminals among them: the agent was told that there are none.
@@ -184,7 +177,6 @@ class AcpLink:
         try:
             update = SessionNotification.model_validate(params)
         except ValidationError:
-            self._unknown += 1
             return
         if self._listening and update.session_id == self.session_id:
             self.tell(update)
@@ -216,12 +208,11 @@ LARGE_BYTES = 64 * 2**10
 
 
 class Pipe:
-    """The library's Transport: messages as lines of a process. What is no message is dropped: ``ignored`` counts it,
-    and the first of it, ``last_words``, may say why there is none. ``room`` returns when there is room for another
+    """The library's Transport: messages as lines of a process. What is no message is dropped; the first of it,
+    ``last_words``, may say why there is none. ``room`` returns when there is room for another
     message after those before, the last of which may have been a large one."""
 
     def __init__(self, process: AgentProcess, room: Callable[[bool], Awaitable[None]]) -> None:
-        self.ignored = 0
         self.last_words = ""
         self._process = process
         self._lines = process.lines()
@@ -250,7 +241,6 @@ class Pipe:
 
     def _not_understood(self, line: bytes) -> None:
         if line.strip():
-            self.ignored += 1
             left = WORDS_CHARS - len(self.last_words)
             self.last_words += line[:WORDS_CHARS].decode(errors="replace")[: max(left, 0)] + "\n"
 

@@ -44,7 +44,7 @@ from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
 _OVER = ("completed", "failed")
-# An agent may be mad: what it says is not kept without bounds.
+# What an agent says is not kept without bounds.
 MOST_CHARS = 2_000_000
 MOST_CALLS = 1_000
 _STATES: dict[str, Any] = {"pending": "pending", "in_progress": "in_progress", "completed": "done"}
@@ -58,7 +58,6 @@ class Running:
     title: str
     kind: str
     given: dict[str, Any] = field(default_factory=dict)
-    text: str = ""
     told: bool = False
 
 
@@ -107,7 +106,7 @@ class AcpTranslator:
                 return []
 
     def asked(self, request_id: str, request: RequestPermissionRequest) -> list[AgentEvent]:
-        """A request for leave, or for a choice: several ways to say yes are a question."""
+        """A request for permission, or for a choice: several ways to say yes are a question."""
         call = request.tool_call
         is_new = call.tool_call_id not in self._calls
         known = self._calls.setdefault(call.tool_call_id, Running(call.title or "a tool", "other"))
@@ -171,7 +170,7 @@ class AcpTranslator:
         if isinstance(call.raw_input, dict):
             known.given = call.raw_input
         elif not known.told and (given := arguments_in(texts_of(call))):
-            # Kimi Code 2.1.0 asks for leave before it tells the input, which by then it has written as text.
+            # Kimi Code 2.1.0 asks for permission before it tells the input, which by then it has written as text.
             known.given = given
 
     def _untold(self) -> list[AgentEvent]:

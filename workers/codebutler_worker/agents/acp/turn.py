@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.acp.agent import AUTH_REQUIRED, AcpAgent, judge_error, judge_stop, no_agent
-from codebutler_worker.agents.acp.link import AcpLink, Heard, Pause, PermissionAsked
+from codebutler_worker.agents.acp.link import AcpLink, Pause, PermissionAsked, Received
 from codebutler_worker.agents.acp.translate import AcpTranslator, is_choice, option_for, over_in
 from codebutler_worker.agents.backend import (
     STOPPED,
@@ -39,7 +39,7 @@ from codebutler_worker.programs.process import AgentProcess
 log = logging.getLogger(__name__)
 
 
-class AcpTurn(ProcessTurn[Heard]):
+class AcpTurn(ProcessTurn[Received]):
     """``usage`` and ``prompts`` are what the protocol tells of it. ``record_from``: how long the agent's own record of
     the session was before."""
 
@@ -69,11 +69,6 @@ class AcpTurn(ProcessTurn[Heard]):
         """Its session, until the agent shows that it has read the prompt: one that dies before remembers nothing."""
         self._answered_prompt = False
 
-    @property
-    def ignored(self) -> int:
-        """Messages that were not understood."""
-        return self.link.ignored
-
     async def answer(self, request_id: str, answer: Answer) -> bool:
         """Reply to an Approval or Question; False if it no longer waits.
 
@@ -96,9 +91,8 @@ class AcpTurn(ProcessTurn[Heard]):
         await self.link.close()
         await super().end(at_once=at_once)
 
-    @property
-    def _asking(self) -> bool:
-        return bool(self.link.asked)
+    def _pass_time(self, watch: TurnWatch, now: float) -> None:
+        watch.pass_time(now, asking=bool(self.link.asked))
 
     async def _begin(self) -> None:
         known, workdir = self.request.session_id or "", self.request.workdir
@@ -187,13 +181,13 @@ class AcpTurn(ProcessTurn[Heard]):
             await self.link.set_mode(self._agent.mode)
         return True
 
-    async def _hear(self) -> Heard:
-        return await self.link.hear()
+    async def _receive(self) -> Received:
+        return await self.link.receive()
 
-    async def _take(self, heard: Heard) -> list[AgentEvent]:
+    async def _take(self, heard: Received) -> list[AgentEvent]:
         return self._told(heard)
 
-    def _told(self, heard: Heard) -> list[AgentEvent]:
+    def _told(self, heard: Received) -> list[AgentEvent]:
         match heard:
             case Verdict():
                 self.verdict = self.verdict or heard
@@ -227,7 +221,7 @@ class AcpTurn(ProcessTurn[Heard]):
         return [Withdrawn(request_id) for request_id in gone]
 
     def _rest(self) -> list[AgentEvent]:
-        events = [event for heard in self.link.heard_so_far() for event in self._told(heard)]
+        events = [event for heard in self.link.received_so_far() for event in self._told(heard)]
         if self._answered_prompt:
             events = [*self._taken(), *events]
         return [*events, *self.translator.flush()]

@@ -87,7 +87,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         """A process for the turn. Raises CodeButlerError if there can be none."""
         around = await self._surroundings(request.workdir)
         session_id = request.session_id or self._new_id(request, fresh=fresh)
-        self._claim(request.turn_id, session_id)
+        self._owned[request.turn_id].add(session_id)
         instructions = ""
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)

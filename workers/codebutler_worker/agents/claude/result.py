@@ -1,4 +1,4 @@
-"""What Claude Code's results mean: what a turn has used, and how it ended. Pure."""
+"""What a turn of Claude Code has used, what it plans, and what its result means. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The lines Claude Code writes in stream-json mode, as far as we use them (Claude Code 2.1.197 to 2.1.328).
 
-Tolerant on purpose: unknown fields are ignored; a line that is not understood is None, to be counted.
+Tolerant on purpose: unknown fields are ignored; a line that is not understood is None.
 """
 
 from __future__ import annotations
@@ -79,12 +79,6 @@ class AssistantLine(Struct, frozen=True):
     message: ApiMessage = ApiMessage()
     parent_tool_use_id: str | None = None
     error: str | None = None
-    aborted: bool = False
-
-    @property
-    def synthetic(self) -> bool:
-        """The CLI speaks, not the model: an API error or the output of a local command."""
-        return self.error is not None or self.message.model == "<synthetic>"
 
 
 class UserLine(Struct, frozen=True):
@@ -116,7 +110,7 @@ class CommandLifecycle(Struct, frozen=True):
 
 
 class ControlAsk(Struct, frozen=True):
-    """A question of the CLI: for leave (``can_use_tool``), for which ``tool_use_id`` names the call."""
+    """A question of the CLI: for permission (``can_use_tool``), for which ``tool_use_id`` names the call."""
 
     subtype: str = ""
     tool_name: str = ""

@@ -64,7 +64,6 @@ class ClaudeTranslator:
         self, workdir: Path, cost_before_usd: float = 0.0, *, session_id: str = "", fresh: bool = False
     ) -> None:
         self.session_id = session_id
-        self.ignored = 0
         self.running: set[str] = set()
         self.asking: dict[str, ControlRequest] = {}
         self.tasks: dict[str, str] = {}
@@ -75,7 +74,8 @@ class ClaudeTranslator:
         self._workdir = workdir
         self._fresh = fresh
         self._started = False
-        self._sent: set[str] = set()
+        self.sent: set[str] = set()
+        """Messages of ours that are on their way: the turn is not over before the CLI has begun them."""
         self._follows_messages = False
         self._continuing = False
         self._api_error: str | None = None
@@ -85,28 +85,19 @@ class ClaudeTranslator:
         self._plans = PlanKeeper()
         self._prose = Growing(MOST_CHARS)
 
-    def sent(self, uuid: str) -> None:
-        """A message of ours is on its way; the turn is not over before the CLI has begun it."""
-        self._sent.add(uuid)
-
     @property
     def busy(self) -> bool:
         """Something runs whose silence means nothing."""
         return bool(self.running or self.tasks)
 
     @property
-    def subagents(self) -> bool:
-        """A subagent is at work in the background: its report belongs to the answer."""
-        return any(kind != SHELL for kind in self.tasks.values())
-
-    @property
     def settled(self) -> bool:
         """The last word has been said and nothing is left that could add to it."""
-        queued = self._follows_messages and bool(self._sent)
+        queued = self._follows_messages and bool(self.sent)
         return self.result is not None and not queued and not self.tasks and not self._continuing
 
     def feed(self, line: Line | None) -> list[AgentEvent]:
-        """The events of one line; None (not understood) is counted in ``ignored``."""
+        """The events of one line; None is one that was not understood."""
         match line:
             case SystemLine():
                 return self._system(line)
@@ -163,12 +154,10 @@ class ClaudeTranslator:
 
     def _note(self, line: Line | None) -> None:
         match line:
-            case None:
-                self.ignored += 1
             case CommandLifecycle():
                 self._follows_messages = True
                 if line.state != "queued":
-                    self._sent.discard(line.command_uuid)
+                    self.sent.discard(line.command_uuid)
             case ControlResponse() if line.response.request_id == INITIALIZE:
                 if line.response.subtype == "error":
                     self.refused = line.response.error or "initialize was refused"
@@ -203,7 +192,8 @@ class ClaudeTranslator:
         self.tasks = tasks
 
     def _assistant(self, line: AssistantLine) -> list[AgentEvent]:
-        if line.synthetic:
+        if line.error is not None or line.message.model == "<synthetic>":
+            # The CLI speaks, not the model: an API error or the output of a local command.
             self._api_error = line.error or self._api_error
             return []
         self.worked = True

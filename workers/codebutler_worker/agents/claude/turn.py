@@ -9,7 +9,7 @@ from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Reason
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.result import crashed
 from codebutler_worker.agents.claude.schema import ControlRequest, decode
-from codebutler_worker.agents.claude.translate import ASK_PERSON, COST, ClaudeTranslator, questions
+from codebutler_worker.agents.claude.translate import ASK_PERSON, COST, SHELL, ClaudeTranslator, questions
 from codebutler_worker.agents.process import ProcessTurn, TimeLimits, TurnWatch, metered
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
@@ -39,11 +39,6 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         self._lines = process.lines()
         self._answers: dict[str, dict[str, str]] = {}
         self._seen: Usage | None = None
-
-    @property
-    def ignored(self) -> int:
-        """Lines of unknown types."""
-        return self.translator.ignored
 
     @property
     def ends_at_once(self) -> bool:
@@ -83,13 +78,9 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         answered = {**pending.request.input, "answers": given}
         return await self.process.write_line(command.allow_line(pending.request_id, answered))
 
-    @property
-    def _asking(self) -> bool:
-        return bool(self.translator.asking)
-
-    @property
-    def _answered(self) -> bool:
-        return self.translator.result is not None
+    def _pass_time(self, watch: TurnWatch, now: float) -> None:
+        turn = self.translator
+        watch.pass_time(now, asking=bool(turn.asking), answered=turn.result is not None)
 
     async def _begin(self) -> None:
         await self.process.write_line(command.initialize_line(self.request.system_prompt))
@@ -104,10 +95,10 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         uuid = str(uuid4())
         if not await self.process.write_line(command.message_line(text, uuid)):
             return False
-        self.translator.sent(uuid)
+        self.translator.sent.add(uuid)
         return True
 
-    async def _hear(self) -> bytes | None:
+    async def _receive(self) -> bytes | None:
         """The next line; None at the end of the stream."""
         return await anext(self._lines, None)
 
@@ -163,7 +154,8 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
 
 def due(turn: ClaudeTranslator, watch: TurnWatch, background_s: float) -> Reason | None:
     """Why the turn must end now: "done" when only what may be cut off is left. A result may be followed by more."""
-    answered = turn.result is not None and not turn.subagents
+    # The report of a subagent that works in the background belongs to the answer.
+    answered = turn.result is not None and all(kind == SHELL for kind in turn.tasks.values())
     if (reason := watch.due(busy=turn.busy or answered)) or not answered:
         return reason
     if turn.tasks:

@@ -1,4 +1,4 @@
-"""One call of a tool: understood, perhaps asked leave for, done, and told."""
+"""One call of a tool: understood, perhaps permitted by a person, carried out, and logged."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ _REFUSED: frozenset[Kind] = frozenset(("edit", "command"))
 
 
 def ruling(mode: PermissionMode, kind: Kind) -> Ruling:
-    """Whether a call of that kind may run, needs somebody's leave, or is out of the question."""
+    """Whether a call of that kind may run, needs permission, or is refused."""
     if mode == "plan" and kind in _REFUSED:
         return "refuse"
     return "ask" if kind in _ASKED[mode] else "allow"

@@ -100,7 +100,7 @@ class NativeBackend(TurnBackend[Waits]):
         stopped_before = self._unwanted(turn.turn_id)
         waits = self._live[turn.turn_id] = Waits(self._clock, self._habits.timeout_s, stopped=stopped_before)
         session = await self._session(turn)
-        self._claim(turn.turn_id, session.id)
+        self._owned[turn.turn_id].add(session.id)
         try:
             if session.fresh:
                 turn = replace(turn, cost_before_usd=0.0)
@@ -108,7 +108,7 @@ class NativeBackend(TurnBackend[Waits]):
                 async for event in events:
                     yield event
         finally:
-            await self._release(turn.turn_id, asyncio.to_thread(session.close))
+            await asyncio.shield(self._end(turn.turn_id, asyncio.to_thread(session.close), last=True))
 
     async def _session(self, request: TurnRequest) -> Session:
         """The session it names, or a new one. Raises StoreError."""

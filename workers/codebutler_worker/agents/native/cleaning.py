@@ -153,7 +153,7 @@ def summed_up(
 
 
 def _said(messages: Sequence[Message]) -> list[str]:
-    """What people said; what we said in nobody's name is nobody's task."""
+    """What people said, without what we told the model ourselves."""
     users = (message.content for message in messages if isinstance(message, UserMessage))
     return [text for text in users if text not in (CUT, CUT_TEXT, EMPTY)]
 

@@ -1,9 +1,15 @@
-"""The words of an answer, apart from the reasoning that some services leave among them. Pure.
+"""The words of an answer, apart from the reasoning and the calls that some services leave among them. Pure.
 
-Sources: Mistral's reasoning models have a list of ``thinking`` and ``text`` chunks for ``content``, streamed and whole
+Reasoning: Mistral's models have a list of ``thinking`` and ``text`` chunks for ``content``, streamed and whole
 (docs.mistral.ai/capabilities/reasoning, NousResearch/hermes-agent #4748); DeepSeek R1, Qwen 3 and Magistral write
 ``<think>`` or ``[THINK]`` into the text where the service has no parser for it, and some chat templates have written
 the opening one themselves, so that only ``</think>`` comes.
+
+Calls, where the service in front of a model did not understand its format: Hermes and Qwen's ``<tool_call>`` with JSON
+or with ``<function=…>`` inside (ggml-org/llama.cpp #16377, vllm-project/vllm #19056), GLM's ``<arg_key>``, Mistral's
+``[TOOL_CALLS]`` as a list or as ``name[ARGS]{…}`` (vllm-project/vllm #20028, Devstral 2), Kimi K2's
+``<|tool_call_begin|>``, DeepSeek's ``<invoke name=…>`` (NousResearch/hermes-agent #8965), plain or fenced JSON. Only
+what stands at the very end of an answer is a call: what a model quotes in the middle of one is not.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Progress:
 
     ``open``: the calls of the last answer that have not been acted on, in their order. ``errors``: how many answers
     in a row were none: empty, cut, or without a call that any tool could understand. ``recent``: the last calls and
-    what came of each. ``nudge``: what the model must be told next, in nobody's name. ``closed``: the last answer
+    what came of each. ``nudge``: what the model must be told next by us. ``closed``: the last answer
     called no tool. ``parts``: how often in a row what it said was cut off.
     """
 
@@ -128,7 +128,7 @@ def step(progress: Progress, limits: LoopLimits) -> Step:
 
 
 def replied(progress: Progress, reply: ModelReply, cost_usd: float | None) -> Progress:
-    """After an answer; ``cost_usd`` is its price, None if nobody knows."""
+    """After an answer; ``cost_usd`` is its price, None if it is unknown."""
     said = reply.said
     empty = not said.calls and not said.content.strip()
     # Words that were cut off are no mistake, but a call is: half of it is nothing.

@@ -64,7 +64,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
-    """What the model said. ``reasoning`` is shown to nobody; some services want it back."""
+    """What the model said. ``reasoning`` is not shown to people; some services want it back."""
 
     content: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -154,7 +154,7 @@ PER = 1_000_000
 
 
 def price_of(prices: Mapping[str, Price], model: str) -> Price | None:
-    """The model's entry; None if nobody has written one: then tokens are shown instead of money."""
+    """The model's entry; None without one: then tokens are shown instead of money."""
     return prices.get(model)
 
 

@@ -1,4 +1,4 @@
-"""How a service wants to be asked where services differ, and what a refusal teaches of that. Pure.
+"""How services differ: how they want to be asked, what their refusals mean, and when to try again. Pure.
 
 Sources: DeepSeek and Moonshot refuse a conversation with tool calls unless each of them comes with its
 ``reasoning_content`` (api-docs.deepseek.com/guides/thinking_mode; "thinking is enabled but reasoning_content is missing

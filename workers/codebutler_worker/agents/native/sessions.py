@@ -146,6 +146,11 @@ def _content(descriptor: int) -> bytes:
     return content
 
 
+# A session's records, which are only ever appended to: what was said, and what became of it. Pure.
+#
+# A record is one line of JSON. A line that cannot be read (half of it was written when the machine went off) is left
+# out; what a call then has no result for is mended, since services refuse a call without one.
+
 VERSION = 1
 INTERRUPTED = "(nobody knows what came of this call: it was cut off)"
 

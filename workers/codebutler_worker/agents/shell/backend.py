@@ -14,7 +14,7 @@ from codebutler.platform.lookup import look_up, missing_rule, path_of
 from codebutler_worker.agents.backend import AgentEvent, Started, ToolUse, TurnRequest, one_line
 from codebutler_worker.agents.record import SessionLog, session_of
 from codebutler_worker.agents.running import AgentContext, TurnBackend
-from codebutler_worker.agents.shell.output import Hearing, OutputBacklog
+from codebutler_worker.agents.shell.output import EnvelopeReader, OutputBacklog
 from codebutler_worker.agents.shell.run import GONE, Pace, ProgramRun
 from codebutler_worker.agents.survey import Surroundings, instructions
 from codebutler_worker.egress.outlet import for_agents, for_commands
@@ -48,12 +48,15 @@ class ShellBackend(TurnBackend[ProgramRun]):
         yield Started(session_of(turn.turn_id))
         yield ToolUse(turn.turn_id, self.name, one_line(turn.prompt, SUMMARY_CHARS))
         text = "\n\n".join(part for part in (self._instructions, turn.prompt) if part)
-        backlog, hearing = OutputBacklog(), Hearing(self._pace.unclosed_s) if self._rule.envelope else None
+        backlog, envelopes = (
+            OutputBacklog(),
+            EnvelopeReader(self._pace.unclosed_s) if self._rule.envelope else None,
+        )
 
         def take(data: bytes, newline_returns: bool) -> None:
             """What it writes, on the reader's thread, once it is in the log."""
-            if hearing is not None:
-                hearing.feed(data, self._clock.monotonic())
+            if envelopes is not None:
+                envelopes.feed(data, self._clock.monotonic())
             else:
                 backlog.push(data, newline_returns=newline_returns)
 
@@ -63,7 +66,7 @@ class ShellBackend(TurnBackend[ProgramRun]):
         ):
             interactive = self._rule.mode == "interactive"
             run = ProgramRun(
-                process, backlog, self._clock, self._pace, interactive=interactive, hearing=hearing
+                process, backlog, self._clock, self._pace, interactive=interactive, envelopes=envelopes
             )
             self._live[turn.turn_id] = run
             if self._unwanted(turn.turn_id):

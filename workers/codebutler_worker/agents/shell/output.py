@@ -1,4 +1,5 @@
-"""Backlog: what a program has written and nobody has rendered yet. Bounded, and safe between two threads."""
+"""What a terminal program has written: kept until it is rendered, or searched for envelopes. Fed on the reader's
+thread, read on the event loop."""
 
 from __future__ import annotations
 
@@ -111,11 +112,11 @@ class Stripper:
         return _CONTROL.sub("", text)
 
 
-class Hearing:
-    """Nothing that comes before ``deaf_until_s`` is heard: it is the echo of what was typed."""
+class EnvelopeReader:
+    """The envelopes in what a program writes. What comes before ``ignore_until_s`` is the echo of what was typed."""
 
     def __init__(self, unclosed_s: float) -> None:
-        self.deaf_until_s = 0.0
+        self.ignore_until_s = 0.0
         self._lock = threading.Lock()
         self._stripper = Stripper()
         self._parser = EnvelopeParser(unclosed_s)
@@ -125,7 +126,7 @@ class Hearing:
         """The next output of the program."""
         with self._lock:
             text = self._stripper.feed(data)
-            if now_s >= self.deaf_until_s:
+            if now_s >= self.ignore_until_s:
                 self._keep(self._parser.feed(text, now_s))
 
     def heard(self, now_s: float, *, over: bool) -> list[str]:

@@ -13,7 +13,7 @@ from codebutler.domain.clock import Clock
 from codebutler.platform.tasks import wait_for
 from codebutler_worker.agents.backend import Finished, Output, Text
 from codebutler_worker.agents.running import LiveTurn
-from codebutler_worker.agents.shell.output import Hearing, OutputBacklog
+from codebutler_worker.agents.shell.output import EnvelopeReader, OutputBacklog
 from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.programs.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
 from codebutler_worker.sandbox.prelude import hint
@@ -72,7 +72,7 @@ class ProgramRun(LiveTurn):
     """One run. ``events`` is its life; ``type``, ``stop`` and ``end`` may be called beside it. ``last`` is what
     it shows, ``why`` the reason of its end if that was not its own.
 
-    ``hearing``, for programs with envelopes: then nothing is shown but those.
+    ``envelopes``, for programs with envelopes: then nothing is shown but those.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ProgramRun(LiveTurn):
         pace: Pace,
         *,
         interactive: bool,
-        hearing: Hearing | None = None,
+        envelopes: EnvelopeReader | None = None,
     ) -> None:
         self.why: Why = ""
         self.last = Output()
@@ -92,7 +92,7 @@ class ProgramRun(LiveTurn):
         self._clock = clock
         self._pace = pace
         self._interactive = interactive
-        self._hearing = hearing
+        self._envelopes = envelopes
         self._terminal = TerminalScreen()
         self._rendering = asyncio.Lock()
         self._rendered: deque[Output] = deque()
@@ -111,8 +111,8 @@ class ProgramRun(LiveTurn):
         elif text.strip():
             await self._wait(FIRST_S * 5)
             await self._calm(FIRST_S * 5)
-            if self._hearing is not None and delay:
-                self._hearing.deaf_until_s = self._clock.monotonic() + self._pace.activation_s
+            if self._envelopes is not None and delay:
+                self._envelopes.ignore_until_s = self._clock.monotonic() + self._pace.activation_s
             await self._press(keys(text))
 
     async def events(self) -> AsyncGenerator[Output | Text]:
@@ -121,13 +121,13 @@ class ProgramRun(LiveTurn):
         while not over:
             await self._due()
             over = self._process.ended.is_set()
-            if self._hearing is not None:
-                for text in self._hearing.heard(self._clock.monotonic(), over=over):
+            if self._envelopes is not None:
+                for text in self._envelopes.heard(self._clock.monotonic(), over=over):
                     yield Text(text)
             await self._render()
             while self._rendered:
                 output = self._rendered.popleft()
-                if output != self.last and self._hearing is None:
+                if output != self.last and self._envelopes is None:
                     yield output
                 self.last = replace(output, settled=(), fresh=False)
             await self._watch_over()
