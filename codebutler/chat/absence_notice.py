@@ -23,8 +23,6 @@ from codebutler.domain.model import Post
 from codebutler.intake.absence import Absence, line, merged, with_interrupted
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Notes
-from codebutler.platform.tasks import cancel
-from codebutler.intake.notes import Notes
 from codebutler.platform.tasks import beside, cancel
 
 ABSENCE, ALIVE = "absence", "alive"

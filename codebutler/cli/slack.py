@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from codebutler.chat.people import Person
 import typer
 
-from codebutler.chat.slack.answers import Person
+from codebutler.chat.people import Person
 from codebutler.cli.output import is_interactive, notice, warn
 from codebutler.cli.prompts import ask_async
 from codebutler.config.registry import unaccented

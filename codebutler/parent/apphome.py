@@ -22,10 +22,6 @@ from codebutler.parent.apphome_page import UNSERVED, RepoCard, home, stranger
 from codebutler.parent.parts import LatestTurns, Parts
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load
-from codebutler.text.markup import at_home
-from codebutler.intake.notes import Notes
-from codebutler.parent.apphome.turns import LatestTurns
-from codebutler.parent.apphome.view import RepoCard, home, not_served, stranger
 from codebutler.text.markup import with_real_links
 
 PACE_S = 3.0
@@ -142,7 +138,7 @@ class AppHome:
             log.info("the home of %s could not be published: %s", user, error)
 
     def _cleaned(self, part: Section, url: str) -> Section:
-        return every_text(part, lambda text: at_home(self._redact(text), url))
+        return every_text(part, lambda text: with_real_links(self._redact(text), url))
 
 
 TROUBLED = {

@@ -25,10 +25,8 @@ from codebutler.config.paths import Home
 from codebutler.config.registry import Provenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.search_path import login_shell, supervisors_path
-from codebutler.domain.clock import SystemClock, zone_of
-from codebutler.config.zones import zone_of
 from codebutler.control.wire import control_server
-from codebutler.domain.clock import SystemClock
+from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.direct import DirectReader
 from codebutler.intake.dispatcher import AuditFirst, Dispatcher, HeldBack
 from codebutler.intake.intake import Intake, Threads
@@ -201,7 +199,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     return Inbound(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
-def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentStatus) -> Front:
+def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentStatus) -> WebServer:
     """The port, and what is looked at there."""
     sources = Sources(
         status=status.status,
@@ -218,7 +216,7 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
     return WebServer(parts.given.config.dashboard, hooks, dashboard)
 
 
-def _use(hooks: HookRunner, front: Front, watchers: Watchers, found: FoundJobs) -> None:
+def _use(hooks: HookRunner, front: WebServer, watchers: Watchers, found: FoundJobs) -> None:
     hooks.use(found.hooks)
     front.use(found.hooks)
     watchers.use(found.jobs.values())

@@ -19,10 +19,8 @@ from codebutler.chat.chats import Chats
 from codebutler.config.permission import decided
 from codebutler.domain.clock import Clock
 from codebutler.domain.commands import DIRECT, SLASH, WORDS, nearest
-from codebutler.domain.errors import ChatError, RegistryError
-from codebutler.domain.message import REPO_ACTION, Button, said
 from codebutler.domain.errors import ChatError
-from codebutler.domain.message import Button, said
+from codebutler.domain.message import REPO_ACTION, Button, said
 from codebutler.domain.model import (
     ButtonClicked,
     Command,

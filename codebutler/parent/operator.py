@@ -36,7 +36,7 @@ from codebutler.parent.integration import ChatConnections, ConnectedChat, Inboun
 from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Budget
 from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
-from codebutler.web.front import Front
+from codebutler.web.front import WebServer
 
 
 class Operator:
@@ -50,7 +50,7 @@ class Operator:
         *,
         status: ParentStatus,
         configuration: Configuration,
-        front: Front,
+        front: WebServer,
     ) -> None:
         self._repos = parts.repos
         self._listeners = parts.listeners

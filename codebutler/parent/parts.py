@@ -24,9 +24,6 @@ from codebutler.intake.records import Notes
 from codebutler.intake.repos import Repo, Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
-from codebutler.platform.backups import Backups, Keeper, Restored, open_or_restore
-from codebutler.parent.apphome.turns import LatestTurns
-from codebutler.parent.direct.book import Book
 from codebutler.platform.backups import Backups, DailyBackups, Restored, open_or_restore
 from codebutler.platform.descriptors import Descriptors
 from codebutler.platform.tasks import Observers, Tasks
@@ -178,7 +175,7 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     journal, restored = open_or_restore(opening, backups, home.journal, clock)
     await stack.enter_async_context(journal)
     warn = partial(logs.record, "", "WRN")
-    await stack.enter_async_context(Keeper(backups, clock, warn, journal.forget_old))
+    await stack.enter_async_context(DailyBackups(backups, clock, warn, journal.forget_old))
     direct = DirectThreads(journal)
     await direct.load()
     return Parts(

@@ -28,7 +28,7 @@ from codebutler.platform import descriptors, killpoints
 from codebutler.platform.descriptors import lower_to
 from codebutler.platform.lookup import TERMINAL_PATH
 from codebutler.platform.processes import ALLOCATOR_VARIABLES, pid_namespace, pids, seen, variable_of
-from codebutler.platform.signals import pass_over_interrupts
+from codebutler.platform.signals import ignore_interrupts
 from codebutler.protocol.messages import ToParent
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 
@@ -320,7 +320,7 @@ def run_worker(target: str, connection: Connection, printing: Connection, files:
     # A session of its own: Ctrl-C in the terminal is for the parent, which then asks the workers to stop.
     with contextlib.suppress(OSError):
         os.setsid()
-    pass_over_interrupts()
+    ignore_interrupts()
     if files is not None:
         lower_to(files)
     faulthandler.enable(all_threads=True)

@@ -8,9 +8,6 @@ from codebutler.config.schema import RepoSettings
 from codebutler.intake.records import Entry
 from codebutler.platform.descriptors import is_shortage
 from codebutler.platform.tasks import first_of
-from codebutler.protocol.messages import Heartbeat, LogTag
-from codebutler.supervisor.life import Death, Duty, Life
-from codebutler.platform.waiting import first_of
 from codebutler.protocol.messages import Heartbeat
 from codebutler.supervisor.lifecycle import (
     Again,

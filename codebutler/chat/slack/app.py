@@ -32,7 +32,6 @@ from codebutler.domain.commands import SLASH, usage_hint
 from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import ButtonClicked, MessagePosted, Post, Update
-from codebutler.platform.http import proxy_for
 from codebutler.platform.tasks import cancel
 
 CREATE_URL = "https://api.slack.com/apps"

@@ -22,10 +22,8 @@ from codebutler.chat.telegram.records import ButtonMeaning, ReasonAsked
 from codebutler.chat.telegram.render import Mentions, mention
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed
-from codebutler.domain.errors import ChatError, StoreError
-from codebutler.domain.message import PICK_ACTION, REASON_ACTION
-from codebutler.domain.actions import PICK_ACTION, REASON_ACTION
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
+from codebutler.domain.message import PICK_ACTION, REASON_ACTION
 from codebutler.domain.model import ButtonClicked
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.platform.tasks import Tasks

@@ -20,9 +20,9 @@ from msgspec import Struct
 
 from codebutler.chat.telegram.render import OPEN, TICKED, Key
 from codebutler.chat.telegram.rules import name_of, ts_of
-from codebutler.domain.actions import PICK_ACTION
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
+from codebutler.domain.message import PICK_ACTION
 from codebutler.domain.model import File
 from codebutler.intake.records import Notes
 

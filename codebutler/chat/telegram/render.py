@@ -12,15 +12,11 @@ from markdown_it.token import Token
 
 from codebutler.chat.layout import Box, Section, sections
 from codebutler.chat.telegram.entities import Builder, FormattedText, split
-from codebutler.chat.telegram.markdown import Mentions, foreign, mention, own
-from codebutler.domain.message import PICK_ACTION, Button, Message, QuestionCard, Style
 from codebutler.chat.telegram.rules import PREFIX
-from codebutler.domain.actions import PICK_ACTION
-from codebutler.domain.message import Button, Message, QuestionCard, Style
-from codebutler.text.blocks import BULLETS, Node, blocks, table_lines
-from codebutler.text.blocks import plain as bare
-from codebutler.text.links import ANY_WORKSPACE
-from codebutler.text.markup import CHANNEL, PERSON, Span, spans, words
+from codebutler.domain.message import PICK_ACTION, Button, Message, QuestionCard, Style
+from codebutler.text.markdown import BULLETS, Node, blocks, table_lines
+from codebutler.text.markdown import plain as bare
+from codebutler.text.markup import ANY_WORKSPACE, CHANNEL, PERSON, Span, spans, words
 from codebutler.text.markup import plain as literal
 
 MAX_CHARS = 50_000

@@ -14,7 +14,7 @@ from typing import Any
 
 from codebutler.control.listeners import Listeners
 from codebutler.domain.clock import Clock
-from codebutler.domain.commands import DIRECT, WORDS, Word, misuse, whispered_to
+from codebutler.domain.commands import DIRECT, WORDS, Word, usage_error, visible_only_to
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Command, MessagePosted, Post, SlashCommand, TurnOutcome
@@ -66,7 +66,7 @@ async def answer(request: Command, resources: Resources, asker: Asker) -> str:
     """Do what is said; the text is what the person reads. Raises StoreError."""
     word = WORDS[request.name]
     if not word.takes(request.argument):
-        return misuse(word)
+        return usage_error(word)
     return await handler_of(word)(Asked(resources, request.argument, asker))
 
 
@@ -123,7 +123,7 @@ class ParentCommands:
         thread_ts = event.root_ts if isinstance(event, MessagePosted) else None
         asker = Asker(event.user, repo, event.channel, thread_ts, event.key)
         is_slash = isinstance(event, SlashCommand)
-        only_for = whispered_to(event.user, request.name, request.argument) if is_slash else ""
+        only_for = visible_only_to(event.user, request.name, request.argument) if is_slash else ""
         try:
             text = await answer(request, self._resources, asker)
             message = Message(markdown=text, names=people_in(text))

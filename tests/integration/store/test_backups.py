@@ -17,10 +17,8 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreDamagedError, StoreError, StoreTooNewError
-from codebutler.platform.backups import Backups, Keeper
-from codebutler_worker.store.opening import open_store
 from codebutler.platform.backups import Backups, DailyBackups
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.opening import open_store
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 BEFORE, AFTER = 200, 50

@@ -102,7 +102,7 @@ async def test_what_needs_no_migration_may_be_looked_at(path: Path) -> None:
 WATCHED = """
 import asyncio, sys
 from pathlib import Path
-from codebutler.platform.backups import Backups, Keeper
+from codebutler.platform.backups import Backups, DailyBackups
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.store.opening import open_store
 
@@ -117,7 +117,7 @@ async def main():
     backups = Backups(Path(sys.argv[2]), path)
     async with open_store(path, SystemClock(), backups) as store:
         del opened[:]
-        async with Keeper(backups, SystemClock(), print):
+        async with DailyBackups(backups, SystemClock(), print):
             while not backups.days():
                 await store.run(lambda uow: uow.inbox.accept("k", 1))
     print("\\n".join(name for name in opened if "store.db?" in name))

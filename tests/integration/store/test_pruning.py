@@ -12,14 +12,9 @@ import pytest
 
 from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
-from codebutler.platform.backups import LOOK_EVERY_S, Backups, Keeper
+from codebutler.platform.backups import LOOK_EVERY_S, Backups, DailyBackups
 from codebutler_worker.runtime.turns import STATES
 from codebutler_worker.store.opening import open_store
-from codebutler.platform.backups import LOOK_EVERY_S, Backups, DailyBackups
-from codebutler_worker.desk.draft import iso
-from codebutler_worker.desk.states import STATES
-from codebutler_worker.store.open import open_store
-from codebutler_worker.store.pruning import BATCH, KEPT
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
 from codebutler_worker.store.store import BATCH, KEPT, Store
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso

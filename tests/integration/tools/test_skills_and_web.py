@@ -184,7 +184,7 @@ async def test_no_secret_leaves_in_what_is_asked_for(context: Context, asked: st
     fetch = web_fetch(Internet(resolve), ["hunter2hunter2"])
     result = await call(fetch, context, f'{{"url": "{asked}"}}')
     assert "contains a secret" in result.text
-    search = web_search(Service(TavilySection(api_key="x")), ["hunter2hunter2"])
+    search = web_search(WebSearch(TavilySection(api_key="x")), ["hunter2hunter2"])
     assert "contains a secret" in (await call(search, context, f'{{"query": "{asked}"}}')).text
     assert looked_up == []
 

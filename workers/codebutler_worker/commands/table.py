@@ -9,13 +9,9 @@ from importlib import import_module
 from typing import Any
 
 from codebutler.config.schema import RepoSettings
-from codebutler.domain.commands import WORDS, Word, misuse, nearest
+from codebutler.domain.commands import WORDS, Word, nearest, usage_error
 from codebutler.domain.message import Message
 from codebutler.domain.model import Command
-from codebutler.domain.commands import WORDS, Word, nearest, usage_error
-from codebutler_worker.commands.asked import Asked, Handler
-from codebutler_worker.desk.deferred import Answer
-from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.runtime.deferred import Answer
 from codebutler_worker.runtime.turns import Todo

@@ -24,8 +24,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler.platform.processes import pid_namespace, pids, seen, variable_of
-from codebutler.platform.table import pids, seen, variable_of
+from codebutler.platform.processes import pids, seen, variable_of
 from codebutler_worker.sandbox.cgroups import owned_name, ownerless
 from codebutler_worker.sandbox.pins import PinHold
 from codebutler_worker.sandbox.port import Enclosure, Launch

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from codebutler.config.committer import NAMING, Committer
-from codebutler.config.git_repo import ROOTS_OWN, RUN_AS_USER, Owner, barred, behind
-from codebutler.config.schema import RepoSettings
 from codebutler.config.git_repo import ROOTS_OWN, RUN_AS_USER, Owner, sudo_user, unreachable_because
+from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler_worker.sandbox.system import find_setpriv
@@ -23,7 +22,7 @@ Level = Literal["ok", "warn", "FAIL"]
 
 
 def identity(walls: str, uid: int, owner: int, repo: str = "the repository") -> tuple[Level, str]:
-    """(how well that is, one line) about agents behind ``walls``, in ``repo``, which belongs to the user ``owner``,
+    """(how well that is, one line) about agents sudo_user ``walls``, in ``repo``, which belongs to the user ``owner``,
     where CodeButler runs as ``uid``. FAIL: nothing is started there."""
     if owner == 0 and (walls == "docker" or uid == 0):
         return "FAIL", ROOTS_OWN.format(repo=repo)
@@ -162,7 +161,7 @@ NAME, EMAIL = "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL"
 
 
 def served_findings(walls: str, group: Sequence[RepoSettings], ours: Path) -> Iterator[Finding]:
-    """Each once, for the repositories of ``group`` behind ``walls``; ``ours`` is our own home."""
+    """Each once, for the repositories of ``group`` sudo_user ``walls``; ``ours`` is our own home."""
     uid = os.geteuid()
     there = [Path(each.path) for each in group if each.path and Path(each.path).is_dir()]
     told = {identity(walls, uid, Owner.at(repo).uid, str(repo)) for repo in there}
@@ -175,7 +174,7 @@ def served_findings(walls: str, group: Sequence[RepoSettings], ours: Path) -> It
     if uid == 0:
         theirs = [(repo, Owner.at(repo)) for repo in there if not Owner.at(repo).is_root]
         for repo, owner in theirs:
-            if why := barred(repo, owner):
+            if why := unreachable_because(repo, owner):
                 yield fail("sandbox", "user", why)
         homes = {(home_of_agents(repo, ours), owner.uid) for repo, owner in theirs}
         yield from (_home_finding(home, owner) for home, owner in sorted(homes))

@@ -29,14 +29,9 @@ from codebutler.domain.errors import (
     StoreTooNewError,
 )
 from codebutler.platform import killpoints
-from codebutler.platform.backups import Backups, Keeper, directory_name
-from codebutler.platform.processes import hand_over_soon
-from codebutler.platform.signals import pass_over_interrupts
 from codebutler.platform.backups import Backups, DailyBackups, directory_name
 from codebutler.platform.processes import shorten_switch_interval
 from codebutler.platform.signals import ignore_interrupts
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler.protocol.pipe import MessagePipe, to_worker_codec
 from codebutler_worker.conversation.parked import after_restore
@@ -92,7 +87,7 @@ async def serve(
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
             await _tell_restored(store, settings)
             runtime = Runtime(settings, home, store, agents(settings, clock), clock, channel.send)
-            async with Keeper(backups, clock, logger.warning, partial(_forget_old, store, settings)):
+            async with DailyBackups(backups, clock, logger.warning, partial(_forget_old, store, settings)):
                 return await _work(Worker(channel, runtime))
     except CodeButlerError as error:
         channel.send(Log(tag="ERR", text=str(error)))

@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from codebutler.chat.telegram.entities import Builder, FormattedText
-from codebutler.chat.telegram.markdown import Mentions, foreign, own
-from codebutler.text.markup import fence, message_link
 from codebutler.chat.telegram.render import Mentions, foreign, own
-from codebutler.text.links import message_link
-from codebutler.text.markup import fence
+from codebutler.text.markup import fence, message_link
 
 
 def shown(markdown: str) -> FormattedText:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.chat.telegram.markdown import Mentions
-from codebutler.chat.telegram.render import rendered
 from codebutler.chat.telegram.render import Mentions, rendered
-from codebutler.domain.actions import ALLOW_ACTION, ANSWER_ACTION, PICK_ACTION
 from codebutler.domain.message import (
     ALLOW_ACTION,
     ANSWER_ACTION,

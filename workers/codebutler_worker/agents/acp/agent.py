@@ -75,7 +75,7 @@ class AcpAgent:
         policy = self._around.policy(request, way, self._around.env(), kept, found.readable)
         return sandbox.wrap((*found.argv, *self._rule.args), policy)
 
-    def cost(self, tokens: Gauge) -> float | None:  # noqa: ARG002 - its service's price is its own business
+    def cost(self, tokens: TokenMeter) -> float | None:  # noqa: ARG002 - its service's price is its own business
         """What so many tokens cost in USD; None if that is unknown."""
         return None
 
