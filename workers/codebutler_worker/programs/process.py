@@ -184,7 +184,7 @@ class AgentProcess(Program):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedProgram:
     """A program that has ended. ``code`` is None if it took too long; ``cut``: it wrote more than was kept, and was
     ended for that; ``limit_hit`` and ``container`` as in Program."""
 
@@ -196,7 +196,7 @@ class Ended:
     container: str
 
 
-async def run_to_end(launch: Launch, *, stdin: bytes = b"", limit_bytes: int, limit_s: float) -> Ended:
+async def run_to_end(launch: Launch, *, stdin: bytes = b"", limit_bytes: int, limit_s: float) -> EndedProgram:
     """Run a program, and keep ``limit_bytes`` of what it writes to stdout; a newline is added to ``stdin``.
 
     Raises AgentUnavailableError if it cannot be executed, and SandboxUnavailableError.
@@ -217,4 +217,4 @@ async def run_to_end(launch: Launch, *, stdin: bytes = b"", limit_bytes: int, li
                 # What closed its output may still be at work.
                 code = 0 if cut else await process.wait()
         output = b"\n".join(lines)[:limit_bytes]
-        return Ended(output, code, cut, process.stderr_tail, process.limit_hit, process.container)
+        return EndedProgram(output, code, cut, process.stderr_tail, process.limit_hit, process.container)

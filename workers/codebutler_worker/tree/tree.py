@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
-from codebutler_worker.programs.process import Ended, run_to_end
+from codebutler_worker.programs.process import EndedProgram, run_to_end
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 
@@ -63,7 +63,7 @@ class Git:
 
     async def run(
         self, script: str, *arguments: str, limit_bytes: int = LIMIT_BYTES, limit_s: float = LIMIT_S
-    ) -> Ended:
+    ) -> EndedProgram:
         """Run ``script``, and keep ``limit_bytes`` of what it prints.
 
         Raises GitError for any failure, and SandboxUnavailableError.
