@@ -45,8 +45,8 @@ class Printed:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """Lines of what a program found. ``cut``: there are more."""
+class FoundLines:
+    """FoundLines of what a program found. ``cut``: there are more."""
 
     lines: list[str]
     cut: bool = False
@@ -73,12 +73,12 @@ class Tools:
             workdir=workdir, home=home, env=ENV, network="none", conversation=conversation
         )
 
-    async def files(self, path: str) -> Lines:
+    async def files(self, path: str) -> FoundLines:
         """The files below ``path``, sorted."""
         skip = [word for name in SKIPPED for word in ("-name", name, "-prune", "-o")]
         found = await self._run("find", self._target(path), *skip, "-type", "f", "-print")
         lines = _whole_lines(found)
-        return Lines(sorted(line.removeprefix("./") for line in lines), found.cut)
+        return FoundLines(sorted(line.removeprefix("./") for line in lines), found.cut)
 
     async def read(self, path: str) -> Printed:
         """The text of a file."""
@@ -87,13 +87,13 @@ class Tools:
             raise ToolError(f"{path} is not a text file.")
         return output
 
-    async def search(self, text: str, path: str) -> Lines:
-        """Lines that contain ``text``, as file:line:text."""
+    async def search(self, text: str, path: str) -> FoundLines:
+        """FoundLines that contain ``text``, as file:line:text."""
         skip = (f"--exclude-dir={name}" for name in SKIPPED)
         found = await self._run("grep", "-rnIF", *skip, "-e", text, self._target(path))
         # grep(1): 1 = no line was selected.
         lines = [] if found.code == 1 else _whole_lines(found)
-        return Lines([line.removeprefix("./") for line in lines], found.cut)
+        return FoundLines([line.removeprefix("./") for line in lines], found.cut)
 
     async def git(self, question: str) -> Printed:
         """What git says to status, diff or log."""
