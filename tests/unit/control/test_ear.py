@@ -11,9 +11,9 @@ from codebutler.domain.message import (
     Button,
     Message,
     Option,
+    PermissionRequest,
     Question,
     QuestionCard,
-    Request,
     said,
 )
 from codebutler.domain.model import Post, React, Update, Upload, Value
@@ -56,7 +56,10 @@ def test_of_what_kind_a_message_is(first: Spoken, kind: str, then: Spoken, kind_
 
 
 def test_a_card_is_told_whole() -> None:
-    requests = (Request(id="1", texts=("a <", "b"), verdict="x"), Request(id="2", texts=("c",), verdict="y"))
+    requests = (
+        PermissionRequest(id="1", texts=("a <", "b"), verdict="x"),
+        PermissionRequest(id="2", texts=("c",), verdict="y"),
+    )
     heard = Ear("1.0").said(
         Spoken(Post(message=Message(card=ApprovalCard(requests)), thread_ts="1.0"), "1.1")
     )
@@ -74,7 +77,7 @@ def test_only_its_own_thread_is_heard() -> None:
 
 def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
     asked = Question(id="q", text="?", options=(Option("red"),), several=True)
-    form = Request(id="r", texts=("May I?",))
+    form = PermissionRequest(id="r", texts=("May I?",))
     ear = Ear("1.0")
     heard = [
         ear.said(Spoken(Post(message=Message(card=card), thread_ts="1.0"), "1.1"))
