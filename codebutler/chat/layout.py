@@ -21,9 +21,9 @@ from codebutler.domain.message import (
     ApprovalCard,
     Button,
     Message,
+    PermissionRequest,
     Question,
     QuestionCard,
-    Request,
     box_value,
 )
 from codebutler.text.markup import clip, plain
@@ -127,7 +127,7 @@ def done_button(question_id: str) -> Button:
     return Button("Done", ANSWER_ACTION, f"{question_id}:{TICKED}", "primary")
 
 
-def _approvals(requests: Sequence[Request]) -> tuple[Section, ...]:
+def _approvals(requests: Sequence[PermissionRequest]) -> tuple[Section, ...]:
     """The question whether the calls may run, with a decision for each, and one for all that are open."""
     open_ = [request for request in requests if not request.verdict]
     found: list[Section] = []
@@ -145,7 +145,7 @@ def _approvals(requests: Sequence[Request]) -> tuple[Section, ...]:
     return tuple(found)
 
 
-def _state(request: Request) -> list[str]:
+def _state(request: PermissionRequest) -> list[str]:
     if request.verdict:
         return [request.verdict]
     if request.needed == 1:
@@ -154,14 +154,14 @@ def _state(request: Request) -> list[str]:
     return [f"👥 {request.needed} approvals needed; {len(request.votes)} given{who}."]
 
 
-def _hint(request: Request) -> str:
+def _hint(request: PermissionRequest) -> str:
     if request.is_plan:
         return "Or reply `yes`, or `no, …` with what to change."
     hint = "Or reply `yes` or `no, because …` here."
     return f"{hint} _Allow for this session_ covers {plain(request.scope)}." if request.scope else hint
 
 
-def _decisions(request: Request) -> tuple[Button, ...]:
+def _decisions(request: PermissionRequest) -> tuple[Button, ...]:
     if request.is_plan:
         return (
             Button("Approve", ALLOW_ACTION, request.id, "primary"),

@@ -1,4 +1,4 @@
-"""The commands of `codebutler`, one file each. What a command needs is imported when it runs."""
+"""The commands of `codebutler`, by subject. What a command needs is imported when it runs."""
 
 COMPLETION_VARIABLE = "_CODEBUTLER_COMPLETE"
 """Set where a shell asks what may stand for the last word typed: nothing is done then."""

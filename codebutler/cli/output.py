@@ -12,6 +12,9 @@ from typing import Literal
 
 GAP = "  "
 NARROWEST = 8
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+# Longer lines are hard to read.
+TEXT_COLUMNS = 100
 
 
 def say(line: str = "") -> None:
@@ -78,10 +81,6 @@ def is_interactive() -> bool:
 
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
-
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-# Longer lines are hard to read.
-TEXT_COLUMNS = 100
 
 
 def painted(text: str, style: Style) -> str:

@@ -40,6 +40,12 @@ _CREATE_FAULTS = {
     "restricted_action": "this workspace does not let apps create channels: create it by hand and pass --channel",
     "missing_scope": "the app is not allowed to create channels: install it again from `codebutler manifest`",
 }
+MAX_NAMED = 5
+NOBODY = {"user_not_found", "users_not_found", "user_not_visible"}
+NOBODY_ALLOWED = (
+    "Nobody is allowed yet: run `codebutler allow USER` with a Slack name, e-mail address or user ID."
+)
+INSTALL_AGAIN = "update the app from `codebutler manifest` and install it again"
 
 
 @dataclass(frozen=True)
@@ -185,14 +191,6 @@ def _unknown(wanted: str) -> CodeButlerError:
     return CodeButlerError(
         f"the app cannot see a channel {wanted}: check the name, or invite the app if it is private"
     )
-
-
-MAX_NAMED = 5
-NOBODY = {"user_not_found", "users_not_found", "user_not_visible"}
-NOBODY_ALLOWED = (
-    "Nobody is allowed yet: run `codebutler allow USER` with a Slack name, e-mail address or user ID."
-)
-INSTALL_AGAIN = "update the app from `codebutler manifest` and install it again"
 
 
 def wanted_in(text: str) -> list[str]:

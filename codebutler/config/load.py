@@ -35,6 +35,21 @@ _TOKEN_KINDS = {
     "xoxc-": "a browser token",
     "xoxe.xoxp-": "a user token",
 }
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?$", re.DOTALL)
+_UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"missing required field `(.*)`", re.DOTALL)
+_STEP = re.compile(r"[^.\[\]]+|\[\d*(?:\.\.\.)?\]")
+_PATTERNS = {
+    r"^https?://": "a URL that begins with http:// or https://",
+    r"^(?!/|[.]?/*$|.*[.][.]).+\Z": "a path below the home directory such as .gemini",
+    r"^([CGD][A-Z0-9]{2,})?\Z": "a Slack channel ID such as C0123ABCD",
+    USER_ID: "a Slack user ID such as U0123ABCD",
+    HOST: "a host such as example.org, *.example.org or example.org:8443",
+    r"^([a-z]{2})?\Z": "two letters such as en",
+    r"^[a-z0-9][a-z0-9-]*\Z": "the name of a skill",
+    r"^[a-z][a-z0-9_-]*\Z": "a lower-case word",
+}
+_MAX_KEY_CHARS = 40
 
 
 def parse_layer(data: bytes, source: str) -> JsonObject:
@@ -163,23 +178,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
-
-
-_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?$", re.DOTALL)
-_UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
-_MISSING = re.compile(r"missing required field `(.*)`", re.DOTALL)
-_STEP = re.compile(r"[^.\[\]]+|\[\d*(?:\.\.\.)?\]")
-_PATTERNS = {
-    r"^https?://": "a URL that begins with http:// or https://",
-    r"^(?!/|[.]?/*$|.*[.][.]).+\Z": "a path below the home directory such as .gemini",
-    r"^([CGD][A-Z0-9]{2,})?\Z": "a Slack channel ID such as C0123ABCD",
-    USER_ID: "a Slack user ID such as U0123ABCD",
-    HOST: "a host such as example.org, *.example.org or example.org:8443",
-    r"^([a-z]{2})?\Z": "two letters such as en",
-    r"^[a-z0-9][a-z0-9-]*\Z": "the name of a skill",
-    r"^[a-z][a-z0-9_-]*\Z": "a lower-case word",
-}
-_MAX_KEY_CHARS = 40
 
 
 def explain(error: msgspec.ValidationError) -> tuple[str, str]:

@@ -26,6 +26,33 @@ from codebutler.text.redact import Redactor
 
 MEMORY_NAME = "memory.md"
 MAX_BYTES = 256 * 1024
+MAX_LINE_CHARS = 300
+BULLET = "- "
+_BULLETS = re.compile(r"^(?:[-*+•·‣](?:\s+|$)|#+\s*|\d{1,3}[.)](?:\s+|$))+")
+_LOOKALIKES = str.maketrans({"<": "‹", ">": "›", "`": "'", "\N{FULLWIDTH LESS-THAN SIGN}": "‹"})
+_ORDERS = (
+    r"\b(ignore|disregard|forget|override|bypass|overrule)\b.{0,60}\b(instruction|rule|restriction|prompt|order|above"
+    r"|previous|earlier|safety|approval|permission|polic)",
+    r"\b(system|developer)\s+(prompt|message|note|instruction)",
+    r"^\s*(system|assistant|human|user|developer|tool)\s*:",
+    r"\[/?(inst|system|sys)\b|\|im_(start|end)\||‹/?\s*(memory|system|instruction|prompt)",
+    r"\b(curl|wget|iwr|invoke-webrequest)\b.{0,200}(\||;|&&|\$\(|\b(ba|z)?sh\b|-d\b|--data|--upload|-T\b|-F\b)",
+    r"\b(curl|wget|nc|ncat|scp)\b.{0,80}(https?://|@)",
+    r"\b(upload|send|post|exfiltrat\w*|leak|copy|e-?mail|paste)\b.{0,80}(\.env\b|\b(secret|token|key|password|credential|ssh))",
+    r"\b(without|never|no need to|don'?t|do not|skip|stop)\b.{0,30}\b(ask|approv|confirm|permission|review|sandbox)",
+    r"\brm\s+-\w*[rf]|--no-verify|--force\b|--dangerously|\bforce[- ]push|chmod\s+(-R\s+)?777",
+    r"\bsudo\b|bypasspermissions",
+    r"\b(you|agents?|claude|assistant|the model)\s+(must|should|shall|have to|are (now|allowed|permitted))\b",
+    r"\b(reveal|print|show|repeat)\b.{0,40}\b(system prompt|instructions|secrets?|tokens?|credentials?)\b",
+    r"[A-Za-z0-9+/=]{80,}",
+)
+"""What reads like an order to an agent, or a way to do harm, rather than a fact. A tripwire, not a wall: it decides
+only whether a person has to look."""
+_ORDER = re.compile("|".join(_ORDERS), re.IGNORECASE)
+MAX_FACTS = 200
+MAX_TEXT_CHARS = 24_000
+FULL_SHARE = 0.8
+"""Above this share of the limits it is time to consolidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +104,6 @@ def _text(directory: PrivateDir) -> str:
     return "" if data is None else data.decode("utf-8", "replace")
 
 
-MAX_LINE_CHARS = 300
-BULLET = "- "
-_BULLETS = re.compile(r"^(?:[-*+•·‣](?:\s+|$)|#+\s*|\d{1,3}[.)](?:\s+|$))+")
-_LOOKALIKES = str.maketrans({"<": "‹", ">": "›", "`": "'", "\N{FULLWIDTH LESS-THAN SIGN}": "‹"})
-_ORDERS = (
-    r"\b(ignore|disregard|forget|override|bypass|overrule)\b.{0,60}\b(instruction|rule|restriction|prompt|order|above"
-    r"|previous|earlier|safety|approval|permission|polic)",
-    r"\b(system|developer)\s+(prompt|message|note|instruction)",
-    r"^\s*(system|assistant|human|user|developer|tool)\s*:",
-    r"\[/?(inst|system|sys)\b|\|im_(start|end)\||‹/?\s*(memory|system|instruction|prompt)",
-    r"\b(curl|wget|iwr|invoke-webrequest)\b.{0,200}(\||;|&&|\$\(|\b(ba|z)?sh\b|-d\b|--data|--upload|-T\b|-F\b)",
-    r"\b(curl|wget|nc|ncat|scp)\b.{0,80}(https?://|@)",
-    r"\b(upload|send|post|exfiltrat\w*|leak|copy|e-?mail|paste)\b.{0,80}(\.env\b|\b(secret|token|key|password|credential|ssh))",
-    r"\b(without|never|no need to|don'?t|do not|skip|stop)\b.{0,30}\b(ask|approv|confirm|permission|review|sandbox)",
-    r"\brm\s+-\w*[rf]|--no-verify|--force\b|--dangerously|\bforce[- ]push|chmod\s+(-R\s+)?777",
-    r"\bsudo\b|bypasspermissions",
-    r"\b(you|agents?|claude|assistant|the model)\s+(must|should|shall|have to|are (now|allowed|permitted))\b",
-    r"\b(reveal|print|show|repeat)\b.{0,40}\b(system prompt|instructions|secrets?|tokens?|credentials?)\b",
-    r"[A-Za-z0-9+/=]{80,}",
-)
-"""What reads like an order to an agent, or a way to do harm, rather than a fact. A tripwire, not a wall: it decides
-only whether a person has to look."""
-_ORDER = re.compile("|".join(_ORDERS), re.IGNORECASE)
-
-
 def clean(text: str) -> str:
     """The fact as one line without its bullet: no control, format or private characters, no tags, no code marks, at
     most 300 characters; "" if nothing is left."""
@@ -133,11 +135,6 @@ def _is_hidden(char: str) -> bool:
         return False  # becomes a space
     return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn") or 0xFE00 <= ord(char) <= 0xFE0F
 
-
-MAX_FACTS = 200
-MAX_TEXT_CHARS = 24_000
-FULL_SHARE = 0.8
-"""Above this share of the limits it is time to consolidate."""
 
 Refusal = Literal["empty", "known", "unknown", "full"]
 

@@ -16,6 +16,31 @@ RUN = CommandRule(prefix="run", binary="bash", args=("-c",), description="Run a 
 
 CHECKS = CommandRule(prefix="checks", binary="bash", args=("-c",), description="Run the repository's checks")
 _OURS = {rule.prefix: rule for rule in (RUN, CHECKS)}
+SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
+MAX_SHELL_CHARS = 2000
+"""What the patterns are tried on. Longer ones nobody reads before they run."""
+RUNNER = "codebutler-runner"
+BASE = "debian:bookworm-slim"
+IDLER = "/.codebutler/cat"
+"""A container's first process. Nobody may read the file: so the kernel lets no agent, who is the same user, write that
+process's memory or open its files (PR_SET_DUMPABLE)."""
+TOOLS = "bash ca-certificates curl git jq less make openssh-client patch procps python3 ripgrep unzip"
+# A base that has git has what we need: nothing is fetched then, unless more is asked for.
+DOCKERFILE = f"""
+ARG BASE
+FROM ${{BASE}}
+ARG PACKAGES
+ARG TOOLS
+RUN set -e; \\
+    if [ -n "$PACKAGES" ] || ! command -v git > /dev/null; then \\
+        apt-get update && apt-get install -y --no-install-recommends $TOOLS $PACKAGES && \\
+        rm -rf /var/lib/apt/lists/*; \\
+    fi; \\
+    grep -q '^[^:]*:[^:]*:1000:' /etc/passwd || echo 'agent:x:1000:1000::/workspace:/bin/sh' >> /etc/passwd; \\
+    mkdir -p /workspace /tmp /.codebutler && chmod 1777 /tmp; \\
+    cp "$(command -v cat)" {IDLER} && chmod 0111 {IDLER}
+WORKDIR /workspace
+"""
 
 
 def program_of(config: Config, prefix: str) -> CommandRule | None:
@@ -48,11 +73,6 @@ def program_names(config: Config) -> frozenset[str]:
 def beside(config: Config) -> frozenset[str]:
     """The programs that may run beside an agent's turn: all but the checks, which are of a tree at rest."""
     return program_names(config) - {CHECKS.prefix}
-
-
-SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
-MAX_SHELL_CHARS = 2000
-"""What the patterns are tried on. Longer ones nobody reads before they run."""
 
 
 def is_shell(config: Config, prefix: str) -> bool:
@@ -112,28 +132,3 @@ def objection_to_lines(config: Config, text: str) -> str:
     """The same for what is typed: the first objection to one of its lines."""
     lines = (line for line in text.splitlines() if line.strip())
     return next((why for line in lines if (why := objection(config, line))), "")
-
-
-RUNNER = "codebutler-runner"
-BASE = "debian:bookworm-slim"
-IDLER = "/.codebutler/cat"
-"""A container's first process. Nobody may read the file: so the kernel lets no agent, who is the same user, write that
-process's memory or open its files (PR_SET_DUMPABLE)."""
-TOOLS = "bash ca-certificates curl git jq less make openssh-client patch procps python3 ripgrep unzip"
-
-# A base that has git has what we need: nothing is fetched then, unless more is asked for.
-DOCKERFILE = f"""
-ARG BASE
-FROM ${{BASE}}
-ARG PACKAGES
-ARG TOOLS
-RUN set -e; \\
-    if [ -n "$PACKAGES" ] || ! command -v git > /dev/null; then \\
-        apt-get update && apt-get install -y --no-install-recommends $TOOLS $PACKAGES && \\
-        rm -rf /var/lib/apt/lists/*; \\
-    fi; \\
-    grep -q '^[^:]*:[^:]*:1000:' /etc/passwd || echo 'agent:x:1000:1000::/workspace:/bin/sh' >> /etc/passwd; \\
-    mkdir -p /workspace /tmp /.codebutler && chmod 1777 /tmp; \\
-    cp "$(command -v cat)" {IDLER} && chmod 0111 {IDLER}
-WORKDIR /workspace
-"""

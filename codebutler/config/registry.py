@@ -29,6 +29,9 @@ RepoEntries = tuple["RepoEntry", ...]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _RESERVED = frozenset({"all"})
 MAX_REGISTRY_BYTES = 2**20
+JOBS_NAME = "jobs.yaml"
+JOBS_PATH = f"{PRIVATE_DIR}/{JOBS_NAME}"
+REMEMBERED = 20
 
 
 class RepoEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -156,11 +159,6 @@ def _refuse_shared_channel(other: RepoEntry, entry: RepoEntry) -> None:
             f"channel {entry.channel_id} already belongs to {other.name}: "
             "each repository needs a channel of its own"
         )
-
-
-JOBS_NAME = "jobs.yaml"
-JOBS_PATH = f"{PRIVATE_DIR}/{JOBS_NAME}"
-REMEMBERED = 20
 
 
 class Provenance:

@@ -20,6 +20,7 @@ from codebutler.config.trust import digest, strip_misplaced, strip_untrusted, ti
 from codebutler.domain.errors import ConfigError
 
 REGISTRY = "repos.json"
+_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,6 @@ def _misplaced_note(source: str, misplaced: tuple[str, ...], home: Home) -> tupl
 def _resolved(merged: Merged, source: str, notes: tuple[str, ...] = (), *, trusted: bool = True) -> Resolved:
     config = check_layer(merged.values, source)
     return Resolved(config, merged.values, merged.provenance, notes, trusted)
-
-
-_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
 
 
 def _words(value: str) -> list[str]:

@@ -14,6 +14,16 @@ SECRET_AGENT_VARIABLES = (
     "ANTHROPIC_CUSTOM_HEADERS",
     "CLAUDE_CODE_OAUTH_TOKEN",
 )
+MASK = "********"
+_SECRET_NAMES = frozenset({"botToken", "appToken", "apiKey"})
+_LOOKS_SECRET = re.compile(
+    r"\b[0-9]{6,12}:AA[A-Za-z0-9_-]{20,}"
+    r"|\b(?:xox[a-z]|xapp|xoxe\.xox[a-z]|sk|tvly|ghp|gho|github_pat)[-_][A-Za-z0-9_-]{6,}|\bAKIA[0-9A-Z]{12,}"
+)
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_OPTION = r"--?[\w-]*(?:key|token|secret|password)[\w-]*"
+_SECRET_OPTION = re.compile(_OPTION, re.IGNORECASE)
+_OPTION_VALUE = re.compile(rf"({_OPTION}=).+", re.IGNORECASE)
 
 
 def secrets_of(config: Config) -> set[str]:
@@ -34,18 +44,6 @@ def secrets_in(settings: RepoSettings) -> set[str]:
     """Every secret value that a worker is told."""
     given = {settings.agent_env.get(name, "") for name in SECRET_AGENT_VARIABLES}
     return secrets_of(settings.config) | (given - {""})
-
-
-MASK = "********"
-_SECRET_NAMES = frozenset({"botToken", "appToken", "apiKey"})
-_LOOKS_SECRET = re.compile(
-    r"\b[0-9]{6,12}:AA[A-Za-z0-9_-]{20,}"
-    r"|\b(?:xox[a-z]|xapp|xoxe\.xox[a-z]|sk|tvly|ghp|gho|github_pat)[-_][A-Za-z0-9_-]{6,}|\bAKIA[0-9A-Z]{12,}"
-)
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-_OPTION = r"--?[\w-]*(?:key|token|secret|password)[\w-]*"
-_SECRET_OPTION = re.compile(_OPTION, re.IGNORECASE)
-_OPTION_VALUE = re.compile(rf"({_OPTION}=).+", re.IGNORECASE)
 
 
 def is_secret(key: str) -> bool:

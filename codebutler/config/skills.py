@@ -28,6 +28,25 @@ from codebutler.text.safe_yaml import decode_yaml
 SKILLS = "skills"
 MAX_SKILLS = 100
 BUNDLED = Path(__file__).parent / "bundled_skills"
+NAME = r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$"
+FILE_NAME = "SKILL.md"
+PROGRAM_NAME = "skill.py"
+MAX_BYTES = 64 * 1024
+_FRONT = re.compile(
+    r"\A\ufeff?---[ \t]*\r?\n(?P<front>.*?)^---[ \t]*\r?$\n?(?P<body>.*)\Z", re.DOTALL | re.MULTILINE
+)
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+"""Controls, turns of the reading direction, and tags: whoever vouches for a skill reads it without them, an agent with
+them."""
+PROGRAM_TEMPLATE = '''\
+"""Reads {"arguments": "…", "workdir": "…"} from stdin; writes {"text": "…"} to stdout."""
+
+import json
+import sys
+
+given = json.load(sys.stdin)
+json.dump({"text": f"You said: {given['arguments']}"}, sys.stdout)
+'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,22 +161,9 @@ def _digest(found: Iterable[_Files]) -> str:
 Origin = Literal["bundled", "home", "repo"]
 """Where a skill was found, the weakest first: a later one of the same name takes its place."""
 
-NAME = r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$"
-FILE_NAME = "SKILL.md"
-PROGRAM_NAME = "skill.py"
-MAX_BYTES = 64 * 1024
-_FRONT = re.compile(
-    r"\A\ufeff?---[ \t]*\r?\n(?P<front>.*?)^---[ \t]*\r?$\n?(?P<body>.*)\Z", re.DOTALL | re.MULTILINE
-)
-
 
 class SkillError(CodeButlerError):
     """A skill cannot be used; one line that says what to do."""
-
-
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
-"""Controls, turns of the reading direction, and tags: whoever vouches for a skill reads it without them, an agent with
-them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,17 +216,6 @@ def template(name: str, description: str) -> str:
     told = description.replace("\n", " ").strip() or "What it does, and when to use it."
     quoted = msgspec.json.encode(told).decode()  # JSON strings are YAML strings
     return f"---\nname: {name}\ndescription: {quoted}\n---\n\nSay step by step what the agent is to do.\n"
-
-
-PROGRAM_TEMPLATE = '''\
-"""Reads {"arguments": "…", "workdir": "…"} from stdin; writes {"text": "…"} to stdout."""
-
-import json
-import sys
-
-given = json.load(sys.stdin)
-json.dump({"text": f"You said: {given['arguments']}"}, sys.stdout)
-'''
 
 
 def _text(data: bytes, source: str) -> str:

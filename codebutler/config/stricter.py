@@ -26,6 +26,9 @@ NOTHING = r"[^\s\S]"
 RULES_AT_MOST = 1000
 PATTERNS_AT_MOST = 50
 PATTERN_CHARS = 200
+_ENTRY = re.compile(r"(?P<wild>\*\.)?(?P<host>\[[^\]]*\]|[^:]*)(:(?P<port>\d+))?")
+_WEB = ("80", "443")
+"""What an entry without a port stands for."""
 
 
 def stricter(trusted: JsonObject, claimed: JsonObject) -> JsonObject:
@@ -186,11 +189,6 @@ _ORDERS: Mapping[Path, Choose] = MappingProxyType(
         },
     }
 )
-
-
-_ENTRY = re.compile(r"(?P<wild>\*\.)?(?P<host>\[[^\]]*\]|[^:]*)(:(?P<port>\d+))?")
-_WEB = ("80", "443")
-"""What an entry without a port stands for."""
 
 
 def narrower(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:

@@ -34,7 +34,7 @@ class Option(Struct, frozen=True, omit_defaults=True):
     detail: str = ""
 
 
-class Request(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One request for permission: ``texts`` say what is asked, each a part of its own that must be shown whole.
 
     ``scope`` is what "for this session" would cover, "" where it is not offered. ``votes`` (Markdown) of the ``needed``
@@ -64,7 +64,7 @@ class Question(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class ApprovalCard(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="approval"):
     """Asks whether calls may run; each is decided by itself, or all that are open at once."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[PermissionRequest, ...]
 
 
 class QuestionCard(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="question"):

@@ -39,6 +39,16 @@ from codebutler.supervisor.supervisor import SupervisorLock, is_held
 
 # What of a repository is its own; the rest is the same for all with the same configuration.
 OWN = frozenset({"store"})
+# Below the first there is hardly room for a day's work, below the second nothing can be accepted soon.
+SCARCE_BYTES = 2**30
+FULL_BYTES = 100 * 2**20
+# The parts of the status that say what is wrong with them.
+RUNNING = ("supervisor", "journal", "slack", "telegram")
+# The parent never imports the worker.
+CHECKUP = "codebutler_worker.checkup"
+# Its longest part, a live turn, has a limit of its own.
+SILENCE_S = 180.0
+MAX_LINE_BYTES = 2**20
 
 
 async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: bool) -> AsyncIterator[Finding]:
@@ -102,13 +112,6 @@ async def _workers(
 def _named(finding: Finding, group: tuple[RepoSettings, ...]) -> Finding:
     names = ", ".join(each.name for each in group[:3]) + (", …" if len(group) > 3 else "")
     return msgspec.structs.replace(finding, subject=f"{finding.subject} [{names}]")
-
-
-# Below the first there is hardly room for a day's work, below the second nothing can be accepted soon.
-SCARCE_BYTES = 2**30
-FULL_BYTES = 100 * 2**20
-# The parts of the status that say what is wrong with them.
-RUNNING = ("supervisor", "journal", "slack", "telegram")
 
 
 async def programs_path(home: Home, env: Mapping[str, str]) -> str:
@@ -204,13 +207,6 @@ def _supervisor(home: Home) -> Finding:
     return warn(
         "supervisor", "process", "none runs: `codebutler supervise`, or `codebutler install` once for all"
     )
-
-
-# The parent never imports the worker.
-CHECKUP = "codebutler_worker.checkup"
-# Its longest part, a live turn, has a limit of its own.
-SILENCE_S = 180.0
-MAX_LINE_BYTES = 2**20
 
 
 def groups(settings: Sequence[RepoSettings]) -> list[tuple[RepoSettings, ...]]:

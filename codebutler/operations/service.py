@@ -20,6 +20,9 @@ NO_SESSION = (
 )
 RUN_S = 60.0
 State = Literal["absent", "starting", "running", "stopped", "failed"]
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+# The locale and the certificates; no token, no key: a unit file is no place for secrets.
+CARRIED = ("LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,6 @@ def run(argv: Sequence[str]) -> ProgramResult:
     except subprocess.TimeoutExpired:
         raise CodeButlerError(f"`{' '.join(argv)}` took longer than {RUN_S:g} s") from None
     return ProgramResult(done.returncode, done.stdout.strip(), done.stderr.strip())
-
-
-DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-# The locale and the certificates; no token, no key: a unit file is no place for secrets.
-CARRIED = ("LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

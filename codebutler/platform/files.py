@@ -14,6 +14,14 @@ from types import TracebackType
 from codebutler.domain.errors import CodeButlerError, ConfigError, StoreError
 
 POLL_S = 0.05
+MAX_CONFIG_BYTES = 256 * 1024
+_HINTS = {
+    errno.EROFS: "the disk is read-only: make it writable or choose another CODEBUTLER_HOME",
+    errno.EACCES: "permission denied: check its owner and mode",
+    errno.EPERM: "not permitted: check its owner and mode",
+    errno.ENOSPC: "the disk is full: free some space and try again",
+    errno.EDQUOT: "the disk quota is used up: free some space and try again",
+}
 
 
 class FileLock:
@@ -74,16 +82,6 @@ def identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-MAX_CONFIG_BYTES = 256 * 1024
-_HINTS = {
-    errno.EROFS: "the disk is read-only: make it writable or choose another CODEBUTLER_HOME",
-    errno.EACCES: "permission denied: check its owner and mode",
-    errno.EPERM: "not permitted: check its owner and mode",
-    errno.ENOSPC: "the disk is full: free some space and try again",
-    errno.EDQUOT: "the disk quota is used up: free some space and try again",
-}
 
 
 class PrivateDir:

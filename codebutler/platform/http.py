@@ -14,6 +14,9 @@ from urllib.request import getproxies_environment, proxy_bypass
 
 from codebutler.domain.errors import CodeButlerError
 
+LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+LAST_PORT = 65535
+
 
 def is_local_url(url: str) -> bool:
     """Whether ``url`` names this machine."""
@@ -27,9 +30,6 @@ def proxy_for(url: str) -> str | None:
     if is_local_url(url) or proxy_bypass(parts.hostname or ""):
         return None
     return getproxies_environment().get(parts.scheme)
-
-
-LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def is_loopback(host: str) -> bool:
@@ -66,9 +66,6 @@ def _name(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:
         return None
-
-
-LAST_PORT = 65535
 
 
 def listen(host: str, port: int, *, or_next: int = 0) -> socket.socket:

@@ -17,6 +17,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+MAX_CONNECTIONS = 100
+IDLE_S = 20.0
+"""Without a whole request for so long, or with one that was answered long ago, it is closed."""
+
 
 async def read_body(request: Request, most_bytes: int, within_s: float) -> bytes | Response:
     """The body; or the refusal to answer with, when it is too large or does not come within ``within_s`` seconds."""
@@ -34,11 +38,6 @@ async def read_body(request: Request, most_bytes: int, within_s: float) -> bytes
 
 def _size(count: int) -> str:
     return f"{count // 2**20} MiB" if count >= 2**20 else f"{count // 1024} KiB"
-
-
-MAX_CONNECTIONS = 100
-IDLE_S = 20.0
-"""Without a whole request for so long, or with one that was answered long ago, it is closed."""
 
 
 class BoundedProtocol(H11Protocol):

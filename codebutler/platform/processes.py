@@ -9,6 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
+HANDOVER_S = 0.0005
+LARGE_BYTES = 2**18
+ALLOCATOR_VARIABLES = (("MALLOC_MMAP_THRESHOLD_", str(LARGE_BYTES)),)
+"""Left to itself glibc raises the size from which freed memory goes back to the system to 32 MB with the first large
+file that passes through, and from then on each thread that handles another one keeps its memory (mallopt(3),
+M_MMAP_THRESHOLD). These are for a process that is yet to start. Other C libraries have neither the habit nor the
+setting."""
+_M_MMAP_THRESHOLD = -3
 
 
 class ProcessEntry(NamedTuple):
@@ -70,9 +78,6 @@ def disable_core_dumps() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-HANDOVER_S = 0.0005
-
-
 def shorten_switch_interval() -> None:
     """Let a thread that waits for the interpreter have it after HANDOVER_S, for the whole process.
 
@@ -80,15 +85,6 @@ def shorten_switch_interval() -> None:
     store and back, and waited them out while the loop was at something else.
     """
     sys.setswitchinterval(HANDOVER_S)
-
-
-LARGE_BYTES = 2**18
-ALLOCATOR_VARIABLES = (("MALLOC_MMAP_THRESHOLD_", str(LARGE_BYTES)),)
-"""Left to itself glibc raises the size from which freed memory goes back to the system to 32 MB with the first large
-file that passes through, and from then on each thread that handles another one keeps its memory (mallopt(3),
-M_MMAP_THRESHOLD). These are for a process that is yet to start. Other C libraries have neither the habit nor the
-setting."""
-_M_MMAP_THRESHOLD = -3
 
 
 def return_large_blocks() -> None:

@@ -18,6 +18,10 @@ from types import FrameType
 from codebutler.domain.clock import Clock
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SOCKET, WATCHDOG, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
+BEAT_S = 15.0
+# A start takes as long as Slack cannot be reached: the manager need not lose patience meanwhile.
+START_AGAIN_S = 60
 
 
 def ignore_interrupts() -> None:
@@ -59,11 +63,6 @@ class Stopping:
             for each in SIGNALS:
                 loop.remove_signal_handler(each)
 
-
-SOCKET, WATCHDOG, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
-BEAT_S = 15.0
-# A start takes as long as Slack cannot be reached: the manager need not lose patience meanwhile.
-START_AGAIN_S = 60
 
 log = logging.getLogger("codebutler.platform.signals")
 

@@ -23,6 +23,7 @@ _FENCE = re.compile(
     r"(?P<mark>`{3,}|~{3,})(?P<info>[^\n]*)"
 )
 _HEADING = re.compile(r" {0,3}#{1,6}\s")
+BULLETS = "•◦▪"
 
 
 @cache
@@ -249,9 +250,6 @@ def _closes(match: re.Match[str], fence: _Fence) -> bool:
         and not match["info"].strip()
         and match["mark"].startswith(fence.mark)
     )
-
-
-BULLETS = "•◦▪"
 
 
 @dataclass

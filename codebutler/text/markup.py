@@ -35,6 +35,11 @@ _SPAN = re.compile(
     r"|(?m:^)(?P<quote>> ?)",
     re.DOTALL,
 )
+ANY_WORKSPACE = "https://slack.com/archives/"
+_TELEGRAM = re.compile(
+    r"(?:\[(?P<label>[^\[\]]*)\]\()?https://slack\.com/archives/tg:(?P<chat>-?\d+)(?:/p\d0*(?P<message>\d+))?(?(label)\))"
+)
+_MESSAGE = re.compile(r"/archives/([CG][A-Z0-9]+)/p(\d{10})(\d{6})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +128,6 @@ def _escaped(found: re.Match[str]) -> str:
     if found["number"]:
         return f"{found[0]}\\"
     return f"{found['space'] or ''}\\{found[0][-1]}"
-
-
-ANY_WORKSPACE = "https://slack.com/archives/"
-_TELEGRAM = re.compile(
-    r"(?:\[(?P<label>[^\[\]]*)\]\()?https://slack\.com/archives/tg:(?P<chat>-?\d+)(?:/p\d0*(?P<message>\d+))?(?(label)\))"
-)
-_MESSAGE = re.compile(r"/archives/([CG][A-Z0-9]+)/p(\d{10})(\d{6})")
 
 
 def message_url(channel: str, ts: str) -> str:

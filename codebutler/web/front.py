@@ -34,6 +34,10 @@ PORTS = 20
 OFF = "dashboard.enabled is false"
 
 log = logging.getLogger("codebutler.web")
+MAX_BODY_BYTES = 2**20
+PER_MINUTE = 30
+BODY_S = 30.0
+"""A caller that sends its body more slowly is let go: whoever may connect could keep us busy."""
 
 
 class WebServer:
@@ -128,12 +132,6 @@ async def _somebody_at(listener: socket.socket) -> None:
         await came.wait()
     finally:
         loop.remove_reader(listener)
-
-
-MAX_BODY_BYTES = 2**20
-PER_MINUTE = 30
-BODY_S = 30.0
-"""A caller that sends its body more slowly is let go: whoever may connect could keep us busy."""
 
 
 class Callee(Protocol):

@@ -19,6 +19,7 @@ from typing import Literal
 
 PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _LFLAG, _CC = 3, 6
+_FENCE = "```"
 
 
 class Interrupted(Exception):  # noqa: N818 - a key, no failure
@@ -164,9 +165,6 @@ def _on_end(number: int, _frame: FrameType | None) -> None:
 def takes_escapes(env_term: str) -> bool:
     """Whether the terminal is more than a typewriter."""
     return os.isatty(sys.stdout.fileno()) and env_term not in ("", "dumb")
-
-
-_FENCE = "```"
 
 
 class Lines:

@@ -23,6 +23,16 @@ from codebutler.control.wire import LINE_LIMIT_BYTES
 from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
 
 LOST = "the supervisor has ended: see `codebutler status`. What you said is kept and is answered when it runs again"
+ASKS = "(waiting for your decision: in its thread in the chat, or in `codebutler chat`)"
+HOW = {
+    "stopped": "the run was stopped",
+    "refused": "nothing was run",
+    "interrupted": "the run was interrupted; its thread asks whether to continue",
+}
+DIARY_NAME = "chat.json"
+MOST_TYPED = 500
+MOST_CHARS = 60_000
+"""Of all that was typed: the file stays far below what is read of one."""
 
 
 class ChatConnection:
@@ -89,14 +99,6 @@ class ChatConnection:
         return reply
 
 
-ASKS = "(waiting for your decision: in its thread in the chat, or in `codebutler chat`)"
-HOW = {
-    "stopped": "the run was stopped",
-    "refused": "nothing was run",
-    "interrupted": "the run was interrupted; its thread asks whether to continue",
-}
-
-
 @dataclass
 class WholeAnswer:
     """What was answered. ``texts`` by message: an edit replaces what it edits."""
@@ -141,12 +143,6 @@ def ask_once(repo: str, text: str, thread_ts: str | None = None) -> WholeAnswer:
     done = talk(SendRequest(repo=repo, text=text, wait=True, thread_ts=thread_ts), told.take)
     told.outcome = done.text
     return told
-
-
-DIARY_NAME = "chat.json"
-MOST_TYPED = 500
-MOST_CHARS = 60_000
-"""Of all that was typed: the file stays far below what is read of one."""
 
 
 class Diary(Struct, frozen=True, kw_only=True):

@@ -32,6 +32,11 @@ _SPACE = re.compile(r"\s+")
 _FENCE = re.compile(r"```+|~~~+")
 
 Style = Literal["plain", "faint", "markdown", "code", "fence"]
+FENCE = "```"
+RUNNING = "⏳ Running…"
+_FOOTER = re.compile(r"(?:_(\S+)_ • )?_((?:tokens: .*|\d+s|\d+m\d\ds|\d+h\d\dm)[^_\n]*)_")
+FRAMES = frozenset({FENCE, RUNNING})
+"""The lines around a program's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +236,6 @@ def _asked_again(card: Said) -> list[ShownLine]:
 
 def _flat(text: str) -> str:
     return _SPACE.sub(" ", text).strip()
-
-
-FENCE = "```"
-RUNNING = "⏳ Running…"
-_FOOTER = re.compile(r"(?:_(\S+)_ • )?_((?:tokens: .*|\d+s|\d+m\d\ds|\d+h\d\dm)[^_\n]*)_")
-FRAMES = frozenset({FENCE, RUNNING})
-"""The lines around a program's output."""
 
 
 def footed(text: str) -> tuple[str, str]:

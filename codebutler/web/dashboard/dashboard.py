@@ -23,6 +23,16 @@ from codebutler.web.dashboard.view import DashboardFacts, DashboardPage, line_vi
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+PACE_S = 1.0
+REST = 20
+"""A look that takes long (a hundred workers' memory) is followed by so many times as long a rest."""
+LONGEST_REST_S = 10.0
+KEEP_ALIVE_S = 15.0
+MAX_VIEWERS = 20
+PAST_LINES = 300
+WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent", "jobs", "errors")
+"""What is told again as a whole when any of it changes; repositories are told one by one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
@@ -99,16 +109,6 @@ def _every_text(value: Any, change: Callable[[str], str]) -> Any:
             return {key: _every_text(each, change) for key, each in value.items()}
     return value
 
-
-PACE_S = 1.0
-REST = 20
-"""A look that takes long (a hundred workers' memory) is followed by so many times as long a rest."""
-LONGEST_REST_S = 10.0
-KEEP_ALIVE_S = 15.0
-MAX_VIEWERS = 20
-PAST_LINES = 300
-WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent", "jobs", "errors")
-"""What is told again as a whole when any of it changes; repositories are told one by one."""
 
 Level = Literal["debug", "info", "warn", "error"]
 

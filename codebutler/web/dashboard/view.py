@@ -81,7 +81,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class TurnRow(Struct, frozen=True, kw_only=True):
+class TurnItem(Struct, frozen=True, kw_only=True):
     """A turn: ``what`` it wants of people or does, ``text`` what was asked, ``url`` its thread ("" if unknown)."""
 
     key: str
@@ -150,9 +150,9 @@ class DashboardPage(Struct, frozen=True, kw_only=True):
     system: SystemView
     chats: tuple[ChatView, ...]
     troubles: tuple[Trouble, ...]
-    needs: tuple[TurnRow, ...]
-    work: tuple[TurnRow, ...]
-    recent: tuple[TurnRow, ...]
+    needs: tuple[TurnItem, ...]
+    work: tuple[TurnItem, ...]
+    recent: tuple[TurnItem, ...]
     repos: tuple[RepoView, ...]
     jobs: tuple[JobView, ...]
     errors: tuple[LineView, ...]
@@ -264,7 +264,7 @@ def _troubles(
             yield Trouble(repo=row["name"], text=problem)
 
 
-def _need(row: Mapping[str, Any], turn: TurnNote) -> TurnRow:
+def _need(row: Mapping[str, Any], turn: TurnNote) -> TurnItem:
     match turn.state:
         case "interrupted":
             what = "was interrupted: continue or drop it"
@@ -295,9 +295,9 @@ def _cut(text: str) -> str:
     return line if len(line) <= TEXT_CHARS else f"{line[: TEXT_CHARS - 1]}…"
 
 
-def _turn(row: Mapping[str, Any], turn: TurnNote, what: str) -> TurnRow:
+def _turn(row: Mapping[str, Any], turn: TurnNote, what: str) -> TurnItem:
     channel = row["channel_id"]
-    return TurnRow(
+    return TurnItem(
         key=f"{row['name']}/{(turn.id or turn.thread_ts)[:WORD_CHARS]}",
         repo=row["name"],
         state=turn.state,

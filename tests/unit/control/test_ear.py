@@ -11,9 +11,9 @@ from codebutler.domain.message import (
     Button,
     Message,
     Option,
+    PermissionRequest,
     Question,
     QuestionCard,
-    Request,
     said,
 )
 from codebutler.domain.model import Operation, Post, React, Update, Upload, Value

@@ -8,10 +8,12 @@ from codebutler.chat.layout import Section
 from codebutler.chat.slack.render import CARD_CHARS, SECTION_CHARS, mrkdwn
 from codebutler.domain.message import ApprovalCard, Message, Request
 from codebutler_worker.present.calls import ShownCall, call_shown, plan_shown
+from codebutler.domain.message import ApprovalCard, Message, PermissionRequest
+from codebutler_worker.present.approvals import ShownCall, call_shown, plan_shown
 from tests.shown import blocks_of, text_of
 
 
-def approval_card(requests: list[Request]) -> Message:
+def approval_card(requests: list[PermissionRequest]) -> Message:
     return Message(card=ApprovalCard(tuple(requests)))
 
 
@@ -97,7 +99,7 @@ def test_a_long_command_is_shown_whole_in_parts() -> None:
     assert inside(shown).count("\n") == command.count("\n") - 2
     assert all(part in "".join(shown.texts) for part in ("… part 2 of 3:", "… part 3 of 3:"))
     assert [one for one in command.split("\n") if one not in inside(shown)] == []
-    card = approval_card([Request(id="id", texts=shown.texts, scope="exactly this command")])
+    card = approval_card([PermissionRequest(id="id", texts=shown.texts, scope="exactly this command")])
     assert len(sections(card)) == 3
     assert all(block.get("expand") for block in blocks_of(card) if block["type"] == "section")
     assert sections(card)[-1].endswith("exactly this command.")
@@ -112,7 +114,7 @@ def test_what_is_left_out_is_told_and_the_card_still_fits() -> None:
     shown = call_shown("Bash", {"command": "<" * 9000, "description": "<" * 9000}, "/repo" * 99)
     assert shown.hidden == 9000 - inside(shown).count("<")
     assert f"⚠️ {shown.hidden:,} more characters are in the file below." in shown.texts[-1]
-    card = approval_card([Request(id="id", texts=shown.texts, scope="exactly this command")])
+    card = approval_card([PermissionRequest(id="id", texts=shown.texts, scope="exactly this command")])
     assert all(len(text) <= SECTION_CHARS for text in sections(card))
     assert sum(map(len, sections(card))) <= 11_000
     assert len(text_of(card)) <= CARD_CHARS
@@ -135,14 +137,15 @@ def test_a_mention_in_a_command_reaches_nobody() -> None:
 
 
 def test_a_closed_card_has_no_buttons() -> None:
-    card = approval_card([Request(id="a", texts=("touch a",), verdict="✅ Allowed by Ana.")])
+    card = approval_card([PermissionRequest(id="a", texts=("touch a",), verdict="✅ Allowed by Ana.")])
     assert buttons(card) == []
     assert text_of(card) == "touch a\n✅ Allowed by Ana."
 
 
 def test_several_requests_are_decided_one_by_one_or_together() -> None:
     items = [
-        Request(id=name, texts=(f"touch {name}",), scope="exactly this command") for name in ("a", "b", "c")
+        PermissionRequest(id=name, texts=(f"touch {name}",), scope="exactly this command")
+        for name in ("a", "b", "c")
     ]
     card = approval_card(items)
     assert [value for label, value in buttons(card) if label == "Deny"] == ["a", "b", "c"]
@@ -151,9 +154,9 @@ def test_several_requests_are_decided_one_by_one_or_together() -> None:
 
 def test_what_is_decided_leaves_the_button_for_all() -> None:
     items = [
-        Request(id="a", texts=("touch a",), verdict="✅ Allowed by Ana."),
-        Request(id="b", texts=("b",)),
-        Request(id="c", texts=("c",)),
+        PermissionRequest(id="a", texts=("touch a",), verdict="✅ Allowed by Ana."),
+        PermissionRequest(id="b", texts=("b",)),
+        PermissionRequest(id="c", texts=("c",)),
     ]
     card = approval_card(items)
     assert buttons(card)[-1] == ("Allow all 2", "b,c")
@@ -162,7 +165,7 @@ def test_what_is_decided_leaves_the_button_for_all() -> None:
 
 
 def test_who_is_still_needed_is_said_and_no_session_is_offered() -> None:
-    card = approval_card([Request(id="a", texts=("git push",), needed=3, votes=("Ana", "\\<Ben>"))])
+    card = approval_card([PermissionRequest(id="a", texts=("git push",), needed=3, votes=("Ana", "\\<Ben>"))])
     assert "👥 3 approvals needed; 2 given: Ana, &lt;Ben&gt;." in text_of(card)
     assert [label for label, _ in buttons(card)] == ["Allow", "Deny", "Deny with a reason…"]
 
@@ -170,7 +173,7 @@ def test_who_is_still_needed_is_said_and_no_session_is_offered() -> None:
 def test_a_long_plan_is_shown_in_parts_and_a_cut_is_told() -> None:
     plan = "\n\n".join(f"{n}. **Step** {n} <!channel> " + "words " * 60 for n in range(400))
     shown = plan_shown(plan)
-    card = approval_card([Request(id="a", texts=shown.texts, is_plan=True)])
+    card = approval_card([PermissionRequest(id="a", texts=shown.texts, is_plan=True)])
     assert [label for label, _ in buttons(card)] == ["Approve", "Keep planning", "Say what to change…"]
     assert "more characters are in the file below" in sections(card)[-1]
     assert shown.hidden

@@ -15,9 +15,9 @@ from codebutler.domain.message import (
     Button,
     Message,
     Option,
+    PermissionRequest,
     Question,
     QuestionCard,
-    Request,
     said,
 )
 from codebutler.domain.model import (
@@ -117,7 +117,9 @@ TO_WORKER: dict[str, object] = {
     "shutdown": Shutdown(reason="sleep", grace_s=10.0),
 }
 
-APPROVALS = ApprovalCard((Request(id="r1", texts=("🔐 `ls`",), scope="it", needed=2, votes=("Ana",)),))
+APPROVALS = ApprovalCard(
+    (PermissionRequest(id="r1", texts=("🔐 `ls`",), scope="it", needed=2, votes=("Ana",)),)
+)
 QUESTIONS = QuestionCard(
     (Question(id="q1", text="Which?", options=(Option("a", "the first"), Option("b")), several=True),),
     ("q1:0",),

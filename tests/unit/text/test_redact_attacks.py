@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.slack.render import rendered
-from codebutler.domain.message import ApprovalCard, Button, Message, Request
+from codebutler.domain.message import ApprovalCard, Button, Message, PermissionRequest
 from codebutler.domain.model import Post, Upload
 from codebutler.text.disguised import CUT
 from codebutler.text.markup import plain
@@ -143,7 +143,7 @@ def test_the_name_of_a_file() -> None:
 
 
 def test_every_text_of_a_message() -> None:
-    asked = Request(id=TOKEN, texts=(TOKEN, SECRET), scope=SECRET, votes=(TOKEN,), verdict=SECRET)
+    asked = PermissionRequest(id=TOKEN, texts=(TOKEN, SECRET), scope=SECRET, votes=(TOKEN,), verdict=SECRET)
     card = Message(card=ApprovalCard((asked,)), markdown=TOKEN, buttons=(Button(SECRET, TOKEN, SECRET),))
     sent = Editor(Redactor([SECRET]).redact).edited(Post(message=card))
     assert not shows(TOKEN, str(sent))

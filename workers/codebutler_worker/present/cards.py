@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import zip_longest
 
 from codebutler.domain.message import ApprovalCard, Message, Option, Question, QuestionCard, Request
+from codebutler.domain.message import ApprovalCard, Message, PermissionRequest, Question, QuestionCard
 from codebutler.domain.model import Asked
 from codebutler.text.markup import plain
 from codebutler_worker.present.calls import (
@@ -103,9 +104,9 @@ def _shown(row: ApprovalRow, redact: Callable[[str], str]) -> ShownCall:
     return call_shown(row.tool, called, str(given_of(row).get("cwd", "")), redact)
 
 
-def _request(row: ApprovalRow, redact: Callable[[str], str]) -> Request:
+def _request(row: ApprovalRow, redact: Callable[[str], str]) -> PermissionRequest:
     is_plan = row.tool == PLAN_TOOL
-    return Request(
+    return PermissionRequest(
         id=row.id,
         texts=_shown(row, redact).texts,
         scope="" if is_plan or row.needed > 1 else scope_of(row.tool, called_with(row)),

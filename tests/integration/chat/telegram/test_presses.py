@@ -17,9 +17,9 @@ from codebutler.domain.message import (
     ApprovalCard,
     Message,
     Option,
+    PermissionRequest,
     Question,
     QuestionCard,
-    Request,
 )
 from codebutler.domain.model import Post, Update
 from tests.telegram.room import Room
@@ -27,7 +27,7 @@ from tests.telegram.server import ANA, BEN, FORUM, GROUP, BotServer, Fault
 from tests.telegram.state import Polls, Telegram
 
 CHANNEL = f"tg:{GROUP}"
-CARD = Message(card=ApprovalCard((Request(id="r1", texts=("Run `make`?",)),)))
+CARD = Message(card=ApprovalCard((PermissionRequest(id="r1", texts=("Run `make`?",)),)))
 QUESTION = Message(
     card=QuestionCard(
         (Question(id="q1", text="Which?", options=(Option("One"), Option("Two")), several=True),)
@@ -232,7 +232,7 @@ async def test_no_with_a_reason(server: BotServer, tmp_path: Path) -> None:
 
 
 async def test_a_card_keeps_its_name_however_long_it_is(room: Room, server: BotServer) -> None:
-    long = Message(card=ApprovalCard((Request(id="r1", texts=("word " * 1500, "Run it?")),)))
+    long = Message(card=ApprovalCard((PermissionRequest(id="r1", texts=("word " * 1500, "Run it?")),)))
     ts = await room.chat.post(CHANNEL, Post(message=long), "op1")
     first, second = (message["message_id"] for message in server.telegram.own(GROUP))
     await answered(room, server.press(GROUP, second, "Allow"))

@@ -14,9 +14,9 @@ from codebutler.domain.message import (
     Button,
     Message,
     Option,
+    PermissionRequest,
     Question,
     QuestionCard,
-    Request,
     said,
 )
 from codebutler.domain.model import Post, React, Update, Upload
@@ -37,8 +37,12 @@ PINGS = "<!channel> <@U0ANA> <!subteam^S1> @here @everyone &lt;!here&gt; [x](per
         said(f"**{PINGS}** _{PINGS}_ `{PINGS}` [{PINGS}](https://example.com) [{PINGS}](person:U0ANA)"),
         said(f"```\n{PINGS}\n```\n> {PINGS}"),
         said("[x](channel:C1><!here>) [x](person:!here) [x](https://a.b|<!here>)"),
-        Message(card=ApprovalCard((Request(id="1", texts=(PINGS,), scope=PINGS, needed=2, votes=(PINGS,)),))),
-        Message(card=ApprovalCard((Request(id="1", texts=(PINGS,), is_plan=True, verdict=PINGS),))),
+        Message(
+            card=ApprovalCard(
+                (PermissionRequest(id="1", texts=(PINGS,), scope=PINGS, needed=2, votes=(PINGS,)),)
+            )
+        ),
+        Message(card=ApprovalCard((PermissionRequest(id="1", texts=(PINGS,), is_plan=True, verdict=PINGS),))),
         Message(
             card=QuestionCard((Question(id="1", text=PINGS, options=(Option(PINGS, PINGS),), several=True),))
         ),
@@ -65,7 +69,9 @@ def test_only_the_one_whom_a_post_is_for_is_called() -> None:
     assert text == "<@U0ANA> done"
     assert blocks[0] == {"type": "section", "text": {"type": "mrkdwn", "text": "<@U0ANA>"}}
     assert blocks[1:] == rendered(answer)[1]
-    _, blocks = called(Message(card=ApprovalCard((Request(id="1", texts=("May I?",), verdict="Yes."),))))
+    _, blocks = called(
+        Message(card=ApprovalCard((PermissionRequest(id="1", texts=("May I?",), verdict="Yes."),)))
+    )
     assert [block["text"]["text"] for block in blocks] == ["<@U0ANA> May I?\nYes."]
     _, blocks = called(said("x" * 2995, Button("Stop", "codebutler.stop", "v")))
     assert [block["text"]["text"] for block in blocks[:2]] == ["<@U0ANA>", "x" * 2995]

@@ -17,7 +17,7 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import CAPABILITIES, ChannelMoved, HistoryPage, Limits
 from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError
-from codebutler.domain.message import ApprovalCard, Message, Question, QuestionCard, Request, said
+from codebutler.domain.message import ApprovalCard, Message, PermissionRequest, Question, QuestionCard, said
 from codebutler.domain.model import Operation, Post, Update, Upload
 from tests.memory_chat import MemoryChat
 from tests.notes import Notes
@@ -208,7 +208,7 @@ async def test_progress_that_nobody_needs_any_more_is_not_sent_again() -> None:
 
 
 async def test_cards_that_are_sent_again_say_so_and_can_be_decided() -> None:
-    approval = Message(card=ApprovalCard((Request(id="r1", texts=("May I?",)),)))
+    approval = Message(card=ApprovalCard((PermissionRequest(id="r1", texts=("May I?",)),)))
     question = Message(card=QuestionCard((Question(id="q1", text="Which?"),)))
     for message in (approval, question):
         stage = Stage()

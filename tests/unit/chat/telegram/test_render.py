@@ -11,9 +11,9 @@ from codebutler.domain.message import (
     Button,
     Message,
     Option,
+    PermissionRequest,
     Question,
     QuestionCard,
-    Request,
     said,
 )
 from codebutler.text.markup import fence
@@ -33,7 +33,7 @@ def test_buttons_stand_below_the_last_part() -> None:
 
 def test_an_approval_says_all_of_it_and_offers_each_way() -> None:
     command = fence("rm -rf build")
-    card = ApprovalCard((Request(id="r1", texts=(f"Run this?\n{command}",), scope="rm"),))
+    card = ApprovalCard((PermissionRequest(id="r1", texts=(f"Run this?\n{command}",), scope="rm"),))
     shown = rendered(Message(card=card))
     assert "rm -rf build" in shown.parts[0].text
     assert labels(Message(card=card)) == [
@@ -44,7 +44,9 @@ def test_an_approval_says_all_of_it_and_offers_each_way() -> None:
 
 
 def test_of_several_requests_each_button_says_which() -> None:
-    card = ApprovalCard((Request(id="r1", texts=("One?",)), Request(id="r2", texts=("Two?",))))
+    card = ApprovalCard(
+        (PermissionRequest(id="r1", texts=("One?",)), PermissionRequest(id="r2", texts=("Two?",)))
+    )
     shown = rendered(Message(card=card))
     assert "1. One?" in shown.parts[0].text
     assert "2. Two?" in shown.parts[0].text
