@@ -38,10 +38,7 @@ BARRED = (
     "move it, or run `chmod o+x {barrier}`"
 )
 ACL = "system.posix_acl_access"
-CONFIG_SCOPES = (("--local", "--no-includes"), ("--global", "--includes"), ("--system", "--includes"))
-"""Where git looks, the nearest first. ``includeIf`` in the owner's own configuration counts, as it does for git."""
 IDENTITY_KEYS = r"^(user|author|committer)\.(name|email)$"
-MAX_IDENTITY_CHARS = 200
 IDENTITY_CRUD = set("<>")
 """git leaves these out: they enclose the address."""
 
@@ -207,49 +204,3 @@ def _has_list(directory: Path) -> bool:
         return ACL in os.listxattr(directory)
     except (AttributeError, OSError):  # neither has every system
         return False
-
-
-def committer_env(repo: Path, home: Path) -> dict[str, str]:
-    """The variables by which git inside ``repo`` knows its author and committer (git(1)); those that the owner, whose
-    home is ``home``, has not configured are missing. Blocking; reads anew each time."""
-    found: dict[str, str] = {}
-    for scope in CONFIG_SCOPES:
-        for key, value in _configured(repo, home, scope).items():
-            found.setdefault(key, value)
-    return variables(found)
-
-
-def variables(found: Mapping[str, str]) -> dict[str, str]:
-    """The environment for what the configuration says; ``author.*`` and ``committer.*`` go before ``user.*``. Pure."""
-    env = {}
-    for role in ("author", "committer"):
-        for part in ("name", "email"):
-            if value := found.get(f"{role}.{part}", found.get(f"user.{part}", "")):
-                env[f"GIT_{role}_{part}".upper()] = value
-    return env
-
-
-def parsed(output: bytes) -> dict[str, str]:
-    """Key to value of what `git config -z` prints; the last of a key counts, what is no name or address does not."""
-    found = {}
-    for entry in output.split(b"\0"):
-        key, newline, value = entry.decode(errors="replace").partition("\n")
-        if newline and _is_plain(value.strip()):
-            found[key] = value.strip()
-    return found
-
-
-def _configured(repo: Path, home: Path, scope: tuple[str, ...]) -> dict[str, str]:
-    try:
-        return parsed(ask_git(repo, "config", *scope, "-z", "--get-regexp", IDENTITY_KEYS, home=home).stdout)
-    except CodeButlerError:
-        return {}
-
-
-def _is_plain(value: str) -> bool:
-    return (
-        0 < len(value) <= MAX_IDENTITY_CHARS
-        and value.isprintable()
-        and not IDENTITY_CRUD & set(value)
-        and "\ufffd" not in value
-    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.config.committer import LONGEST, parsed, variables
-from codebutler.config.git_repo import MAX_IDENTITY_CHARS, parsed, variables
+from codebutler.config.committer import parsed, variables
+from codebutler.config.git_repo import MAX_IDENTITY_CHARS
 
 
 def test_one_name_is_the_authors_and_the_committers() -> None:

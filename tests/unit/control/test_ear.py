@@ -67,7 +67,10 @@ def test_of_what_kind_a_message_is(first: Told, kind: str, then: Told, kind_then
 
 
 def test_a_card_is_told_whole() -> None:
-    requests = (Request(id="1", texts=("a <", "b"), verdict="x"), Request(id="2", texts=("c",), verdict="y"))
+    requests = (
+        PermissionRequest(id="1", texts=("a <", "b"), verdict="x"),
+        Request(id="2", texts=("c",), verdict="y"),
+    )
     heard = shown(
         Listener("C1", "1.0"), (Post(message=Message(card=ApprovalCard(requests)), thread_ts="1.0"), "1.1")
     )
@@ -85,7 +88,7 @@ def test_only_its_own_thread_is_heard() -> None:
 
 def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
     asked = Question(id="q", text="?", options=(Option("red"),), several=True)
-    form = Request(id="r", texts=("May I?",))
+    form = PermissionRequest(id="r", texts=("May I?",))
     listener = Listener("C1", "1.0")
     heard = [
         shown(listener, (Post(message=Message(card=card), thread_ts="1.0"), "1.1"))

@@ -6,10 +6,8 @@ from typing import Any
 
 from codebutler.chat.layout import Section
 from codebutler.chat.slack.render import CARD_CHARS, SECTION_CHARS, mrkdwn
-from codebutler.domain.message import ApprovalCard, Message, Request
-from codebutler_worker.present.calls import ShownCall, call_shown, plan_shown
 from codebutler.domain.message import ApprovalCard, Message, PermissionRequest
-from codebutler_worker.present.approvals import ShownCall, call_shown, plan_shown
+from codebutler_worker.present.calls import ShownCall, call_shown, plan_shown
 from tests.shown import blocks_of, text_of
 
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import zip_longest
 
-from codebutler.domain.message import ApprovalCard, Message, Option, Question, QuestionCard, Request
-from codebutler.domain.message import ApprovalCard, Message, PermissionRequest, Question, QuestionCard
+from codebutler.domain.message import ApprovalCard, Message, Option, PermissionRequest, Question, QuestionCard
 from codebutler.domain.model import Asked
 from codebutler.text.markup import plain
 from codebutler_worker.present.calls import (
