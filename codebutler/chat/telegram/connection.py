@@ -236,8 +236,9 @@ class TelegramConnection:
                 self._presses.answered(first.spot.chat, first.spot.reply_to)
             return
         event = await self._inbox.posted(album)
-        await self._intake.accept(event, missed=missed)
-        if (
+        if await self._intake.accept(event, missed=missed) == "accepted":
+            await self._inbox.taken(first, event)
+        elif (
             not event.is_direct
             and not self._intake.serves(event)
             and await self._chat.records.is_first(event.channel)
@@ -249,7 +250,9 @@ class TelegramConnection:
         text = NOT_SERVED.format(chat=number_of(event.channel))
         try:
             await self._sender.submit(
-                event.channel, f"unserved {event.channel}", Post(message=said(text), thread_ts=event.root_ts)
+                event.channel,
+                f"unserved {event.channel}",
+                Post(message=said(text), thread_ts=event.thread_ts),
             )
         except ChatError as error:
             log.info("%s could not be told how to add it: %s", event.channel, error)

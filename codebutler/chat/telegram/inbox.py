@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from codebutler.chat.layout import REASON_CHARS, Placed, placed
-from codebutler.chat.telegram.records import ButtonMeaning, KnownMessage, MessageRecords
+from codebutler.chat.telegram.records import ButtonMeaning, KnownMessage, MessageRecords, kept
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed, Spot, StartCommand, WrittenUpdate
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION
 from codebutler.domain.model import ButtonClicked, File, MessageEdited, MessagePosted
 
 REMEMBERED = 5000
+TITLE_CHARS = 60
 
 
 class IncomingEvents:
@@ -76,6 +77,13 @@ class IncomingEvents:
             files=files,
             mentioned=any(said.mentioned for said in album),
         )
+
+    async def taken(self, said: WrittenUpdate, event: MessagePosted) -> None:
+        """Work begins on it: what begins a conversation in a forum's General will be answered in a topic."""
+        if said.spot.in_general and event.thread_ts is None and not event.text.startswith("!"):
+            title = " ".join(event.text.split())[:TITLE_CHARS] or "Files"
+            place = said.spot.chat, said.spot.message
+            await kept(self._records.keep(*place, lambda before: replace(before, title=title)))
 
     async def edited(self, said: WrittenUpdate) -> MessageEdited | None:
         """Other words for a message; None if the words are what they were."""

@@ -3,6 +3,7 @@ what is for one person alone, in their private chat with us, where no bot may be
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,10 +21,13 @@ from codebutler.chat.telegram.render import Mentions, Rendered, laid_out
 from codebutler.chat.telegram.rules import number_of
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.intake.records import Notes
+from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatUnreachableError, StoreError
+from codebutler.intake.notes import Notes
 
 KEPT = FormattedText("…")
 """What keeps a place for a part: it can be filled as often as it takes, but not sent twice without a trace."""
 TOPIC = "Continued"
+ANSWERED_THERE = "I answer in a topic of its own: {link}"
 
 log = logging.getLogger("codebutler.chat.telegram")
 
@@ -59,6 +63,7 @@ class MessageWriter:
     def __init__(self, api: BotApi, records: MessageRecords) -> None:
         self._api = api
         self._records = records
+        self._opening = asyncio.Lock()
 
     async def place(self, chat: int, root: int, *, silent: bool = False) -> Destination:
         """Where the conversation that begins with ``root`` is. Raises StoreError."""
@@ -147,6 +152,7 @@ class MessageWriter:
 
     async def _there(self, place: Destination, send: Callable[[Destination], Awaitable[Any]]) -> Any:
         """In its topic; if that is gone, in a new one that goes on with it, and never among other conversations."""
+        place = await self._opened(place)
         try:
             sent = await send(place)
             if (
@@ -162,9 +168,43 @@ class MessageWriter:
                 raise
         return await send(await self._continued(place))
 
-    async def _continued(self, place: Destination) -> Destination:
+    async def _opened(self, place: Destination) -> Destination:
+        """Where the conversation is by now: one that began in a forum's General gets a topic with the first answer."""
+        if place.topic or not place.root:
+            return place
+        async with self._opening:
+            try:
+                known = await self._records.known(place.chat, place.root)
+            except StoreError as error:
+                raise ChatUnreachableError(f"a message waits: {error}", "unreachable") from error
+            if known.topic or not known.title:
+                return Destination(place.chat, place.root, known.topic, place.silent)
+            try:
+                there = await self._continued(place, known.title)
+            except ChatOutcomeUnknownError as error:
+                # Nothing was said yet: at worst an empty topic is left.
+                raise ChatUnreachableError(str(error), "unreachable") from None
+            except ChatError as error:
+                if error.code != "no_topic":
+                    raise
+                log.info("answers stay in General: %s", error)
+                await kept(self._records.keep(place.chat, place.root, lambda known: replace(known, title="")))
+                return place
+        await self._point_to(there)
+        return there
+
+    async def _point_to(self, there: Destination) -> None:
+        """Best effort."""
+        link = f"https://t.me/c/{str(there.chat).removeprefix('-100')}/{there.topic}"
+        where = Destination(there.chat, there.root, silent=True).arguments()
         try:
-            made = await self._api.call("createForumTopic", chat_id=place.chat, name=TOPIC)
+            await self._shown("sendMessage", FormattedText(ANSWERED_THERE.format(link=link)), None, where)
+        except ChatError as error:
+            log.debug("%s", error)
+
+    async def _continued(self, place: Destination, name: str = TOPIC) -> Destination:
+        try:
+            made = await self._api.call("createForumTopic", chat_id=place.chat, name=name)
         except ChatError as error:
             if type(error) is not ChatError:
                 raise

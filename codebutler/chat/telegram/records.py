@@ -51,7 +51,8 @@ class ReasonAsked(Struct, frozen=True, omit_defaults=True):
 class KnownMessage(Struct, frozen=True, omit_defaults=True):
     """What is remembered of a message. ``thread``: the ts of the conversation that it belongs to, "" if it begins one.
     ``topic``: it is one, reached under this number. ``is_ours``: we know that we sent it. ``parts``: the numbers of the
-    messages that it goes on in; ``part_of``: it is one of those."""
+    messages that it goes on in; ``part_of``: it is one of those. ``title``: it began in the General of a forum, and so
+    is called the topic that its conversation gets."""
 
     thread: str = ""
     topic: int = 0
@@ -60,6 +61,7 @@ class KnownMessage(Struct, frozen=True, omit_defaults=True):
     part_of: int = 0
     files: tuple[File, ...] = ()
     asked: ReasonAsked | None = None
+    title: str = ""
 
 
 class NotePages(Generic[T]):

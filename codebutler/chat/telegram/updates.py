@@ -45,13 +45,14 @@ class Me:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
     """Where a message stands. ``topic``: of a forum, or of a private chat with topics. ``reply_to``: what it answers,
-    0 if nothing."""
+    0 if nothing. ``in_general``: in a forum, and in none of its topics."""
 
     chat: int
     message: int
     is_direct: bool = False
     topic: int = 0
     reply_to: int = 0
+    in_general: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +239,7 @@ def _spot(message: Mapping[str, Any]) -> Spot:
         is_direct=chat.get("type") == "private",
         topic=topic or 0,
         reply_to=reply_to or 0,
+        in_general=chat.get("is_forum") is True and not topic,
     )
 
 

@@ -115,6 +115,38 @@ async def test_a_group_that_is_not_served_is_told_once_how_to_add_it(
     assert f"codebutler add-repo PATH --telegram {other}" in told
 
 
+async def test_what_begins_in_general_is_answered_in_a_topic(room: Room, server: BotServer) -> None:
+    channel, forum = f"tg:{FORUM}", server.telegram.chats[FORUM]
+    server.say(FORUM, "let me in", BEN)
+    server.say(FORUM, "/status")
+    root = server.say(FORUM, "fix the\nlogin bug")
+    await room.confirmed()
+    for message in room.messages:
+        await room.chat.post(channel, Post(message=said("On it"), thread_ts=message.ts), f"op {message.ts}")
+    ((topic, name),) = forum.topics.items()
+    assert name == "fix the login bug"
+    await room.chat.post(channel, Post(message=said("word " * 1500), thread_ts=f"{root:012d}"), "long")
+    in_topic = [each for each in server.telegram.own(FORUM) if each.get("message_thread_id") == topic]
+    assert [each["text"][:5] for each in in_topic if "text" in each] == ["On it", "word ", "word "]
+    elsewhere = [each["text"] for each in server.telegram.own(FORUM) if "message_thread_id" not in each]
+    assert elsewhere == ["On it", f"I answer in a topic of its own: https://t.me/c/1000000002/{topic}"]
+    server.say(FORUM, "and the tests", topic=topic)
+    await room.confirmed()
+    assert room.messages[-1].thread_ts == f"{root:012d}"
+
+
+async def test_without_the_right_to_make_topics_general_is_answered_in_general(
+    room: Room, server: BotServer
+) -> None:
+    server.faults.append(Fault("createForumTopic", "refused", "Bad Request: not enough rights"))
+    root = server.say(FORUM, "fix it")
+    await room.confirmed()
+    for op_id in ("op1", "op2"):
+        await room.chat.post(f"tg:{FORUM}", Post(message=said("On it"), thread_ts=f"{root:012d}"), op_id)
+    assert len(server.named("createForumTopic")) == 1
+    assert server.telegram.texts(FORUM) == ["On it", "On it"]
+
+
 async def test_one_that_we_cannot_handle_keeps_no_other_away(
     room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
