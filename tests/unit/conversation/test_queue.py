@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.conversation.queue import Room, choose, in_line
+from codebutler_worker.conversation.queue import FreeSlots, choose, in_line
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import iso
 
@@ -27,7 +27,7 @@ def turn(number: int, conversation: str, due_in_s: float = 0) -> TurnRow:
 
 
 def line_of(queued: list[TurnRow], busy: set[str], room: int) -> list[str]:
-    return [one.id for one in in_line(queued, busy, NOW, Room(room))]
+    return [one.id for one in in_line(queued, busy, NOW, FreeSlots(room))]
 
 
 def test_without_room_all_wait() -> None:
@@ -50,10 +50,10 @@ def test_nobody_is_both_started_and_in_line(
     queue: list[tuple[str, float]], busy: set[str], room: int
 ) -> None:
     queued = [turn(number, name, due_s) for number, (name, due_s) in enumerate(queue)]
-    start = choose(queued, busy, NOW, Room(room), debounce_s=3).start
+    start = choose(queued, busy, NOW, FreeSlots(room), debounce_s=3).start
     rest = [one for one in queued if one not in start]
     taken = busy | {one.conversation for one in start}
-    line = in_line(rest, taken, NOW, Room(room - len(start)))
+    line = in_line(rest, taken, NOW, FreeSlots(room - len(start)))
     assert line == [one for one in rest if one in line]
     outside = [one for one in rest if one not in line]
     assert all(one.not_before > iso(NOW) for one in outside)

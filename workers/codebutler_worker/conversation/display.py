@@ -21,7 +21,7 @@ from codebutler_worker.conversation.queue import MARK_AFTER_S
 from codebutler_worker.conversation.terminal import TerminalDisplay
 from codebutler_worker.present import progress
 from codebutler_worker.present.lines import one_line
-from codebutler_worker.present.progress import TurnProgress, joined, live, reduce, tool_result
+from codebutler_worker.present.progress import TurnProgress, joined, live, reduce, tool_label, tool_result
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
@@ -54,7 +54,7 @@ class ToolLog:
     def heard(self, event: AgentEvent) -> None:
         """Take note of a call, or of its result."""
         if isinstance(event, ToolUse) and len(self._calls) < MAX_CALLS:
-            self._calls[event.id] = f"{event.name}: {event.summary}" if event.summary else event.name
+            self._calls[event.id] = tool_label(event.name, event.summary)
         elif isinstance(event, ToolResult):
             label = self._calls.pop(event.id, "a tool")
             entry = tool_result(label, event.text, ok=event.ok, redact=self._redact)

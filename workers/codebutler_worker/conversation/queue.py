@@ -46,14 +46,14 @@ class NextTurns:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreeSlots:
     """How many turns of agents may start, and how many of the ``programs``, which take none of the agents' room."""
 
     agents: int
     for_programs: int = 0
     programs: frozenset[str] = frozenset()
 
-    def after(self, started: Sequence[TurnRow]) -> Room:
+    def after(self, started: Sequence[TurnRow]) -> FreeSlots:
         """What is left of it when these run."""
         programs = sum(turn.agent in self.programs for turn in started)
         agents = self.agents - (len(started) - programs)
@@ -61,7 +61,7 @@ class Room:
 
 
 def choose(
-    queued: Sequence[TurnRow], busy: Collection[str], now: datetime, room: Room, *, debounce_s: float
+    queued: Sequence[TurnRow], busy: Collection[str], now: datetime, room: FreeSlots, *, debounce_s: float
 ) -> NextTurns:
     """Oldest first, one per conversation, in each conversation in order, as many as there is ``room`` for. Pure.
 
@@ -90,7 +90,7 @@ def in_line(
     queued: Sequence[TurnRow],
     busy: Collection[str],
     now: datetime,
-    room: Room,
+    room: FreeSlots,
     started: Sequence[TurnRow] = (),
 ) -> list[TurnRow]:
     """Those that could not start even if they were due, once ``started`` of them run; in order. Pure."""

@@ -17,7 +17,7 @@ from codebutler_worker.conversation.parked import resume_due
 from codebutler_worker.conversation.prepare import BegunTurn, begin
 from codebutler_worker.conversation.queue import (
     STEERED,
-    Room,
+    FreeSlots,
     ShownWait,
     choose,
     close_turn,
@@ -184,7 +184,7 @@ class TurnScheduler:
         queued = uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
         agents = agent.parallel_turns - (len(busy) - programs)
-        room = Room(agents, MAX_PROGRAMS - programs, beside(config))
+        room = FreeSlots(agents, MAX_PROGRAMS - programs, beside(config))
         choice = choose(ready, busy, uow.now, room, debounce_s=agent.debounce_seconds)
         held = [
             turn for turn in choice.start if is_limited(config.budget) and park_for_budget(uow, turn, config)

@@ -46,7 +46,7 @@ from codebutler_worker.store.rows import (
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 from codebutler_worker.tools.outcome import ToolError
 
-ERRAND = "memory"
+COMMAND = "memory"
 LEARNED = "learned"
 """As the argument of a deferred command: nobody has asked for it, so nobody is answered."""
 ASKED = "asked"
@@ -208,7 +208,7 @@ def _deferred(
 ) -> DeferredRow:
     command = DeferredRow(
         id=uuid.uuid4().hex,
-        name=ERRAND,
+        name=COMMAND,
         argument=f"{how} {row.id}",
         conversation=place.conversation,
         thread_ts=place.thread_ts,

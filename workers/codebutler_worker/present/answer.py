@@ -108,7 +108,7 @@ def posts(envelope: Envelope, thread_ts: str | None, limit: int, redact: Redact)
     text = said if not sign or said.startswith(sign) else f"{sign} {said}"
     # Before it is cut: the second half of a key does not look like one any more.
     parts = split_markdown(redact(text), limit)
-    return tuple(Post(message=Message(markdown=part, is_foreign=True), thread_ts=thread_ts) for part in parts)
+    return tuple(_post(part, thread_ts) for part in parts)
 
 
 def why_not(reason: str) -> str:

@@ -89,7 +89,7 @@ def reduce(view: TurnProgress, event: AgentEvent) -> TurnProgress:
 def _reduced(view: TurnProgress, event: AgentEvent) -> TurnProgress:
     match event:
         case ToolUse(name=name, summary=summary):
-            label = f"{name}: {summary}" if summary else name
+            label = tool_label(name, summary)
             return replace(view, activity=label, is_tool=True, last_tool=label, tools=view.tools + 1, note="")
         case ToolResult(ok=False):
             return replace(view, failed_tools=view.failed_tools + 1)
@@ -105,6 +105,11 @@ def _reduced(view: TurnProgress, event: AgentEvent) -> TurnProgress:
             return replace(view, usage=event)
         case _:
             return view
+
+
+def tool_label(name: str, summary: str) -> str:
+    """A tool call in a few words."""
+    return f"{name}: {summary}" if summary else name
 
 
 def prose(text: str) -> str:
@@ -233,8 +238,8 @@ def live(event: AgentEvent, thread_ts: str) -> Live | None:
         case Writing(text=text) if text.strip():
             return Live(thread_ts=thread_ts, kind="writing", text=prose(text)[:MAX_CHARS])
         case ToolUse(name=name, summary=summary):
-            label = f"{name}: {summary}" if summary else name
-            return Live(thread_ts=thread_ts, kind="tool", text=f"🔧 {one_line(label, TOOL_CHARS)}")
+            label = one_line(tool_label(name, summary), TOOL_CHARS)
+            return Live(thread_ts=thread_ts, kind="tool", text=f"🔧 {label}")
         case ToolResult(ok=False, text=text):
             return Live(thread_ts=thread_ts, kind="tool", text=f"❌ {one_line(text, TOOL_CHARS)}")
         case Plan(steps=steps):

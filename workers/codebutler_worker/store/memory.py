@@ -43,7 +43,7 @@ class SessionsTable(Repository):
 
     def get(self, conversation: str, agent: str) -> SessionRow | None:
         """The session this agent has in this conversation, or None."""
-        if agent != CHANNEL_AGENT or not _is_channel(conversation):
+        if agent != CHANNEL_AGENT or not conversation.endswith(":"):
             query = matching(tables.threads, "conversation", "agent")
             return self._one(query, SessionRow, conversation=conversation, agent=agent)
         channel = _channel_of(conversation)
@@ -67,7 +67,7 @@ class SessionsTable(Repository):
                 tables.sessions,
                 ChannelSessionRow(row.channel_id, row.session_id, row.updated_at, row.total_cost_usd),
             )
-        if row.agent != CHANNEL_AGENT or not _is_channel(row.conversation):
+        if row.agent != CHANNEL_AGENT or not row.conversation.endswith(":"):
             self._upsert(tables.threads, row)
 
     def forget(self, conversation: str) -> None:
@@ -147,10 +147,6 @@ class FactsTable(Repository):
     def forget(self, scope: str, key: str) -> bool:
         """Drop a fact; False if there was none."""
         return self._delete(tables.facts, scope=scope, key=key) > 0
-
-
-def _is_channel(conversation: str) -> bool:
-    return conversation.endswith(":")
 
 
 def _channel_of(conversation: str) -> str:

@@ -29,7 +29,7 @@ def message_id(channel_id: str, ts: str) -> str:
 class MessageRow:
     """A person's message; ``order`` sorts as text among those of its channel. ``agent`` is the prefix that was typed
     (None = the default agent), ``late`` that it was fetched from history. Rows of the WhatsApp era have no thread and
-    no turn."""
+    no turn. SQLite has no booleans: what is read of one is 0 or 1."""
 
     id: str
     from_id: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -66,12 +65,11 @@ class MessagesTable(Repository):
 
     def get(self, channel_id: str, ts: str) -> MessageRow | None:
         """The message, or None."""
-        found = self._one(matching(tables.messages, "id"), MessageRow, id=message_id(channel_id, ts))
-        return None if found is None else _plain(found)
+        return self._one(matching(tables.messages, "id"), MessageRow, id=message_id(channel_id, ts))
 
     def of_turn(self, turn_id: str) -> list[MessageRow]:
         """The messages a turn answers, oldest first."""
-        return [_plain(row) for row in self._all(_OF_TURN, MessageRow, turn_id=turn_id)]
+        return self._all(_OF_TURN, MessageRow, turn_id=turn_id)
 
     def waiting_of(self, user: str) -> int:
         """How many messages of the user are in turns that wait to begin or to go on."""
@@ -193,17 +191,6 @@ class ExpensesTable(Repository):
     def add(self, row: ExpenseRow) -> None:
         """Write it down."""
         self._insert(tables.expenses, row)
-
-
-def _plain(row: MessageRow) -> MessageRow:
-    # SQLite has no booleans, and rows of the WhatsApp era may hold NULL here.
-    return replace(
-        row,
-        is_voice=bool(row.is_voice),
-        acked=bool(row.acked),
-        late=bool(row.late),
-        platform_msg_id=row.platform_msg_id or "",
-    )
 
 
 @cache
