@@ -38,9 +38,6 @@ BARRED = (
     "move it, or run `chmod o+x {barrier}`"
 )
 ACL = "system.posix_acl_access"
-IDENTITY_KEYS = r"^(user|author|committer)\.(name|email)$"
-IDENTITY_CRUD = set("<>")
-"""git leaves these out: they enclose the address."""
 
 
 def repo_root(path: Path) -> Path:

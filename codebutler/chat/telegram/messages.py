@@ -19,10 +19,8 @@ from codebutler.chat.telegram.entities import FormattedText
 from codebutler.chat.telegram.records import HOME, Buttons, MessageRecords, kept
 from codebutler.chat.telegram.render import Mentions, Rendered, laid_out
 from codebutler.chat.telegram.rules import number_of
-from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
-from codebutler.intake.records import Notes
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatUnreachableError, StoreError
-from codebutler.intake.notes import Notes
+from codebutler.intake.records import Notes
 
 KEPT = FormattedText("…")
 """What keeps a place for a part: it can be filled as often as it takes, but not sent twice without a trace."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.config.committer import parsed, variables
-from codebutler.config.git_repo import MAX_IDENTITY_CHARS
+from codebutler.config.committer import LONGEST, parsed, variables
 
 
 def test_one_name_is_the_authors_and_the_committers() -> None:
@@ -29,9 +28,7 @@ def test_the_last_of_a_key_counts_and_an_empty_one_does_not() -> None:
     assert parsed(b"") == ({}, set())
 
 
-@pytest.mark.parametrize(
-    "value", ["a\nb", "a\x1b[31m", "Ann <x@y>", "\u202eAnn", "a" * (MAX_IDENTITY_CHARS + 1)]
-)
+@pytest.mark.parametrize("value", ["a\nb", "a\x1b[31m", "Ann <x@y>", "\u202eAnn", "a" * (LONGEST + 1)])
 def test_what_is_no_name_is_not_taken(value: str) -> None:
     assert parsed(f"file:x\0user.name\n{value}\0".encode())[0] == {}
 

@@ -69,7 +69,7 @@ def test_of_what_kind_a_message_is(first: Told, kind: str, then: Told, kind_then
 def test_a_card_is_told_whole() -> None:
     requests = (
         PermissionRequest(id="1", texts=("a <", "b"), verdict="x"),
-        Request(id="2", texts=("c",), verdict="y"),
+        PermissionRequest(id="2", texts=("c",), verdict="y"),
     )
     heard = shown(
         Listener("C1", "1.0"), (Post(message=Message(card=ApprovalCard(requests)), thread_ts="1.0"), "1.1")
