@@ -61,7 +61,7 @@ def split_at(argument: str, now: datetime, zone: tzinfo) -> tuple[datetime, str]
 
 def _bounded(moment: datetime, now: datetime) -> datetime:
     if moment - now > LONGEST:
-        raise ValueError("That is more than a year away: write it into `jobs.yaml`.")
+        raise ValueError("That is more than a year away: define a job in `jobs.yaml` instead.")
     return moment
 
 
