@@ -72,6 +72,8 @@ INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
     "Telegram": TelegramIntegration,
 }
 
+FLUSH_S = 5.0
+
 
 async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
     """Serve every registered repository until ``stopping`` asks; SIGTERM and SIGINT do.
@@ -226,9 +228,6 @@ def _use(hooks: HookRunner, front: Front, watchers: Watchers, found: FoundJobs) 
     hooks.use(found.hooks)
     front.use(found.hooks)
     watchers.use(found.jobs.values())
-
-
-FLUSH_S = 5.0
 
 
 class Serving:
