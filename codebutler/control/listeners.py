@@ -41,6 +41,12 @@ ANSWER_FILE = "answer.md"
 SHOWN_FILE_BYTES = 200_000
 """A terminal is no place for more."""
 
+MAX_CHARS = 4_000
+"""Of one message."""
+_OPERATOR = f"*{OPERATOR}:* "
+"""As the chat's history tells it."""
+_FIGURES = re.compile(r"(?:✅|❌|🛑|⚠️|⏸️) (?:Done|\d+s|\d+m\d\ds|\d+h\d\dm)\b[^\n]*")
+
 
 class Listener:
     """Somebody at this machine who follows one thread; ``thread_ts`` is None until something is said. All that they are
@@ -215,13 +221,6 @@ def _text(parts: Iterable[Section]) -> str:
         if part.markdown
     )
     return "\n".join(shown).replace(ZERO_WIDTH_SPACE, "")
-
-
-MAX_CHARS = 4_000
-"""Of one message."""
-_OPERATOR = f"*{OPERATOR}:* "
-"""As the chat's history tells it."""
-_FIGURES = re.compile(r"(?:✅|❌|🛑|⚠️|⏸️) (?:Done|\d+s|\d+m\d\ds|\d+h\d\dm)\b[^\n]*")
 
 
 def as_operator(text: str) -> str:

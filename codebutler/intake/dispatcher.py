@@ -23,6 +23,9 @@ GoOn = Callable[[Entry], None]
 Step = Callable[[Entry, GoOn], None]
 """Returns at once and raises nothing; it may go on later, in the order in which it was given a channel's entries."""
 
+RETRY_S = 5.0
+log = logging.getLogger("codebutler.audit")
+
 
 class Dispatcher:
     """``deliver`` queues an entry for its channel's worker. ``dispatch`` returns at once and raises nothing."""
@@ -94,11 +97,6 @@ def _order(event: Event) -> str | None:
         case MessageDeleted(order=order):
             return order
     return None
-
-
-RETRY_S = 5.0
-
-log = logging.getLogger("codebutler.audit")
 
 
 class AuditFirst:

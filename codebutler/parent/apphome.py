@@ -31,6 +31,11 @@ READERS = "home.readers"
 
 log = logging.getLogger("codebutler.parent.apphome")
 
+TROUBLED = {
+    "quarantined": "its worker keeps failing: `codebutler logs` on its machine says why",
+    "stopped": "its worker is stopped: `codebutler logs` on its machine says why",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class HomeSources:
@@ -139,12 +144,6 @@ class AppHome:
 
     def _cleaned(self, part: Section, url: str) -> Section:
         return every_text(part, lambda text: with_real_links(self._redact(text), url))
-
-
-TROUBLED = {
-    "quarantined": "its worker keeps failing: `codebutler logs` on its machine says why",
-    "stopped": "its worker is stopped: `codebutler logs` on its machine says why",
-}
 
 
 class Cards:

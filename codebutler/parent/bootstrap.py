@@ -65,6 +65,8 @@ INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
     "Telegram": TelegramIntegration,
 }
 
+FLUSH_S = 5.0
+
 
 async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
     """Serve every registered repository until ``stopping`` asks; SIGTERM and SIGINT do.
@@ -220,9 +222,6 @@ def _use(hooks: HookRunner, front: WebServer, watchers: Watchers, found: FoundJo
     hooks.use(found.hooks)
     front.use(found.hooks)
     watchers.use(found.jobs.values())
-
-
-FLUSH_S = 5.0
 
 
 class Serving:

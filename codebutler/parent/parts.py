@@ -31,6 +31,8 @@ from codebutler.protocol.messages import Budget
 from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
 
+NOTE = "home.turns"
+
 
 class Budgets:
     """What each repository has used today of its daily limits, as its worker told last."""
@@ -62,9 +64,6 @@ class Budgets:
         if told is None:
             return ""
         return today(msgspec.to_builtins(told.used), {one.unit: one.limit for one in told.limits})
-
-
-NOTE = "home.turns"
 
 
 class LatestTurns:

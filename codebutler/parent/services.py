@@ -154,7 +154,7 @@ class ParentServices:
         """The journal is a backup: the log and every channel hear of it."""
         self._logs.record("", "ERR", str(restored))
         text = (
-            "⚠️ The record of what was received here was lost or damaged and is restored from the backup of "
+            "⚠️ The journal of received messages was lost or damaged and is restored from the backup of "
             f"{restored.taken_at:%Y-%m-%d %H:%M} UTC. "
         )
         for channel in channels:

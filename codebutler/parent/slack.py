@@ -38,6 +38,8 @@ RETRY_S = 30.0
 
 log = logging.getLogger("codebutler.parent.slack")
 
+NOT_SERVED = "⚠️ This repository is no longer served: nothing was decided."
+
 
 class DirectConversations:
     """Opens our conversation with everybody who may use something, so that one begun while nothing runs is caught up
@@ -80,9 +82,6 @@ class DirectConversations:
                 log.info("no direct message from %s yet: %s", user, error)
                 return
             await self._clock.sleep(wait_s)
-
-
-NOT_SERVED = "⚠️ This repository is no longer served: nothing was decided."
 
 
 class UnservedPresses:

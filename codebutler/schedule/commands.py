@@ -25,6 +25,8 @@ _PART = re.compile(r"(\d{1,6})\s*(d|h|m|s)[a-z]*\s*", re.IGNORECASE)
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _CLOCK = re.compile(r"(?:(\d{4})-(\d{2})-(\d{2})[ T])?(\d{1,2}):(\d{2})")
 
+MAX_TIMERS = 50
+
 
 def split_in(argument: str, now: datetime) -> tuple[datetime, str]:
     """``2h 30m check the deploy`` as (when, what). Raises ValueError with what to say instead."""
@@ -61,7 +63,7 @@ def split_at(argument: str, now: datetime, zone: tzinfo) -> tuple[datetime, str]
 
 def _bounded(moment: datetime, now: datetime) -> datetime:
     if moment - now > LONGEST:
-        raise ValueError("That is more than a year away: write it into `jobs.yaml`.")
+        raise ValueError("That is more than a year away: define a job in `jobs.yaml` instead.")
     return moment
 
 
@@ -113,9 +115,6 @@ def when(moment: datetime, now: datetime, zone: tzinfo) -> str:
     if there.date() == (here + timedelta(days=1)).date():
         return f"tomorrow at {there:%H:%M}"
     return f"on {there:%Y-%m-%d} at {there:%H:%M}"
-
-
-MAX_TIMERS = 50
 
 
 @dataclass(frozen=True, slots=True)

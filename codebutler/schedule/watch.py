@@ -30,6 +30,8 @@ MAX_DIRECTORIES = 4000
 
 Seen = set[tuple[Change, str]]
 
+log = logging.getLogger("codebutler.schedule")
+
 
 class Changes:
     """``told`` is its life; ``walk`` finds the directories below ``root``."""
@@ -161,9 +163,6 @@ def _directories_in(changes: Seen) -> set[str]:
 
 def _counts(_: Change, path: str) -> bool:
     return not IGNORED.intersection(Path(path).parts)
-
-
-log = logging.getLogger("codebutler.schedule")
 
 
 class Watchers:

@@ -37,6 +37,35 @@ from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 CHUNK_BYTES = 2**14
 LINE_BYTES = 2**13
 
+MARK = "CODEBUTLER_SUPERVISOR_ID"
+"""In the environment of the fork server and of all that it starts; agents never see it."""
+GONE_S = 2.0
+WORKER_TARGET = "codebutler_worker.worker.bootstrap:main"
+WORKER_PRELOAD = ("codebutler_worker.preload",)
+UNKNOWN_CODE = 255
+# Of the 107 bytes that a socket's path may have (unix(7)), multiprocessing uses 34 below the temporary directory.
+LONGEST_PLACE = 70
+SHORT_PLACE = "/tmp"  # noqa: S108 - multiprocessing makes a private directory in it
+KEPT_VARIABLES = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "TERM",
+        "CODEBUTLER_HOME",
+        TERMINAL_PATH,
+        "DOCKER_HOST",
+        killpoints.VARIABLE,
+    }
+)
+KEPT_PREFIXES = ("LC_", "XDG_")
+
 
 class WorkerOutput:
     """The reading end of a pipe that a worker has as its stdout and stderr."""
@@ -76,11 +105,6 @@ class WorkerOutput:
 # The processes of a supervisor that is no more. A worker ends when its pipe does, unless it hangs or is stopped:
 # then it would keep its repository's lock for ever, and nobody could work there.
 
-MARK = "CODEBUTLER_SUPERVISOR_ID"
-"""In the environment of the fork server and of all that it starts; agents never see it."""
-
-GONE_S = 2.0
-
 
 def own_mark() -> str:
     """Names this process: its pid, its start time (a pid is used again), its pid namespace."""
@@ -117,35 +141,6 @@ def _started(pid: int) -> str:
     """When the process began; "" if there is none."""
     found = seen(pid)
     return found.started if found else ""
-
-
-WORKER_TARGET = "codebutler_worker.worker.bootstrap:main"
-WORKER_PRELOAD = ("codebutler_worker.preload",)
-
-UNKNOWN_CODE = 255
-# Of the 107 bytes that a socket's path may have (unix(7)), multiprocessing uses 34 below the temporary directory.
-LONGEST_PLACE = 70
-SHORT_PLACE = "/tmp"  # noqa: S108 - multiprocessing makes a private directory in it
-
-KEPT_VARIABLES = frozenset(
-    {
-        "PATH",
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "LANG",
-        "LANGUAGE",
-        "TZ",
-        "TMPDIR",
-        "TERM",
-        "CODEBUTLER_HOME",
-        TERMINAL_PATH,
-        "DOCKER_HOST",
-        killpoints.VARIABLE,
-    }
-)
-KEPT_PREFIXES = ("LC_", "XDG_")
 
 
 class WorkerProcess:

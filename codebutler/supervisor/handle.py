@@ -25,7 +25,7 @@ from codebutler.supervisor.reports import Reports
 from codebutler.supervisor.session import SessionContext, WorkerExit, WorkerSession
 
 NOT_STARTED = 255
-ROOM = "it waits until another worker sleeps: the limit of open files allows no more workers at once"
+ROOM = "waiting until another worker sleeps: the limit of open files allows no more workers at once"
 
 
 class WorkerHandle:

@@ -40,6 +40,14 @@ from codebutler.supervisor.reports import (
     Reports,
 )
 
+# Rounds of the event loop until a request is on its way: our task, the plan, the attempt, and its call.
+HEAD_START = 4
+# With more under way than these, the chat's limits are what holds them up.
+FEW = 8
+AT_ONCE = 2
+MOST_WAITING = 100
+
+
 # The events one worker still has to take over. They stay here until it has stored them, through any death.
 #
 # The journal on disk holds them too: losing this object loses nothing.
@@ -91,10 +99,6 @@ class Deliveries:
 
 # A worker's operations on their way to the chat. They outlive the process that asked for them.
 
-# Rounds of the event loop until a request is on its way: our task, the plan, the attempt, and its call.
-HEAD_START = 4
-# With more under way than these, the chat's limits are what holds them up.
-FEW = 8
 
 Answer = Sent | SendFailed
 
@@ -219,9 +223,6 @@ def weight_bytes(operation: Operation) -> int:
 
 
 # The files and threads one worker process asked for, on their way to it. They end with the process.
-
-AT_ONCE = 2
-MOST_WAITING = 100
 
 
 class Fetches:

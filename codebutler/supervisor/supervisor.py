@@ -18,6 +18,9 @@ from codebutler.supervisor.handle import WorkerHandle
 from codebutler.supervisor.lifecycle import PublicState, public
 from codebutler.supervisor.port import Shared
 
+RESTART_GRACE_S = 30.0
+
+
 # How much memory a process really costs.
 
 
@@ -31,9 +34,6 @@ def pss_bytes(pid: int) -> int | None:
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
     return None
-
-
-RESTART_GRACE_S = 30.0
 
 
 class WorkerRow(Struct, frozen=True, kw_only=True):

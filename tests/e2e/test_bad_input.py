@@ -236,7 +236,7 @@ async def test_b07_a_store_newer_than_the_code(tmp_path: Path, git_repo: Path) -
         assert "newer CodeButler" in built.log()
         line = await refused(built, "send", "newer", "list the files", "--wait")
         assert "newer CodeButler" in line
-        assert "kept until it does" in line
+        assert "kept until it is" in line
         await built.stop()
         set_revision(other, tables.HEAD)
         await built.supervise()

@@ -94,7 +94,7 @@ async def test_k02_every_word_as_a_slash_command(tmp_path: Path, git_repo: Path)
         # A timer speaks in the channel, so the channel is told.
         await slash(built, channel, "in 2h look")
         await built.until(
-            "a timer", lambda: any("withdraws it" in text for text in in_channel(built, channel)) or None
+            "a timer", lambda: any("cancels it" in text for text in in_channel(built, channel)) or None
         )
         await slash(built, channel, "jobs")
         await built.until(
