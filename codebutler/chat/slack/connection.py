@@ -31,7 +31,7 @@ log = logging.getLogger("codebutler.chat.slack.connection")
 
 _NOT_TAKEN: Mapping[Outcome, str] = {
     "refused": "You are not authorized to decide this.",
-    "ignored": "This channel is not served any more: nothing was decided.",
+    "ignored": "This channel is no longer served: nothing was decided.",
 }
 """To somebody who has sent a form; what they wrote stays in it."""
 

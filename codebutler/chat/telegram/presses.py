@@ -31,7 +31,7 @@ from codebutler.platform.tasks import Tasks
 TOAST_CHARS = 200
 UNKNOWN = "This button is out of date: use the newest message."
 REFUSED = "You are not authorized to decide this."
-IGNORED = "This chat is not served any more: nothing was decided."
+IGNORED = "This chat is no longer served: nothing was decided."
 AGAIN = "You just pressed this."
 NO_PROMPT = "That did not work: write `no, because …` as a reply instead."
 
