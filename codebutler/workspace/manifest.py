@@ -72,13 +72,15 @@ class _Settings(Struct, frozen=True):
 class _Manifest(Struct, frozen=True):
     """The part of Slack's app manifest that a person at the page meets, and the events that the app is told."""
 
-    features: _Features = _Features()
+    features: _Features | None = None
     settings: _Settings = _Settings()
 
 
 def offers_of(manifest: str) -> Offers:
     """The commands and shortcuts of a Slack app manifest, JSON or YAML. Raises CodeButlerError."""
     features = _read(manifest).features
+    if features is None:
+        raise CodeButlerError("no app manifest (without `features`): export it from your app's page at Slack")
     return Offers(
         commands=tuple(
             SlashCommand(command=one.command, description=one.description, usage_hint=one.usage_hint)

@@ -52,7 +52,7 @@ async def test_a_workspace_with_guests_channels_and_commands(tmp_path: Path) -> 
     [
         (["--user", "you"], "'you' is there already: give letters and digits, each name once"),
         (["--manifest", "/nowhere"], "cannot read /nowhere: No such file or directory"),
-        (["--manifest", "bad"], "no app manifest (Object missing required field `features`)"),
+        (["--manifest", "bad"], "no app manifest (without `features`)"),
     ],
 )
 async def test_what_cannot_be_is_one_clear_line(tmp_path: Path, options: list[str], line: str) -> None:

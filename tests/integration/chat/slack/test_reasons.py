@@ -154,7 +154,7 @@ async def test_a_form_that_is_sent_is_kept_and_goes_on(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("user", "channel", "why"), [(STRANGER, "C1", "not authorized"), (OWNER, "C9", "not served")]
+    ("user", "channel", "why"), [(STRANGER, "C1", "not authorized"), (OWNER, "C9", "no longer served")]
 )
 async def test_a_form_that_is_not_taken_stays_open_with_its_words(
     scene: Scene, user: str, channel: str, why: str
