@@ -15,13 +15,19 @@ async def act_as_somebody_new(page: Page, name: str, button: str) -> None:
     await page.locator("#me").click()
     await page.get_by_label("Name").fill(name)
     await page.get_by_role("button", name=button).click()
-    await expect(page.locator("#me")).to_contain_text(name, timeout=PATIENCE_MS)
+    await until_written_as(page, name)
 
 
 async def act_as(page: Page, name: str) -> None:
     await page.locator("#me").click()
     await page.get_by_role("dialog").get_by_role("button", name=name).click()
+    await until_written_as(page, name)
+
+
+async def until_written_as(page: Page, name: str) -> None:
+    """Once the channel is drawn for somebody else, the focus is in a box again."""
     await expect(page.locator("#me")).to_contain_text(name, timeout=PATIENCE_MS)
+    await expect(page.locator("textarea:focus")).to_have_count(1, timeout=PATIENCE_MS)
 
 
 async def say(page: Page, text: str) -> None:
