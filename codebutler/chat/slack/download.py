@@ -19,6 +19,7 @@ from yarl import URL
 from codebutler.chat.port import Download
 from codebutler.chat.slack.answers import shares_in, text_in
 from codebutler.chat.slack.fields import section
+from codebutler.chat.slack.http import retry_after_s
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.model import File
@@ -102,7 +103,23 @@ class Downloads:
             raise ChatError(code="too_large")
         url = text_in(info, "url_private_download") or text_in(info, "url_private")
         html_expected = "html" in text_in(info, "mimetype") or text_in(info, "filetype") == "html"
-        await self._content(url, self._max_bytes, take, html_expected=html_expected, size_bytes=size_bytes)
+        begun = False
+
+        async def taken(piece: bytes) -> None:
+            nonlocal begun
+            begun = True
+            await take(piece)
+
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                await self._content(
+                    url, self._max_bytes, taken, html_expected=html_expected, size_bytes=size_bytes
+                )
+                break
+            except (ChatRateLimitedError, ChatUnreachableError) as error:
+                if begun or not left:
+                    raise
+                await self._clock.sleep(_wait_s(error))
         return Download(file=_file(file_id, info))
 
     async def _info(self, channel: str, file_id: str) -> Mapping[str, Any]:
@@ -110,13 +127,10 @@ class Downloads:
             try:
                 info = await self._source.file_info(file_id)
                 break
-            except ChatRateLimitedError as error:
-                wait_s = error.retry_after_s
-            except ChatUnreachableError:
-                wait_s = RETRY_S
-            if attempt == ATTEMPTS - 1:
-                raise ChatError(code="unreachable")
-            await self._clock.sleep(wait_s)
+            except (ChatRateLimitedError, ChatUnreachableError) as error:
+                if attempt == ATTEMPTS - 1:
+                    raise ChatError(code="unreachable") from None
+                await self._clock.sleep(_wait_s(error))
         if channel not in shares_in(info):
             raise ChatError(code="file_not_found")
         return info
@@ -164,7 +178,7 @@ class Downloads:
                 if answer.status not in REDIRECTS:
                     _check(answer, max_bytes, html_expected=html_expected)
                     if size_bytes and _is_error(answer, size_bytes):
-                        raise ChatError(code="refused")
+                        raise ChatUnreachableError(code="refused")
                     await _stream(
                         answer.content.iter_chunked(CHUNK_BYTES), max_bytes, take, html_expected=html_expected
                     )
@@ -188,7 +202,15 @@ class Downloads:
         return bool(url.host) and (url.scheme, url.host, url.port) == (home.scheme, home.host, home.port)
 
 
+def _wait_s(error: ChatError) -> float:
+    return error.retry_after_s if isinstance(error, ChatRateLimitedError) else RETRY_S
+
+
 def _check(answer: aiohttp.ClientResponse, max_bytes: int, *, html_expected: bool) -> None:
+    if answer.status == 429:
+        raise ChatRateLimitedError(retry_after_s(answer.headers.get("Retry-After")))
+    if answer.status >= 500:
+        raise ChatUnreachableError(code="refused")
     if answer.status != 200:
         raise ChatError(code="refused")
     if answer.content_type in ("text/html", "application/xhtml+xml") and not html_expected:
