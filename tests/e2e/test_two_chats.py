@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,17 @@ async def test_t01_a_kill_between_two_chats_loses_and_doubles_nothing(tmp_path: 
         await built.answer(channel, first, LISTED)
         assert await built.outcome(channel, first) == "white_check_mark"
         await until_answered(built, telegram, 1)
+        status = await built.until_status(lambda status: status["journal"]["pending"] == 0)
+        workers = [repo["worker"]["pid"] for repo in status["repos"]]
+        for pid in workers:  # they take nothing any more: no run is interrupted, which would ask its thread
+            os.kill(pid, signal.SIGSTOP)
         second = await built.say(channel, ASKED)
         asked.append(telegram.say(GROUP, ASKED))
+        await built.until_status(lambda status: status["journal"]["pending"] == 2)
         await built.stop(signal.SIGKILL)
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         third = await built.say(channel, ASKED)
         asked.append(telegram.say(GROUP, ASKED))
         await built.start_supervisor()

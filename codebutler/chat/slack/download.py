@@ -17,10 +17,11 @@ import aiohttp
 from yarl import URL
 
 from codebutler.chat.fields import section, text_in
-from codebutler.chat.port import Download, Take, file_details
+from codebutler.chat.port import ATTEMPTS, RETRY_S, Download, Take, file_details
 from codebutler.chat.slack.answers import shares_in
+from codebutler.chat.slack.http import retry_after_s
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatError
+from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
 
@@ -98,7 +99,23 @@ class Downloads:
             raise ChatError(code="too_large")
         url = text_in(info, "url_private_download") or text_in(info, "url_private")
         html_expected = "html" in text_in(info, "mimetype") or text_in(info, "filetype") == "html"
-        await self._content(url, self._max_bytes, take, html_expected=html_expected, size_bytes=size_bytes)
+        begun = False
+
+        async def taken(piece: bytes) -> None:
+            nonlocal begun
+            begun = True
+            await take(piece)
+
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                await self._content(
+                    url, self._max_bytes, taken, html_expected=html_expected, size_bytes=size_bytes
+                )
+                break
+            except (ChatRateLimitedError, ChatUnreachableError) as error:
+                if begun or not left:
+                    raise
+                await self._clock.sleep(_wait_s(error))
         return Download(file=_file(file_id, info))
 
     async def _info(self, channel: str, file_id: str) -> Mapping[str, Any]:
@@ -150,7 +167,7 @@ class Downloads:
                 if answer.status not in REDIRECTS:
                     _check(answer, max_bytes, html_expected=html_expected)
                     if size_bytes and _is_error(answer, size_bytes):
-                        raise ChatError(code="refused")
+                        raise ChatUnreachableError(code="refused")
                     await _stream(
                         answer.content.iter_chunked(CHUNK_BYTES), max_bytes, take, html_expected=html_expected
                     )
@@ -174,7 +191,15 @@ class Downloads:
         return bool(url.host) and (url.scheme, url.host, url.port) == (home.scheme, home.host, home.port)
 
 
+def _wait_s(error: ChatError) -> float:
+    return error.retry_after_s if isinstance(error, ChatRateLimitedError) else RETRY_S
+
+
 def _check(answer: aiohttp.ClientResponse, max_bytes: int, *, html_expected: bool) -> None:
+    if answer.status == 429:
+        raise ChatRateLimitedError(retry_after_s(answer.headers.get("Retry-After")))
+    if answer.status >= 500:
+        raise ChatUnreachableError(code="refused")
     if answer.status != 200:
         raise ChatError(code="refused")
     if answer.content_type in ("text/html", "application/xhtml+xml") and not html_expected:

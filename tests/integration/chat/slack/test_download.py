@@ -283,10 +283,37 @@ async def test_what_slack_knows_of_the_file_comes_along(server: Server) -> None:
 ERROR = '{"ok":false,"error":"service_unavailable"}'
 
 
+def an_error() -> web.Response:
+    return web.Response(text=ERROR, content_type="application/json")
+
+
 async def test_an_error_of_slacks_is_not_a_file(server: Server) -> None:
     server.file("a.txt", size=7)
-    server.answers["a.txt"] = web.Response(text=ERROR, content_type="application/json")
-    assert await refused(server) == "refused"
+    server.answers["a.txt"] = an_error
+    clock = ManualClock()
+    task = asyncio.create_task(fetch(server, clock=clock))
+    await advance_until_done(clock, task)
+    with pytest.raises(ChatError) as told:
+        await task
+    assert told.value.code == "refused"
+
+
+@pytest.mark.parametrize("trouble", ["an error", "503", "429"])
+async def test_a_download_that_fails_before_its_first_byte_is_tried_again(
+    server: Server, trouble: str
+) -> None:
+    answers = iter(
+        [
+            an_error() if trouble == "an error" else web.Response(status=int(trouble)),
+            web.Response(body=b"content"),
+        ]
+    )
+    server.file("a.txt", size=7)
+    server.answers["a.txt"] = lambda: next(answers)
+    clock = ManualClock()
+    task = asyncio.create_task(fetch(server, clock=clock))
+    await advance_until_done(clock, task)
+    assert await task == (b"content", "")
 
 
 async def test_a_file_may_say_what_an_error_says(server: Server) -> None:

@@ -12,7 +12,7 @@ from yarl import URL
 
 from codebutler.chat.slack.download import Downloads
 from codebutler.domain.clock import ManualClock
-from codebutler.domain.errors import ChatError, ChatUnreachableError
+from codebutler.domain.errors import ChatError
 
 
 class Source:
@@ -30,7 +30,7 @@ class Source:
     @asynccontextmanager
     async def open(self, url: URL, *, with_token: bool) -> AsyncIterator[ClientResponse]:
         self.asked.append((str(url), with_token))
-        raise ChatUnreachableError("not in this test", "unreachable")
+        raise ChatError("not in this test", "refused")
         yield  # a context manager has to
 
 
