@@ -129,22 +129,25 @@ class PtyProcess(Program):
         self._watcher = asyncio.create_task(self._watch(), name=f"watch:{process.pid}")
 
     @classmethod
-    async def spawn(cls, launch: Launch, sink: Sink, record: Record = unrecorded) -> Self:
+    async def spawn(cls, launch: Launch, sink: Sink, record: Record = unrecorded, typed: bytes = b"") -> Self:
         """Start ``launch``; ``sink`` gets its output from a thread, after ``record`` has had every byte of it.
+        ``typed``: what stands in the terminal before the program does, a few bytes.
 
         Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits
         cannot be set. From the main thread only.
         """
-        return await begun(cls._start(launch, sink, record), launch.argv[0])
+        return await begun(cls._start(launch, sink, record, typed), launch.argv[0])
 
     @classmethod
-    async def _start(cls, launch: Launch, sink: Sink, record: Record) -> Self:
+    async def _start(cls, launch: Launch, sink: Sink, record: Record, typed: bytes) -> Self:
         async with birth_of(launch) as birth:
             master, slave = os.openpty()
             try:
                 _leave_newlines(slave)
                 fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
                 os.set_blocking(master, False)
+                if typed:
+                    os.write(master, typed)
                 process = await asyncio.create_subprocess_exec(
                     *(SHELL, "-c", ATTACH, os.ttyname(slave), *birth.argv),
                     stdin=DEVNULL,

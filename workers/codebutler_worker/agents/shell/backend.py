@@ -15,7 +15,7 @@ from codebutler_worker.agents.backend import AgentEvent, Started, ToolUse, TurnR
 from codebutler_worker.agents.record import SessionLog, session_of
 from codebutler_worker.agents.running import AgentContext, TurnBackend
 from codebutler_worker.agents.shell.output import EnvelopeReader, OutputBacklog
-from codebutler_worker.agents.shell.run import GONE, Pace, ProgramRun
+from codebutler_worker.agents.shell.run import GONE, NO_INPUT, Pace, ProgramRun
 from codebutler_worker.agents.survey import Surroundings, instructions
 from codebutler_worker.egress.outlet import for_agents, for_commands
 from codebutler_worker.egress.way import Way
@@ -60,11 +60,12 @@ class ShellBackend(TurnBackend[ProgramRun]):
             else:
                 backlog.push(data, newline_returns=newline_returns)
 
+        interactive = self._rule.mode == "interactive"
+        typed = b"" if interactive else NO_INPUT
         async with (
             await self._context.outlet.open(turn.workdir) as way,
-            await PtyProcess.spawn(self._launch(turn, text, way), take, record.write) as process,
+            await PtyProcess.spawn(self._launch(turn, text, way), take, record.write, typed) as process,
         ):
-            interactive = self._rule.mode == "interactive"
             run = ProgramRun(
                 process, backlog, self._clock, self._pace, interactive=interactive, envelopes=envelopes
             )

@@ -28,10 +28,10 @@ QUIET_S = 0.3
 TICK_S = 1.0
 STOP_GRACE_S = 3.0
 PASTED_S = 0.15
-END_OF_FILE = b"\x04"
+NO_INPUT = b"\x04" * 8
+"""The ends of file that a command finds in its terminal: so many of its programs may ask for input, and are told at
+once that there is none. A prompt for a password throws them away, if they are there before it."""
 ENTER = b"\r"
-NO_INPUT = 8
-"""How many programs of one command may ask for input, and be told at once that there is none."""
 KEPT_LINES = 40
 KEPT_CHARS = 3000
 
@@ -105,10 +105,8 @@ class ProgramRun(LiveTurn):
         self._kept: deque[str] = deque(maxlen=KEPT_LINES)
 
     async def begin(self, text: str, *, delay: bool) -> None:
-        """Type a session's first words once it is ready for them; say at once that a one-shot has no input."""
-        if not self._interactive:
-            await self._process.write(END_OF_FILE * NO_INPUT)
-        elif text.strip():
+        """Type a session's first words once it is ready for them."""
+        if self._interactive and text.strip():
             await self._wait(FIRST_S * 5)
             await self._calm(FIRST_S * 5)
             if self._envelopes is not None and delay:
