@@ -3,12 +3,18 @@ PYTHON ?= python3
 MINUTES ?= 3
 # The tests mostly wait for processes: more of them at once than there are processors.
 PARALLEL ?= 4
+# So many failures, or fewer, are run once more, alone: what passes then has failed for want of time.
+AGAIN ?= 0
 BIN := .venv/bin
 READY := .venv/.ready
+# The versions that everybody develops with; users get what pyproject.toml allows.
+LOCK := tests/requirements.lock
 PRODUCT := .venv/.product
+PYTEST := $(BIN)/python -m pytest
+CHOSEN = $(if $(SELECT),-m '$(SELECT)') $(TESTS)
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check format docs lint types imports sizes wheel-check bench walk soak screenshot clean
+.PHONY: help run test check format docs lock lint types imports sizes wheel-check bench walk soak screenshot clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,16 +29,18 @@ $(PRODUCT): pyproject.toml
 	@$(PIP) --no-compile -e .
 	@touch $@
 
-$(READY): $(PRODUCT)
+$(READY): $(PRODUCT) $(LOCK)
 	@echo "Installing what the tests need into .venv." >&2
-	@$(PIP) -e '.[dev]'
+	@$(PIP) -c $(LOCK) -e '.[dev]'
 	@touch $@
 
 run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
 test: $(READY) ## run the whole test suite, PARALLEL (4) files at once; of it TESTS (paths), or what is marked SELECT
-	$(BIN)/python -m pytest -n $(PARALLEL) --dist loadfile --durations=25 $(if $(SELECT),-m '$(SELECT)') $(TESTS)
+	$(PYTEST) --cache-clear -n $(PARALLEL) --dist loadfile --durations=25 $(CHOSEN) || { test $$? = 1 && \
+	  test "$$(grep -c ': true' .pytest_cache/v/cache/lastfailed)" -le $(AGAIN) && \
+	  echo "Running what failed once more, alone." && $(PYTEST) --last-failed $(CHOSEN); }
 
 check: $(READY) lint types imports sizes test wheel-check ## everything that decides whether a change lands
 
@@ -44,6 +52,11 @@ docs: $(READY) ## write into the documentation what it takes from the code
 
 lint: $(READY) ## format check and lint
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+lock: $(PRODUCT) ## renew the versions that everybody develops with
+	@$(PIP) uv
+	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --extra dev --no-emit-index-url --no-header \
+	  --no-annotate -o $(LOCK) pyproject.toml
 
 types: $(READY) ## mypy, strict
 	$(BIN)/mypy
@@ -69,8 +82,8 @@ soak: $(READY) ## kill at every passage of every point, then kill, cut and fault
 	$(BIN)/python -m pytest -q tests/e2e/test_kill_points.py --all-passages
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
-screenshot: $(READY) ## take the README's picture anew
-	CODEBUTLER_SCREENSHOT=docs/images/workspace.png $(BIN)/python -m pytest -q tests/e2e/test_page.py -k newcomer
+screenshot: $(READY) ## take the pictures of the README and the docs anew
+	CODEBUTLER_SCREENSHOT=docs/images $(BIN)/python -m pytest -q -n 0 tests/e2e/test_page.py tests/integration/dashboard/test_acts.py -k "newcomer or decided_by_everybody"
 
 clean: ## remove what was built
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -49,7 +49,7 @@ class Memory:
 
     async def _watch(self) -> None:
         while True:
-            self.sizes_mb.append(await asyncio.to_thread(_pss_mb, self.pid))
+            self.sizes_mb.append(await asyncio.to_thread(pss_mb, self.pid))
             await asyncio.sleep(0.3)
 
     @property
@@ -211,6 +211,7 @@ def _size_before_last_line(log: Path) -> int:
         return log.stat().st_size - len(file.read().partition(b"\n--- session ")[2]) - len(b"\n--- session ")
 
 
-def _pss_mb(pid: int) -> float:
+def pss_mb(pid: int) -> float:
+    """The proportional set size of a process."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.agents.backend import Finished, Limit, ToolResult, TurnRequest
+from codebutler_worker.agents.backend import Finished, Refusal, ToolResult, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.loop import LoopLimits
 from codebutler_worker.agents.native.model import (
@@ -61,7 +61,7 @@ class Metronome:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | ModelReply]:
+    async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Refusal | ModelReply]:
         """The next step, or the end."""
         self.bodies.append(body(self.name, prompt, Dialect("own")))
         at = len(self.bodies)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import hypothesis
 import pytest
 
 from tests.dockerd import shared_dockerd
-from tests.ordinary import gits_environment, give_away, open_the_way
+from tests.ordinary import gits_environment, open_the_way, sample_repository
 from tests.programs import TOOLS
 
 # How long an example takes depends on who else uses the machine; time is measured in bench/, not here.
@@ -87,12 +86,4 @@ def tmp_path(tmp_path: Path) -> Path:
 @pytest.fixture
 def git_repo(tmp_path: Path) -> Path:
     """A fresh repository with one commit: README.md and src/app.py."""
-    repo = tmp_path / "repo"
-    (repo / "src").mkdir(parents=True)
-    (repo / "README.md").write_text("# Sample\n\nA sample repository.\n")
-    (repo / "src" / "app.py").write_text('def greet(name):\n    return f"hello {name}"\n')
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "init.defaultBranch=main"]
-    for args in (["init", "-q"], ["add", "."], ["commit", "-qm", "Start"]):
-        subprocess.run(["git", *identity, *args], cwd=repo, check=True)
-    give_away(repo)
-    return repo
+    return sample_repository(tmp_path)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,7 +36,7 @@ LINKED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 LEFT_OUT = (
     "/share/doc/", "/share/man/", "/share/locale/", "/share/info/", "/share/i18n/", "/share/perl/", "/perl/", "/gconv/",
     "/idlelib/", "/lib2to3/", "/pydoc_data/", "/git-core/git-http", "/git-core/git-imap", "/git-core/git-remote",
-    "/bash-completion/", "/share/bug/", "/share/lintian/", "/zoneinfo/", "/scalar", "/git-shell", "/__pycache__/",
+    "/bash-completion/", "/share/bug/", "/share/lintian/", "/share/zoneinfo/", "/scalar", "/git-shell", "/__pycache__/",
 )  # fmt: skip
 
 
@@ -142,10 +142,10 @@ def made_by(host: str, pid: int) -> list[str]:
     return [container for container, owner in rows if owner.split("-")[2] == str(pid)]
 
 
-def minimal_root(target: Path) -> Path:
-    """A root file system as a tar file: PACKAGES and what they depend on, as they lie here (Debian, Ubuntu)."""
+def minimal_root(target: Path, packages: Sequence[str] = PACKAGES) -> Path:
+    """A root file system as a tar file: packages and what they depend on, as they lie here (Debian, Ubuntu)."""
     listing = subprocess.run(
-        ["dpkg-query", "-L", *closure()], check=True, capture_output=True, text=True
+        ["dpkg-query", "-L", *closure(packages)], check=True, capture_output=True, text=True
     ).stdout.splitlines()
     wanted = (line for line in listing if line.startswith("/") and not any(part in line for part in LEFT_OUT))
     paths = {Path(line) for line in wanted}
@@ -163,8 +163,8 @@ def minimal_root(target: Path) -> Path:
     return target
 
 
-def closure() -> list[str]:
-    """PACKAGES and all they depend on, of what is installed."""
+def closure(packages: Sequence[str]) -> list[str]:
+    """These and all they depend on, of what is installed."""
     listing = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Package}\t${Depends},${Pre-Depends}\n"],
         check=True,
@@ -173,7 +173,7 @@ def closure() -> list[str]:
     ).stdout.splitlines()
     depends = dict(line.split("\t", 1) for line in listing)
     found: set[str] = set()
-    asked = list(PACKAGES)
+    asked = list(packages)
     while asked:
         package = asked.pop()
         if package in depends and package not in found:

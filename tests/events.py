@@ -1,4 +1,4 @@
-"""Events as Slack's adapter makes them: what a ts and a channel tell stands beside them."""
+"""Events as Slack's adapter makes them: what a ref and a channel tell stands beside them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from codebutler.chat.slack.answers import is_direct, written
 from codebutler.domain.model import ButtonClicked, MessageDeleted, MessageEdited, MessagePosted, SlashCommand
 
 
-def posted(*, channel: str, ts: str, **rest: Any) -> MessagePosted:
+def posted(*, channel: str, ref: str, **rest: Any) -> MessagePosted:
     """Somebody wrote."""
-    return MessagePosted(**{**written(channel, ts), "ts": ts, **rest})
+    return MessagePosted(**{**written(channel, ref), "ref": ref, **rest})
 
 
-def edited(*, channel: str, edited_ts: str, **rest: Any) -> MessageEdited:
+def edited(*, channel: str, edit: str, **rest: Any) -> MessageEdited:
     """Somebody changed what they wrote."""
-    return MessageEdited(**written(channel, edited_ts), edited_ts=edited_ts, **rest)
+    return MessageEdited(**written(channel, edit), edit=edit, **rest)
 
 
-def deleted(*, channel: str, ts: str, **rest: Any) -> MessageDeleted:
+def deleted(*, channel: str, ref: str, **rest: Any) -> MessageDeleted:
     """Somebody took back what they wrote."""
-    return MessageDeleted(**written(channel, ts), ts=ts, **rest)
+    return MessageDeleted(**written(channel, ref), ref=ref, **rest)
 
 
 def clicked(*, channel: str, **rest: Any) -> ButtonClicked:
@@ -35,5 +35,5 @@ def slashed(*, channel: str, **rest: Any) -> SlashCommand:
 
 def numbered(number: int, sent_at: float, *, channel: str = "-100123", **rest: Any) -> MessagePosted:
     """Somebody wrote on a platform that numbers messages and conversations: as text 10 sorts before 9."""
-    facts = {"ts": str(number), "order": f"{number:016}", "sent_at": sent_at, "is_direct": False}
+    facts = {"ref": str(number), "order": f"{number:016}", "sent_at": sent_at, "is_direct": False}
     return MessagePosted(**{"channel": channel, "user": "111", "text": f"message {number}", **facts, **rest})

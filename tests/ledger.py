@@ -18,9 +18,9 @@ QUESTIONS = ("The machine stopped", "Resumes automatically")
 # A button that is pressed again after a death: whoever did is told, and nobody else sees it.
 # An edit of what was not needed any more has nothing to edit.
 FAILED = """SELECT code FROM outbox WHERE state = 'failed'
-AND coalesce(target_op_id, '') NOT IN (SELECT op_id FROM outbox WHERE ts = '')"""
+AND coalesce(target_op_id, '') NOT IN (SELECT op_id FROM outbox WHERE ref = '')"""
 # Those of an empty ts were not needed any more when they could be sent.
-FOR_ALL = "kind = 'post' AND coalesce(json_extract(payload, '$.only_for'), '') = '' AND ts != ''"
+FOR_ALL = "kind = 'post' AND coalesce(json_extract(payload, '$.only_for'), '') = '' AND ref != ''"
 Row = tuple[Any, ...]
 
 
@@ -56,7 +56,7 @@ def check(store: Path, ours: Iterable[Shown], said: Iterable[str], marks: Callab
     shown = {message.ts: message for message in ours}
     counted = Counter(message.op_id for message in shown.values())
     assert [op for op, times in counted.items() if times > 1] == [], "said twice"
-    posts = rows(store, f"SELECT op_id, ts, turn_id FROM outbox WHERE {FOR_ALL} ORDER BY seq")
+    posts = rows(store, f"SELECT op_id, ref, turn_id FROM outbox WHERE {FOR_ALL} ORDER BY seq")
     assert {(op, ts) for op, ts, _ in posts} == {(m.op_id, m.ts) for m in shown.values()}
     _check_turns(store, posts, shown)
     for ts in said:

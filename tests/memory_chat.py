@@ -18,6 +18,7 @@ from codebutler.chat.slack.mrkdwn import neutralise
 from codebutler.chat.slack.render import blocks_of, rendered
 from codebutler.domain.errors import ChatError
 from codebutler.domain.model import File, Operation, Post, React, Update, Upload
+from codebutler.domain.refs import MessageRef
 
 ME = Identity(user_id="U0BUTLER", bot_id="B0BUTLER", team_id="T0MEMORY", team="Memory")
 
@@ -103,7 +104,7 @@ class MemoryChat:
 
     def say(
         self, channel: str, user: str, text: str, *, thread_ts: str | None = None, ts: str | None = None
-    ) -> str:
+    ) -> MessageRef:
         """Somebody writes a message; returns its ts (chosen if not given). As in Slack, only a message that
         was said can be answered in its thread or reacted to."""
         message: dict[str, Any] = {"type": "message", "user": user, "text": text}
@@ -142,20 +143,20 @@ class MemoryChat:
         self._end(fault)
         return self.me
 
-    async def post(self, channel: str, post: Post, op_id: str) -> str:
+    async def post(self, channel: str, post: Post, op_id: str) -> MessageRef:
         fault = await self._begin("post")
         message = self._own(**_shown(post), metadata=operation_metadata(op_id))
-        ts = self._append(channel, message, post.thread_ts)
-        self.statuses.pop((channel, post.thread_ts or ""), None)
+        ts = self._append(channel, message, post.thread)
+        self.statuses.pop((channel, post.thread or ""), None)
         self.done.append(Done(channel, post, ts))
         self._end(fault)
         return ts
 
-    async def whisper(self, channel: str, post: Post) -> str:
+    async def whisper(self, channel: str, post: Post) -> MessageRef:
         """It is in ``done`` and in no history."""
         fault = await self._begin("whisper")
         self._counter += 1
-        ts = f"1767225600.{self._counter:06d}"
+        ts = MessageRef(f"1767225600.{self._counter:06d}")
         self.done.append(Done(channel, post, ts))
         self._end(fault)
         return ts
@@ -163,7 +164,7 @@ class MemoryChat:
     async def update(self, channel: str, update: Update, op_id: str) -> None:
         """Refuses what is somebody else's (cant_update_message)."""
         fault = await self._begin("update")
-        message = self._find(channel, update.target_ts)
+        message = self._find(channel, update.target)
         if message.get("user") != self.me.user_id:
             raise ChatError(code="cant_update_message")
         message.update(_shown(update))
@@ -172,9 +173,9 @@ class MemoryChat:
 
     async def react(self, channel: str, react: React) -> None:
         fault = await self._begin("react")
-        self._find(channel, react.target_ts)
+        self._find(channel, react.target)
         reactions = self._channel(channel).reactions
-        (reactions.discard if react.remove else reactions.add)((react.target_ts, react.name))
+        (reactions.discard if react.remove else reactions.add)((react.target, react.mark))
         self.done.append(Done(channel, react))
         self._end(fault)
 
@@ -194,7 +195,7 @@ class MemoryChat:
         title = upload.title or stored.name
         file = {"id": file_id, "name": stored.name, "title": title, "size": len(stored.content)}
         message = self._own(text=upload.comment, files=[file], subtype="file_share")
-        self._append(channel, message, upload.thread_ts)
+        self._append(channel, message, upload.thread)
         stored.shown_in.add(channel)
         self.done.append(Done(channel, upload, file_id))
         self._end(fault)
@@ -214,19 +215,19 @@ class MemoryChat:
         self._end(fault)
         return None if stored is None else frozenset(stored.shown_in)
 
-    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
+    async def show_status(self, channel: str, thread: str, text: str) -> None:
         """What is shown now is in ``statuses``."""
         fault = await self._begin("show_status")
-        self._find(channel, thread_ts, "invalid_thread_ts")
+        self._find(channel, thread, "invalid_thread_ts")
         if text:
-            self.statuses[channel, thread_ts] = neutralise(text)
+            self.statuses[channel, thread] = neutralise(text)
         else:
-            self.statuses.pop((channel, thread_ts), None)
+            self.statuses.pop((channel, thread), None)
         self._end(fault)
 
-    async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
+    async def start_stream(self, channel: str, thread: str, text: str) -> MessageRef:
         fault = await self._begin("start_stream")
-        ts = self._append(channel, self._own(text=neutralise(text), blocks=[]), thread_ts)
+        ts = self._append(channel, self._own(text=neutralise(text), blocks=[]), thread)
         self.streaming.add(ts)
         self._end(fault)
         return ts
@@ -274,17 +275,17 @@ class MemoryChat:
         self._end(fault)
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self, channel: str, *, thread: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> HistoryPage:
         fault = await self._begin("history")
         messages = self._channel(channel).messages
-        if thread_ts is None:
+        if thread is None:
             # Slack tells of a first message when its thread was last written in.
             latest = {m["thread_ts"]: m["ts"] for m in messages if "thread_ts" in m}
             firsts = (m for m in reversed(messages) if m.get("thread_ts", m["ts"]) == m["ts"])
             chosen = [m | {"latest_reply": latest[m["ts"]]} if m["ts"] in latest else m for m in firsts]
         else:
-            chosen = [m for m in messages if thread_ts in (m["ts"], m.get("thread_ts"))]
+            chosen = [m for m in messages if thread in (m["ts"], m.get("thread_ts"))]
             if not chosen:
                 raise ChatError(code="thread_not_found")
         chosen = [m for m in chosen if float(m["ts"]) > since_s]
@@ -296,10 +297,10 @@ class MemoryChat:
         return page_in({"messages": messages, "response_metadata": {"next_cursor": cursor}})
 
     async def own(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self, channel: str, *, thread: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> OwnPage:
         """It is a call of ``history``."""
-        page = await self.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
+        page = await self.history(channel, thread=thread, since_s=since_s, cursor=cursor)
         return own_in(page, self.me.bot_id)
 
     async def _begin(self, method: str) -> _Fault | None:
@@ -332,14 +333,14 @@ class MemoryChat:
 
     def _append(
         self, channel: str, message: dict[str, Any], thread_ts: str | None, ts: str | None = None
-    ) -> str:
+    ) -> MessageRef:
         self._counter += 1
-        ts = ts or f"1767225600.{self._counter:06d}"
+        ref = MessageRef(ts or f"1767225600.{self._counter:06d}")
         if thread_ts is not None:
             self._find(channel, thread_ts, "thread_not_found")
             message = message | {"thread_ts": thread_ts}
-        self._channel(channel).messages.append(message | {"ts": ts})
-        return ts
+        self._channel(channel).messages.append(message | {"ts": ref})
+        return ref
 
     def _find(self, channel: str, ts: str, code: str = "message_not_found") -> dict[str, Any]:
         for message in self._channel(channel).messages:

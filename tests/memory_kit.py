@@ -73,7 +73,7 @@ async def learned(parent: Parent, lines: int = 1) -> list[str]:
 
 
 def says(parent: Parent, argument: str, ts: str) -> None:
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!memory {argument}", thread_ts=None)
+    event = posted(channel=CHANNEL, ref=ts, user=USER, text=f"!memory {argument}", thread=None)
     parent.deliver(event, Command(name="memory", argument=argument))
 
 
@@ -82,10 +82,10 @@ def press(parent: Parent, action: str, value: str, ts: str, user: str = USER, ti
         clicked(
             channel=CHANNEL,
             user=user,
-            message_ts=ts,
+            message=ts,
             action_id=action,
             value=value,
-            action_ts=times,
+            press=times,
             user_name="Ana",
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,19 @@ def _all_of(directory: Path) -> Iterator[Path]:
     yield directory
     for place, directories, files in os.walk(directory):
         yield from (Path(place, name) for name in (*directories, *files))
+
+
+def sample_repository(place: Path) -> Path:
+    """A fresh repository with one commit, README.md and src/app.py; an ordinary user's."""
+    repo = place / "repo"
+    (repo / "src").mkdir(parents=True)
+    (repo / "README.md").write_text("# Sample\n\nA sample repository.\n")
+    (repo / "src" / "app.py").write_text('def greet(name):\n    return f"hello {name}"\n')
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "init.defaultBranch=main"]
+    for args in (["init", "-q"], ["add", "."], ["commit", "-qm", "Start"]):
+        subprocess.run(["git", *identity, *args], cwd=repo, check=True)
+    give_away(repo)
+    return repo
 
 
 def give_repository_away(repo: Path, uid: int = ORDINARY_ID) -> None:

@@ -19,6 +19,8 @@ SECTOR = 512
 SKIPPED, TORN = 0.4, 0.6
 VFS_NAME = "powercut"
 
+Parameters = Sequence[Any] | Mapping[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -149,10 +151,22 @@ def _apply(content: bytearray, step: Step) -> None:
     content[step.offset : step.offset + len(step.data)] = step.data
 
 
-class Cursor:
-    """As much of sqlite3's cursor as our code and SQLAlchemy use."""
+class Row:
+    """As much of sqlite3's row as our code uses."""
 
-    arraysize = 1
+    def __init__(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        self._names = names
+        self._values = values
+
+    def __getitem__(self, column: int | str) -> Any:
+        return self._values[column if isinstance(column, int) else self._names.index(column)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+
+class Cursor:
+    """As much of sqlite3's cursor as our code uses. Its rows are asked for a column by name or by place."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -161,12 +175,13 @@ class Cursor:
         self.rowcount = -1
         self.lastrowid: int | None = None
 
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
+    def execute(self, statement: str, parameters: Parameters = ()) -> Cursor:
         before = self._connection.total_changes()
         reads = statement.lstrip()[:6].upper() in ("SELECT", "PRAGMA") or "RETURNING" in statement
         found = apsw.ext.query_info(self._connection, statement).description if reads else ()
         self.description = [(name, *[None] * 6) for name, _ in found] or None
-        self._rows = list(self._connection.execute(statement, tuple(parameters)))
+        names = [name for name, _ in found]
+        self._rows = [Row(names, row) for row in self._connection.execute(statement, parameters)]
         self.rowcount = self._connection.total_changes() - before
         self.lastrowid = self._connection.last_insert_rowid()
         return self
@@ -208,7 +223,7 @@ class Connection:
     def cursor(self) -> Cursor:
         return Cursor(self._apsw)
 
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
+    def execute(self, statement: str, parameters: Parameters = ()) -> Cursor:
         return self.cursor().execute(statement, parameters)
 
     def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> Cursor:

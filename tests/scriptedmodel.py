@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 
-from codebutler_worker.agents.backend import Limit, Thinking, Writing
+from codebutler_worker.agents.backend import Refusal, Thinking, Writing
 from codebutler_worker.agents.native.model import AssistantMessage, ModelError, ModelReply, ModelRequest
 
 Line = ModelReply | ModelError | Callable[[ModelRequest], ModelReply]
@@ -27,7 +27,7 @@ class ScriptedModel:
         """Append to the script."""
         self._lines.extend(lines)
 
-    async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | Writing | Thinking | ModelReply]:
+    async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Refusal | Writing | Thinking | ModelReply]:
         """The next line of the script, that it reasons and half of its words first."""
         self.asked.append(prompt)
         line = self._lines.popleft() if self._lines else EXHAUSTED

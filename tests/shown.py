@@ -7,14 +7,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from codebutler.chat.slack.render import rendered
-from codebutler.domain.message import Message
+from codebutler.config.chats import message_url
+from codebutler.domain.message import Message, every_text
 from codebutler.domain.model import Post, Update
-from codebutler.text.markup import people_in
+from codebutler.text.markup import linked, people_in
 
 
 def text_of(said: Post | Update | Message) -> str:
     """The text, in mrkdwn, with everybody it names."""
     message = said if isinstance(said, Message) else said.message
+    message = every_text(message, lambda text: linked(text, message_url))
     message = replace(message, names=(*message.names, *people_in(message.markdown)))
     return rendered(message)[0]
 

@@ -12,16 +12,19 @@ from typing import TypeVar
 
 import msgspec
 
+from codebutler.chat.slack.marks import REACTIONS
+from codebutler.config.chats import SlackSection
+from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.paths import Home
 from codebutler.config.schema import (
     AgentSection,
     ApprovalsSection,
+    ChecksSection,
     Config,
     OutputSection,
     RepoSettings,
-    SlackSection,
 )
-from codebutler.domain.clock import Clock, ManualClock, settle
+from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.domain.model import (
     Event,
@@ -46,6 +49,7 @@ from codebutler.protocol.messages import (
     Shutdown,
     Stored,
     ToParent,
+    TotalUse,
     TurnEnded,
 )
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
@@ -59,11 +63,13 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.undo import UndoBackend
+from codebutler_worker.changes.undo import UndoBackend
 from codebutler_worker.runtime.runtime import Agents
+from codebutler_worker.runtime.turns import own_tree
 from codebutler_worker.tree.tree import Git, Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing
 from codebutler_worker.worker.bootstrap import serve
+from tests.clock import ManualClock, settle
 from tests.events import posted
 from tests.shown import text_of
 from tests.walls import as_it_is
@@ -96,7 +102,7 @@ class Run:
         self.does(Started(session_id), Finished(True, text, "done", usage or Usage(12, 34, 0.12, 3), 0.12))
 
 
-class ScriptedBackend:
+class ScriptedBackend(AgentBackend):
     """An agent whose every move is the test's."""
 
     name = "claude"
@@ -106,7 +112,10 @@ class ScriptedBackend:
         self.answers: list[tuple[str, Answer]] = []
         self.steered: list[str] = []
         self.released: list[str] = []
+        self.chosen: list[tuple[str, Choice]] = []
         self.takes_steering = False
+        self.may_be_steered = asyncio.Event()
+        self.may_be_steered.set()
         self.obeys_stop = True
         self.survey_waits = False
         self.changed = asyncio.Event()
@@ -134,6 +143,7 @@ class ScriptedBackend:
 
     async def steer(self, turn_id: str, text: str) -> bool:
         self.steered.append(text)
+        await self.may_be_steered.wait()
         return self.takes_steering
 
     async def stop(self, turn_id: str) -> None:
@@ -152,11 +162,13 @@ class OneAgent:
         self.backend = backend
         repo = Path(settings.path)
         self._repo = repo
-        self._home = repo / ".codebutler" / "home"
-        self._isolated = settings.config.agent.isolation == "worktree"
+        self.home = repo / ".codebutler" / "home"
+        self._config = settings.config
+        self._worktrees = Worktrees(repo, as_it_is(), self.home)
         self._undo = UndoBackend(self.tree)
 
-    async def get(self, name: str) -> AgentBackend:
+    async def get(self, name: str, choice: Choice = CONFIGURED) -> AgentBackend:
+        self.backend.chosen.append((name, choice))
         if name == "undo":
             return self._undo
         if name not in ("claude", "rehearsal", "checks"):
@@ -164,24 +176,23 @@ class OneAgent:
         return self.backend
 
     async def workdir(self, conversation: str, *, task: str | None = None) -> Path:
-        if not self._isolated:
+        if not own_tree(self._config, conversation):
             return self._repo
         if task is not None:
-            return await Worktrees(self._repo, as_it_is(), self._home).ensure(conversation, task)
+            return await self._worktrees.ensure(conversation, task)
         return existing(self._repo, conversation) or self._repo
 
-    async def tidy(self, conversation: str) -> str:
-        return (
-            await Worktrees(self._repo, as_it_is(), self._home).tidy(conversation) if self._isolated else ""
-        )
+    async def worktrees(self) -> Worktrees:
+        return self._worktrees
 
     async def tree(self, workdir: Path) -> Tree:
-        return Tree(Git(as_it_is(), workdir, self._home))
+        return Tree(Git(as_it_is(), workdir, self.home))
 
     async def survey(self) -> tuple[Survey, ...]:
         while self.backend.survey_waits:
             await self.backend.changed.wait()
-        return (Survey("claude", ready=True, version="1.2.3"), Survey("kimi", ready=False, note="install it"))
+        claude = Survey("claude", ready=True, version="1.2.3", commands=("greet",))
+        return (claude, Survey("kimi", ready=False, note="install it"))
 
     def release(self, conversation: str) -> None:
         self.backend.released.append(conversation)
@@ -212,7 +223,7 @@ class Parent:
             if isinstance(message, Send) and not (self.mute or isinstance(message.operation, self.withheld)):
                 self.take(message)
             if isinstance(message, TurnEnded) and not (self.mute or TurnEnded in self.withheld):
-                self.channel.send(Sent(op_id=message.op_id, ts=""))
+                self.channel.send(Sent(op_id=message.op_id, ref=""))
             self.news.set()
 
     def take(self, send: Send) -> str:
@@ -222,7 +233,7 @@ class Parent:
             self._ts += is_post
             self._answered[send.op_id] = f"9000.{self._ts:06d}" if is_post else ""
         ts = self._answered[send.op_id]
-        self.channel.send(Sent(op_id=send.op_id, ts=ts))
+        self.channel.send(Sent(op_id=send.op_id, ref=ts))
         return ts
 
     def ts_of(self, op_id: str) -> str:
@@ -245,7 +256,7 @@ class Parent:
         user: str = USER,
     ) -> int:
         """A person writes to the agent."""
-        event = posted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread_ts, late=late)
+        event = posted(channel=CHANNEL, ref=ts, user=user, text=text, thread=thread_ts, late=late)
         return self.deliver(event, Prompt(text=text, prefix=prefix))
 
     async def until(self, condition: Callable[[], M], *, flow: bool = False) -> M:
@@ -290,12 +301,12 @@ class Parent:
         return [operation for operation in self.operations if isinstance(operation, Update)]
 
     def reactions(self, ts: str) -> list[str]:
-        """The reactions a message shows now."""
+        """The reactions that a message would show in Slack now."""
         shown: list[str] = []
         for react in self.operations:
-            if isinstance(react, React) and react.target_ts == ts:
-                shown = [name for name in shown if name != react.name]
-                shown += [] if react.remove else [react.name]
+            if isinstance(react, React) and react.target == ts:
+                shown = [name for name in shown if name != REACTIONS[react.mark]]
+                shown += [] if react.remove else [REACTIONS[react.mark]]
         return shown
 
     async def post_with(self, text: str) -> Post:
@@ -318,16 +329,21 @@ def settings(
     debounce_s: float = 0,
     verbosity: str = "quiet",
     progress_after_s: float = 0,
+    changes: str = "off",
+    checks: ChecksSection | None = None,
     **agent: object,
 ) -> RepoSettings:
-    """A repository's settings; most tests want no debounce and no progress message, the others want it at once."""
+    """A repository's settings; most tests want no debounce, no progress message (the others want it at once) and no
+    card about changes."""
     config = Config(
         slack=SlackSection(allowed_users=PEOPLE),
         agent=AgentSection(debounce_seconds=debounce_s, **agent),  # type: ignore[arg-type]  # checked by the test
         output=OutputSection(
             verbosity=verbosity,  # type: ignore[arg-type]  # one of three words
             progress_after_seconds=progress_after_s,
+            changes=changes,  # type: ignore[arg-type]  # one of three words
         ),
+        checks=checks or ChecksSection(),
     )
     return RepoSettings(name="sample", path=str(repo), channel_id=CHANNEL, config=config)
 
@@ -344,8 +360,10 @@ async def worker(
     *,
     mute: bool = False,
     agents: Callable[[RepoSettings, Clock], Agents] | None = None,
+    total: TotalUse | None = None,
 ) -> AsyncIterator[Parent]:
-    """A worker that is Ready; at the end its parent vanishes, as if killed. ``agents``: not the scripted one."""
+    """A worker that is Ready; at the end its parent vanishes, as if killed. ``agents``: not the scripted one.
+    ``total``: what the other repositories have used."""
     clock = ManualClock()
     backend = ScriptedBackend(clock)
     ours, theirs = socket.socketpair()
@@ -357,7 +375,7 @@ async def worker(
     listening = asyncio.create_task(parent.listen())
     try:
         await parent.until(lambda: parent.said(Hello))
-        parent.channel.send(Configure(settings=settings))
+        parent.channel.send(Configure(settings=settings, total=total))
         await parent.until(lambda: parent.said(Ready))
         yield parent
     finally:

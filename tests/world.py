@@ -17,20 +17,21 @@ from random import Random
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import Download
+from codebutler.config.chats import SlackSection
 from codebutler.config.paths import Home
 from codebutler.config.permission import Decision
-from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings, SlackSection
-from codebutler.domain.clock import ManualClock
+from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings
 from codebutler.domain.model import Event, Operation, Quoted
-from codebutler.intake.intake import Intake
+from codebutler.intake.intake import Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
-from codebutler.protocol.messages import Audit, LogTag, ToParent, TurnEnded
+from codebutler.protocol.messages import Audit, LogTag, ToParent, TotalUse, TurnEnded
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler.supervisor.lifecycle import Policy
 from codebutler.supervisor.port import News, Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler_worker.worker.bootstrap import serve
+from tests.clock import ManualClock
 from tests.memory_chat import MemoryChat
 from tests.worker_kit import CHANNEL, USER, OneAgent, Run, ScriptedBackend
 
@@ -117,6 +118,9 @@ class Books:
     async def settle(self, seq: int) -> None:
         await self._journal.settle(seq)
 
+    def total(self, repo: RepoSettings) -> TotalUse | None:
+        return None
+
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         self.errors.append(why)
 
@@ -132,6 +136,9 @@ class Books:
 
     def commanded(self, event: Event, kind: str) -> None:
         return
+
+    def counted(self, outcome: Outcome, seconds: float) -> None:
+        pass
 
     def no_space(self, event: Event) -> None:
         self.errors.append("no space")

@@ -1,1 +1,1 @@
-"""The chats that people talk to agents in: what the supervisor asks of one, delivery, and an adapter for each."""
+"""The chats in which people talk to agents: the port to one, delivery, and an adapter for each."""

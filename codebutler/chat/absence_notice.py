@@ -1,7 +1,7 @@
 """Tells the channels concerned, once, that we are back: after an outage, a restart, a machine's sleep.
 
-What is to be told is on disk before it is told, and posted under an operation ID that is looked up first: a
-supervisor that dies in between neither forgets it nor says it twice.
+The notice is on disk before it is posted, under an operation ID that is looked up first: a supervisor that
+dies in between neither forgets it nor posts it twice.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -20,28 +21,37 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
-from codebutler.intake.absence import Absence, line, merged, with_interrupted
+from codebutler.domain.refs import ConversationRef
+from codebutler.intake.absence import Absence, ChatRetention, line, merged, with_interrupted
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Notes
 from codebutler.platform.tasks import beside, cancel
 
 ABSENCE, ALIVE = "absence", "alive"
-# How exactly the beginning of an absence is known after a crash.
+# How exactly the start of an absence is known after a crash.
 PULSE_S = 30.0
-# Workers tell what they found interrupted right after their start.
+# Workers report interrupted turns right after their start.
 SETTLE_S = 5.0
 LOOK_S = 1.0
-# So long a catch-up is waited for; what it finds later is late all the same, and says so itself.
+# How long to wait for catch-up; messages it finds later say themselves that they are late.
 PATIENCE_S = 60.0
 
 log = logging.getLogger("codebutler.chat.absence_notice")
 
 
+@dataclass(frozen=True)
+class Channels:
+    """The channels that may be ``told``, and those in which a card is ``asking`` somebody."""
+
+    told: Callable[[], Collection[ConversationRef]]
+    asking: Callable[[], Collection[ConversationRef]] = tuple
+
+
 class AbsenceNotice:
     """``lost`` when nobody listens any more, ``back`` when somebody does; ``run`` does the rest.
 
-    ``channels`` are those that may be told; ``is_busy``: what was missed is still being fetched,
-    or a worker is still starting. ``notes``: where it is kept, the journal's own if left out.
+    ``channels`` are those that may be told; ``is_busy``: missed messages are still being fetched, or a worker
+    is still starting. ``notes``: where it is stored, the journal's own by default.
     """
 
     def __init__(
@@ -49,7 +59,7 @@ class AbsenceNotice:
         sender: Sender,
         journal: Journal,
         clock: Clock,
-        channels: Callable[[], Collection[str]],
+        channels: Channels,
         is_busy: Callable[[], bool],
         notes: Notes | None = None,
     ) -> None:
@@ -62,16 +72,16 @@ class AbsenceNotice:
         self._alive_s: float | None = None
         self._away_since: datetime | None = None
         self._back_at: datetime | None = None
-        self._interrupted: list[str] = []
+        self._interrupted: list[ConversationRef] = []
         self._absence: Absence | None = None
         self._remembered = ""
         self._listening = False
-        # From the loss until it is known what it left: a turn that is found interrupted then is its work.
+        # From the loss until its effects are known: a turn found interrupted in this time belongs to it.
         self._open = True
         self._back = asyncio.Event()
 
     def lost(self) -> None:
-        """Nobody listens: since the last sign of life, which is long ago if the machine slept, and not if
+        """Nobody listens: since the last heartbeat, which is long ago if the machine slept, and not if
         somebody set the clock."""
         self._listening, self._open = False, True
         if self._away_since is None:
@@ -84,13 +94,13 @@ class AbsenceNotice:
         self._back_at = self._clock.now()
         self._back.set()
 
-    def interrupted(self, channel: str) -> None:
-        """A worker found a turn of ``channel`` that ran when its process died."""
+    def interrupted(self, channel: ConversationRef) -> None:
+        """A worker found that a turn of ``channel`` was interrupted when its process died."""
         if self._open:
             self._interrupted.append(channel)
 
     async def run(self) -> None:
-        """Until cancelled. Before the first ``back``, what an earlier life left is read."""
+        """Runs until cancelled. Before the first ``back`` it reads what an earlier supervisor left."""
         telling: set[asyncio.Task[None]] = set()
         try:
             await self._remember()
@@ -98,7 +108,7 @@ class AbsenceNotice:
                 while True:
                     await self._back.wait()
                     self._back.clear()
-                    # Lost again while it was being told: then it is one absence.
+                    # Lost again during the announcement: it is one absence then.
                     await cancel(telling)
                     telling = {asyncio.create_task(self._tell_all(), name="absence-tell")}
         finally:
@@ -129,14 +139,14 @@ class AbsenceNotice:
         try:
             await self._notes.keep_note(ALIVE, self._clock.now().isoformat())
         except StoreError as error:
-            log.debug("a sign of life could not be noted: %s", error)
+            log.debug("the heartbeat could not be saved: %s", error)
 
     async def _tell_all(self) -> None:
         since, self._away_since = self._away_since, None
         now = self._back_at or self._clock.now()
         latest = Absence(id=uuid4().hex, spans=((min(since or now, now), now),))
         try:
-            # Before anything is waited for: who dies now leaves it to the next life.
+            # Before waiting for anything: if we die now, the next supervisor announces it.
             await self._keep(merged(self._absence, latest))
             await self._note_alive()
             await self._settle()
@@ -146,33 +156,34 @@ class AbsenceNotice:
                 absence = with_interrupted(absence, channel)
             self._interrupted = []
             await self._keep(absence)
-            for channel in self._channels():
+            for channel in self._channels.told():
                 absence = await self._tell(absence, channel)
             await self._keep(replace(absence, done=True))
         except StoreError as error:
-            log.warning("it cannot be told that we are back: %s", error)
+            log.warning("cannot announce that we are back: %s", error)
 
     async def _settle(self) -> None:
-        """Until what was missed has been fetched, and the workers have looked at what they left."""
+        """Wait until missed messages have been fetched, and the workers have checked their turns."""
         until_s = self._clock.monotonic() + PATIENCE_S
         while self._is_busy() and self._clock.monotonic() < until_s:
             await self._clock.sleep(LOOK_S)
         await self._clock.sleep(SETTLE_S)
 
-    async def _tell(self, absence: Absence, channel: str) -> Absence:
+    async def _tell(self, absence: Absence, channel: ConversationRef) -> Absence:
         arrivals = await self._journal.arrivals(channel, absence.since)
         newest_s = await self._journal.newest_before(channel, absence.since)
-        text = line(absence, channel, arrivals, newest_s, self._sender.kept)
+        presses = self._sender.presses_kept if channel in self._channels.asking() else None
+        text = line(absence, channel, arrivals, newest_s, ChatRetention(self._sender.kept, presses))
         if not text:
             return absence
         try:
-            # Only an earlier life can have said it before.
+            # Only an earlier supervisor can have posted it before.
             unsure = absence.id == self._remembered
             await self._sender.submit(
                 channel, f"back-{absence.id}-{channel}", Post(message=said(text)), unsure=unsure
             )
         except ChatError as error:
-            log.warning("%s could not be told that we are back: %s", channel, error)
+            log.warning("cannot tell %s that we are back: %s", channel, error)
         absence = replace(absence, told=(*absence.told, channel))
         await self._keep(absence)
         return absence

@@ -1,7 +1,8 @@
-"""The chats that are served, each with its own way out. Here alone it is decided which of them a channel belongs to.
+"""The connected chats, each with its own queue of outgoing calls. This is the only place that decides which chat a
+channel belongs to.
 
-What is done in a thread is shown under it while it lasts (Slack: assistant.threads.setStatus), best effort and without
-a record. A chat that has no such line, or refuses it, shows none: the progress message tells it, too.
+A status line under a thread shows what is being done there, best effort and unrecorded. A chat that has no such line,
+or refuses it, shows none: the progress message says it too.
 """
 
 from __future__ import annotations
@@ -9,20 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, Self
 
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import ABOUT_A_PLACE, ChatPort, History, HistoryPage, StatusLine
-from codebutler.config.channels import ChatName, chat_of
+from codebutler.config.chats import ChatName, chat_of, message_url
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import Operation, Quoted
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
+from codebutler.text.markup import Addresses
 
 
 class ConnectionStatus(Protocol):
-    """How a connection is; a dataclass, of which each chat tells more. ``trouble`` is "" while all is well."""
+    """The state of a connection; each chat's dataclass adds more. ``trouble`` is "" while all is well."""
 
     @property
     def state(self) -> str:
@@ -34,30 +38,31 @@ class ConnectionStatus(Protocol):
 
 
 class ChatConnection(Protocol):
-    """Our presence in a chat: brings its events to the intake. ``connected`` is set once the first try has worked."""
+    """Our connection to a chat: brings its events to the intake. ``connected`` is set once the first attempt has
+    succeeded."""
 
     @property
     def connected(self) -> asyncio.Event:
-        """Set for good."""
+        """Set permanently."""
 
     @property
     def status(self) -> ConnectionStatus:
-        """How it is now."""
+        """Its state now."""
 
     async def run(self) -> None:
-        """Until ``stop``, or until trying again is pointless. Raises ChatAuthError if the chat refuses a token at the
+        """Until ``stop``, or until retrying is pointless. Raises ChatAuthError if the chat refuses a token at the
         start."""
 
     async def stop(self) -> None:
-        """Take no more events; those being committed are finished."""
+        """Accept no more events; finish those being committed."""
 
     def look_again(self) -> None:
-        """There are other channels now, or something may have been missed."""
+        """The channels have changed, or something may have been missed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServedChat:
-    """One chat, the queue of what is sent to it, and the line under its threads."""
+    """One chat, its queue of outgoing calls, and the status line under its threads."""
 
     name: ChatName
     chat: ChatPort
@@ -66,7 +71,7 @@ class ServedChat:
 
 
 class Chats:
-    """All of them. Where a channel says enough, they are asked like one Sender."""
+    """All chats. Where the channel identifies the chat, they are used like one Sender."""
 
     def __init__(self, chats: Iterable[ServedChat]) -> None:
         self._by_name = {each.name: each for each in chats}
@@ -75,50 +80,66 @@ class Chats:
         return iter(self._by_name.values())
 
     def named(self, name: ChatName) -> ServedChat:
-        """The chat of that name, which is served."""
+        """The connected chat of that name."""
         return self._by_name[name]
 
-    def of(self, channel: str) -> ServedChat:
-        """The chat of a channel. Raises ChatError where that is not served."""
+    def of(self, channel: ConversationRef) -> ServedChat:
+        """The chat of a channel. Raises ChatError if it is not connected."""
         name = chat_of(channel)
         if name not in self._by_name:
             raise ChatError(f"{name} is not connected: run `codebutler setup`", "not_connected")
         return self._by_name[name]
 
     async def submit(
-        self, channel: str, op_id: str, operation: Operation, *, unsure: bool = False, lasting: bool = False
-    ) -> str:
-        """Do an operation in a channel, by its chat's Sender. Raises ChatError."""
+        self,
+        channel: ConversationRef,
+        op_id: str,
+        operation: Operation,
+        *,
+        unsure: bool = False,
+        lasting: bool = False,
+    ) -> MessageRef:
+        """Do an operation in a channel, through its chat's Sender. Raises ChatError."""
         sender = self.of(channel).sender
         return await sender.submit(channel, op_id, operation, unsure=unsure, lasting=lasting)
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self,
+        channel: ConversationRef,
+        *,
+        thread: MessageRef | None = None,
+        since_s: float = 0.0,
+        cursor: str = "",
     ) -> HistoryPage:
-        """A page of what was said in a channel, by its chat's Sender. Raises ChatError."""
+        """A page of a channel's messages, through its chat's Sender. Raises ChatError."""
         sender = self.of(channel).sender
-        return await sender.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
+        return await sender.history(channel, thread=thread, since_s=since_s, cursor=cursor)
 
-    async def workspace_url(self) -> str:
-        """Where links to Slack's messages lead; "" without Slack."""
-        slack = self._by_name.get("Slack")
-        return await slack.sender.workspace_url() if slack else ""
+    async def addresses(self) -> Addresses:
+        """Finds where people see a message."""
+        homes = {each.name: await each.sender.workspace_url() for each in self}
+        return partial(self._address, homes)
 
-    def has_history(self, channel: str) -> bool:
-        """Whether what was said in a channel can be fetched again."""
+    def _address(self, homes: Mapping[ChatName, str], channel: ConversationRef, ref: MessageRef) -> str:
+        name = chat_of(channel)
+        served = self._by_name.get(name)
+        return message_url(served.sender.where(channel, ref) if served else channel, ref, homes.get(name, ""))
+
+    def has_history(self, channel: ConversationRef) -> bool:
+        """Whether a channel's history can be fetched."""
         return self.of(channel).chat.capabilities.history is not None
 
-    def trouble(self, channel: str) -> str:
-        """Why nothing can be sent to the chat of that channel now; "" while all is well."""
+    def trouble(self, channel: ConversationRef) -> str:
+        """Why nothing can be sent to that channel's chat now; "" while all is well."""
         return self.of(channel).sender.trouble
 
     @property
     def pending(self) -> int:
-        """How many operations wait or are under way in all of them."""
+        """How many operations are waiting or in flight in all of them."""
         return sum(each.sender.pending for each in self)
 
     async def drain(self) -> None:
-        """Wait until nothing is pending. Put a deadline around it."""
+        """Wait until nothing is pending. Use it with a timeout."""
         await asyncio.gather(*(each.sender.drain() for each in self))
 
 
@@ -127,7 +148,7 @@ THREAD_PAGES = 5
 QUOTED_CHARS = 4_000
 """Of one message."""
 PACE_S = 0.2
-"""Between two calls; Slack allows 600 a minute for an app."""
+"""The minimum between two calls."""
 MAX_WAITING = 500
 MAX_CHARS = 200
 
@@ -141,7 +162,7 @@ class StatusBoard:
         self._line = line
         self._clock = clock
         self._redact = redact
-        self._waiting: dict[tuple[str, str], str] = {}
+        self._waiting: dict[tuple[ConversationRef, MessageRef], str] = {}
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -154,12 +175,12 @@ class StatusBoard:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def show(self, channel: str, thread_ts: str, text: str) -> None:
-        """Show ``text`` under the thread; "" takes away what is there."""
-        known = (channel, thread_ts) in self._waiting
+    def show(self, channel: ConversationRef, thread: MessageRef, text: str) -> None:
+        """Show ``text`` under the thread; "" removes it."""
+        known = (channel, thread) in self._waiting
         if self._line is None or (not known and len(self._waiting) >= MAX_WAITING):
             return
-        self._waiting[channel, thread_ts] = text
+        self._waiting[channel, thread] = text
         self._news.set()
 
     async def _work(self) -> None:
@@ -168,29 +189,31 @@ class StatusBoard:
             if not self._waiting:
                 self._news.clear()
                 continue
-            (channel, thread_ts), text = next(iter(self._waiting.items()))
-            del self._waiting[channel, thread_ts]
-            if self._line is not None:
-                await self._clock.sleep(await self._show(self._line, channel, thread_ts, text))
-
-    async def _show(self, line: StatusLine, channel: str, thread_ts: str, text: str) -> float:
-        """Returns the seconds until the next call."""
-        try:
-            await line.show_status(channel, thread_ts, self._redact(text)[:MAX_CHARS])
-        except ChatRateLimitedError as error:
-            return error.retry_after_s
-        except ChatUnreachableError:
-            return PACE_S
-        except ChatError as error:
-            if error.code not in ABOUT_A_PLACE:
-                self._line = None
-                self._waiting.clear()
-                log.info("no status is shown under threads: %s", error)
-        return PACE_S
+            (channel, thread), text = next(iter(self._waiting.items()))
+            del self._waiting[channel, thread]
+            if self._line is None:
+                continue
+            pause_s = PACE_S
+            try:
+                await self._line.show_status(channel, thread, self._redact(text)[:MAX_CHARS])
+            except ChatRateLimitedError as error:
+                pause_s = error.retry_after_s
+            except ChatUnreachableError:
+                pass
+            except ChatError as error:
+                if error.code not in ABOUT_A_PLACE:
+                    self._line = None
+                    self._waiting.clear()
+                    log.info("no status is shown under threads: %s", error)
+            await self._clock.sleep(pause_s)
 
 
 async def read_thread(
-    reader: History, channel: str, thread_ts: str, before: str, is_heard: Callable[[str], bool]
+    reader: History,
+    channel: ConversationRef,
+    thread: MessageRef,
+    before: MessageRef,
+    is_heard: Callable[[PersonRef], bool],
 ) -> tuple[tuple[Quoted, ...], int]:
     """The thread's first message and the newest ones that sort before ``before``, oldest first, without our own; and
     how many in between are left out. ``is_heard`` says whether a user may instruct agents here. Raises ChatError."""
@@ -199,12 +222,12 @@ async def read_thread(
     seen = 0
     cursor = ""
     for _ in range(THREAD_PAGES):
-        page = await reader.history(channel, thread_ts=thread_ts, cursor=cursor)
+        page = await reader.history(channel, thread=thread, cursor=cursor)
         for message in page.messages:
             if not message.text.strip() or message.is_ours or not "" < message.order < before:
                 continue
             quoted = Quoted(
-                ts=message.ts,
+                ref=message.ref,
                 user=message.user,
                 name=message.name,
                 text=message.text[:QUOTED_CHARS],

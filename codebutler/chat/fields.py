@@ -1,4 +1,4 @@
-"""Reading a chat's JSON field by field: what is missing or of another type is a PayloadError, never a crash. Pure."""
+"""Reads a chat's JSON field by field: a missing field or a wrong type is a PayloadError, never a crash. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class PayloadError(CodeButlerError):
-    """The chat sent something of an unknown shape."""
+    """The chat sent data of an unknown shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class Ignored:
 
 
 def required(data: Mapping[str, Any], name: str) -> str:
-    """The text under ``name``. Raises PayloadError where there is none."""
+    """The text under ``name``. Raises PayloadError if it is missing."""
     if not (value := optional(data, name)):
         raise PayloadError(f"a payload without {name}")
     return value
 
 
 def optional(data: Mapping[str, Any], name: str) -> str:
-    """The text under ``name``, cleaned; "" where there is none. Raises PayloadError for another type."""
+    """The text under ``name``, cleaned; "" if it is missing. Raises PayloadError for another type."""
     value = data.get(name)
     if value is not None and not isinstance(value, str):
         raise PayloadError(f"a payload whose {name} is no text")
@@ -39,13 +39,13 @@ def optional(data: Mapping[str, Any], name: str) -> str:
 
 
 def text_in(data: Mapping[str, Any], name: str) -> str:
-    """The text under ``name``, cleaned; "" where there is none."""
+    """The text under ``name``, cleaned; "" if it is missing."""
     value = data.get(name)
     return clean(value) if isinstance(value, str) else ""
 
 
 def mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The object under ``name``. Raises PayloadError where there is none."""
+    """The object under ``name``. Raises PayloadError if it is missing."""
     value = data.get(name)
     if not isinstance(value, Mapping):
         raise PayloadError(f"a payload without {name}")
@@ -53,19 +53,19 @@ def mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The object under ``name``; an empty one where there is none."""
+    """The object under ``name``; an empty one if it is missing."""
     value = data.get(name)
     return value if isinstance(value, Mapping) else {}
 
 
 def mappings(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """The objects in the list under ``name``; none where there is no list."""
+    """The objects in the list under ``name``; none if there is no list."""
     found = data.get(name)
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
 def number(data: Mapping[str, Any], name: str) -> int:
-    """The number under ``name``. Raises PayloadError where there is none."""
+    """The number under ``name``. Raises PayloadError if it is missing."""
     value = data.get(name)
     if not is_number(value):
         raise PayloadError(f"a payload without {name}")
@@ -73,7 +73,7 @@ def number(data: Mapping[str, Any], name: str) -> int:
 
 
 def size(data: Mapping[str, Any], name: str) -> int:
-    """The number under ``name``; 0 where there is none."""
+    """The number under ``name``; 0 if it is missing."""
     value = data.get(name)
     return value if is_number(value) and value > 0 else 0
 

@@ -1,4 +1,4 @@
-"""How a message is laid out, whatever the chat: parts of text, each with what may be pressed below it. Pure."""
+"""The layout of a message in any chat: parts of text, each with its buttons below. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from codebutler.domain.message import (
     ALLOW_SESSION_ACTION,
     ANSWER_ACTION,
     DENY_ACTION,
+    DROP_ACTION,
     REASON_ACTION,
+    RETRY_ACTION,
     TICKED,
     TOGETHER,
     ApprovalCard,
@@ -26,18 +28,20 @@ from codebutler.domain.message import (
     QuestionCard,
     box_value,
 )
+from codebutler.domain.model import Asked, TurnNote
+from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.text.markup import clip, plain
 
 REASON_CHARS = 1000
-"""Of what somebody writes into a ReasonForm."""
+"""Characters of the text in a ReasonForm."""
 PLAN = ":plan"
-"""In a button's value, behind the request's ID: it is a plan that would be refused."""
+"""In a button's value, after the request's ID: it refuses a plan."""
 QUESTION_CHARS = 2000
-"""Of all questions on a card; what explains their options takes half as much again."""
+"""For all questions on a card; the details of their options may take half as much again."""
 
 
 class Box(Struct, frozen=True):
-    """Something to tick; ``value`` says of which question, and which option."""
+    """A box to tick; ``value`` names its question and its option."""
 
     label: str
     value: str
@@ -46,8 +50,8 @@ class Box(Struct, frozen=True):
 
 
 class Section(Struct, frozen=True):
-    """A part of a message. "whole": a person decides about all of it, so none of it is folded away; "foreign": an
-    agent's own Markdown, "plan" is both. ``begins``: it stands apart from what is above it."""
+    """A part of a message. "whole": a person decides about all of it, so none of it is folded away;
+    "foreign": an agent's own Markdown, "plan" is both. ``begins``: it is set apart from the part above."""
 
     markdown: str = ""
     kind: Literal["text", "whole", "foreign", "plan", "heading", "note"] = "text"
@@ -60,14 +64,14 @@ class Placed(
     Struct,
     frozen=True,
     kw_only=True,
-    rename={"channel": "c", "message_ts": "m", "value": "v", "thread_ts": "t"},
+    rename={"channel": "c", "message": "m", "value": "v", "thread": "t"},
 ):
-    """What a button means, and the message it stands for. Few letters: Slack takes 2,000 in a button's value."""
+    """A button's meaning, and its message. Short names: chats limit the size of a button's value."""
 
-    channel: str
-    message_ts: str
+    channel: ConversationRef
+    message: MessageRef
     value: str
-    thread_ts: str | None = None
+    thread: MessageRef | None = None
 
 
 def placed(text: str) -> Placed:
@@ -79,38 +83,38 @@ def placed(text: str) -> Placed:
 
 
 def packed(place: Placed) -> str:
-    """As the value of a button, or as what a form carries."""
+    """As the value of a button, or of a form."""
     return msgspec.json.encode(place).decode()
 
 
 class ReasonForm(Struct, frozen=True):
-    """Asks somebody why not: with their words, the button that ``place`` stands for refuses."""
+    """A form that asks for a reason: submitting it presses the refusing button of ``place`` with those words."""
 
     place: Placed
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is a plan that would be refused."""
+        """Whether it refuses a plan."""
         return self.place.value.endswith(PLAN)
 
     @property
     def title(self) -> str:
-        """What stands above it."""
+        """The form's title."""
         return "Keep planning" if self.is_plan else "Deny with a reason"
 
     @property
     def question(self) -> str:
-        """What is asked."""
+        """The form's label."""
         return "What should be different?" if self.is_plan else "Why not, or what instead?"
 
     @property
     def hint(self) -> str:
-        """What becomes of the answer."""
+        """The form's hint."""
         return "The agent reads it, and the card shows it."
 
 
 def sections(message: Message) -> tuple[Section, ...]:
-    """All that the message shows, from the top."""
+    """Every part of the message, from the top."""
     if message.summary:
         return (Section(message.markdown, "note"),)
     match message.card:
@@ -123,12 +127,37 @@ def sections(message: Message) -> tuple[Section, ...]:
 
 
 def done_button(question_id: str) -> Button:
-    """Below boxes: the answer is what is ticked."""
+    """Below boxes: the ticked boxes are the answer."""
     return Button("Done", ANSWER_ACTION, f"{question_id}:{TICKED}", "primary")
 
 
+def asked_part(asked: Asked) -> Section:
+    """A request or a question away from its card, with the buttons of that card."""
+    values = [box_value(asked.id, at) for at in range(len(asked.options))]
+    if asked.several and asked.options:
+        boxes = tuple(Box(label, value) for label, value in zip(asked.options, values, strict=True))
+        return Section(asked.text, boxes=boxes, buttons=(done_button(asked.id),))
+    if asked.is_question:
+        offered = zip(asked.options, values, strict=True)
+        return Section(
+            asked.text, buttons=tuple(Button(label, ANSWER_ACTION, value) for label, value in offered)
+        )
+    decisions = (
+        Button("Allow", ALLOW_ACTION, asked.id, "primary"),
+        Button("Deny", DENY_ACTION, asked.id, "danger"),
+        Button("Deny with a reason…", REASON_ACTION, asked.id),
+    )
+    return Section(asked.text, buttons=decisions)
+
+
+def going_on(turn: TurnNote) -> tuple[Button, ...]:
+    """The buttons of a run that was interrupted or waits for a limit."""
+    go_on = "Try now" if turn.state == "parked" else "Continue"
+    return Button(go_on, RETRY_ACTION, turn.id, "primary"), Button("Drop", DROP_ACTION, turn.id)
+
+
 def _approvals(requests: Sequence[PermissionRequest]) -> tuple[Section, ...]:
-    """The question whether the calls may run, with a decision for each, and one for all that are open."""
+    """Asks whether the calls may run, with buttons for each, and one for all open ones."""
     open_ = [request for request in requests if not request.verdict]
     found: list[Section] = []
     for request in requests:
@@ -178,7 +207,7 @@ def _decisions(request: PermissionRequest) -> tuple[Button, ...]:
 
 
 def _questions(questions: Sequence[Question], ticked: Collection[str]) -> tuple[Section, ...]:
-    """The questions, each with its options: buttons, or boxes and a button where several may be chosen."""
+    """The questions, each with its options: buttons, or boxes and a button if several may be chosen."""
     open_ = [each for each in questions if not each.verdict]
     room = QUESTION_CHARS // max(len(questions), 1)
     found: list[Section] = []

@@ -1,8 +1,9 @@
-"""What the parent asks of a chat service: ``ChatPort`` is what every chat has, ``Capabilities`` what some have beside.
+"""The parent's interface to a chat service: ``ChatPort`` is what every chat has, ``Capabilities`` are
+optional.
 
-One contract suite holds every implementation to it. What is done where a capability is missing is decided by whoever
-uses it, in one place: delivery (``History``, ``LookUp``, ``Streams``, ``Ephemeral``), the status board, App Home, the
-form that asks why not. ``docs/explanation/chats.md`` tells it to users.
+One contract suite tests every implementation. The code that uses a capability decides what to do without it,
+in one place: delivery (``History``, ``LookUp``, ``Streams``, ``Ephemeral``), the status board, App Home, the
+form for a reason. ``docs/explanation/chats.md`` documents it for users.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from codebutler.domain.errors import (
     StoreError,
 )
 from codebutler.domain.model import File, Post, React, Update, Upload
+from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 from codebutler.platform.tasks import full_jitter_s
 
 IDENTIFY_BASE_S = 1.0
@@ -38,9 +40,9 @@ T = TypeVar("T")
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Who we are in the workspace (``auth.test``)."""
+    """Our identity in the workspace (``auth.test``)."""
 
-    user_id: str
+    user_id: PersonRef
     bot_id: str
     team_id: str
     team: str = ""
@@ -53,7 +55,7 @@ async def identified(
     rng: Random,
     troubled: Callable[[CodeButlerError], None],
 ) -> Identity:
-    """Ask until the chat tells who we are; ``troubled`` hears of each failure. Raises ChatAuthError."""
+    """Ask who we are until the chat answers; ``troubled`` gets each failure. Raises ChatAuthError."""
     failures = 0
     while True:
         try:
@@ -67,7 +69,7 @@ async def identified(
 
 
 async def file_details(ask: Callable[[], Awaitable[T]], clock: Clock) -> T:
-    """What a chat knows of a file, asked for ATTEMPTS times where it cannot answer. Raises ChatError."""
+    """The chat's record of a file; retries up to ATTEMPTS times. Raises ChatError."""
     for attempt in range(1, ATTEMPTS + 1):
         wait_s = RETRY_S
         try:
@@ -82,14 +84,14 @@ async def file_details(ask: Callable[[], Awaitable[T]], clock: Clock) -> T:
 
 
 class HistoryMessage(Struct, frozen=True, kw_only=True):
-    """What was written once. ``order`` sorts as text among what was written there. ``user``: who wrote it, or which
-    bot; ``name``: what the history calls them, "" if it does not. ``is_ours``: an operation of ours made it, and
-    ``parts`` are all of it, as far as the chat still shows them. ``raw``: the message as the chat tells it, which only
-    its own adapter reads."""
+    """An earlier message. ``order`` sorts as text among those of its channel. ``user``: its author, or which
+    bot; ``name``: the author's name in the history, "" if it has none. ``is_ours``: an operation of ours made
+    it, and ``parts`` are all of it, as far as the chat still shows them. ``raw``: the chat's own message,
+    which only its adapter reads."""
 
-    ts: str
+    ref: MessageRef
     order: str
-    user: str = ""
+    user: PersonRef = NO_PERSON
     name: str = ""
     text: str = ""
     is_person: bool = True
@@ -99,29 +101,30 @@ class HistoryMessage(Struct, frozen=True, kw_only=True):
 
 
 class HistoryPage(Struct, frozen=True, kw_only=True):
-    """Messages, oldest or newest first as the chat tells them, and where to go on."""
+    """Messages in the chat's order, oldest or newest first, and where to continue."""
 
     messages: tuple[HistoryMessage, ...] = ()
     next_cursor: str = ""
 
 
 class Own(Struct, frozen=True, kw_only=True):
-    """A message of ours. ``op_id``: the operation that made it; "" if it bears none: it is a file, or was streamed."""
+    """A message of ours. ``op_id``: the operation that made it; "" if it carries none: it is a file, or was
+    streamed."""
 
-    ts: str
+    ref: MessageRef
     op_id: str = ""
     is_file: bool = False
 
 
 class OwnPage(Struct, frozen=True, kw_only=True):
-    """Messages of ours, and where to go on."""
+    """Messages of ours, and where to continue."""
 
     messages: tuple[Own, ...] = ()
     next_cursor: str = ""
 
 
 class Download(Struct, frozen=True, kw_only=True):
-    """What came of a download: what is known of the file, and what a voice clip says (then it has no content)."""
+    """The result of a download: the file's record, and a voice clip's transcript (then it has no content)."""
 
     file: File
     transcript: str = ""
@@ -142,13 +145,13 @@ Call = Literal[
     "stop_stream",
     "publish",
 ]
-"""What may be limited. A post for one person alone is a whisper; what replaces a message is an update; "publish" is a
-home page."""
+"""Kinds of calls with limits. A post for one person alone is a whisper; replacing a message is an update;
+"publish" is a home page."""
 
 ABOUT_A_PLACE = frozenset(
     {"channel_not_found", "invalid_thread_ts", "is_archived", "not_in_channel", "thread_not_found"}
 )
-"""Codes of refusals that are about one channel or thread, not about what we may do in this chat."""
+"""Codes of refusals that concern one channel or thread, not our permissions in the chat."""
 
 Take = Callable[[bytes], Awaitable[None]]
 """Takes a file, piece by piece."""
@@ -165,7 +168,7 @@ CLOSED = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """``per_minute`` calls on average, of which ``burst`` may come at once."""
+    """``per_minute`` calls on average, ``burst`` of them at once."""
 
     per_minute: float
     burst: int
@@ -173,48 +176,60 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How often a chat lets us call, over all channels and in each. What is in neither has no limit.
+    """How often a chat allows calls, over all channels and in each. A kind that is in neither has no limit.
 
-    ``closed``: codes of refusals that say that a channel is closed to us, each with what to do: what is to be said
-    there waits. An adapter gives them these names, whatever its platform calls them. ``kept``: how long it keeps what
-    nobody took, from its own date on; None = for good.
+    ``closed``: codes of refusals that mean that a channel is closed to us, each with what to do: its
+    operations wait. An adapter uses these names, whatever its platform calls them. ``kept``: how long it
+    keeps undelivered events; None = for good. ``presses_kept``: the same for button presses; None also if the
+    person who presses learns that nobody took it.
     """
 
     workspace: Mapping[Call, Limit]
     channel: Mapping[Call, Limit]
     closed: Mapping[str, str] = field(default_factory=lambda: CLOSED)
     kept: timedelta | None = None
+    presses_kept: timedelta | None = None
 
-    def within(self, channel: str) -> Mapping[Call, Limit]:  # noqa: ARG002 - a chat may have several kinds of them
-        """How often it lets us call in that channel."""
+    def within(self, channel: ConversationRef) -> Mapping[Call, Limit]:  # noqa: ARG002 - a chat may have several kinds of them
+        """How often it allows calls in that channel."""
         return self.channel
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelMoved:
-    """What the chat says has become of a channel: ``archived``, ``left`` (we were taken out), ``back``."""
+    """What happened to a channel: ``archived``, ``left`` (we were removed), ``back``."""
 
-    channel: str
+    channel: ConversationRef
     how: str
 
 
 class History(Protocol):
-    """What was said, a page at a time."""
+    """Earlier messages, a page at a time."""
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self,
+        channel: ConversationRef,
+        *,
+        thread: MessageRef | None = None,
+        since_s: float = 0.0,
+        cursor: str = "",
     ) -> HistoryPage:
-        """A page of what was written after ``since_s`` (Unix seconds): of a thread, oldest first, or of the channel,
-        newest first."""
+        """A page of the messages after ``since_s`` (Unix seconds): of a thread, oldest first, or of the
+        channel, newest first."""
 
 
 class LookUp(Protocol):
-    """Which of our operations were done."""
+    """Finds out which of our operations took effect."""
 
     async def own(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self,
+        channel: ConversationRef,
+        *,
+        thread: MessageRef | None = None,
+        since_s: float = 0.0,
+        cursor: str = "",
     ) -> OwnPage:
-        """The messages of ours on the same page of ``History``. Nobody else's pass for ours, whatever they claim."""
+        """Our messages on the same page of ``History``. Nobody else's can pass for ours."""
 
     async def shared_in(self, file_id: str) -> frozenset[str] | None:
         """The channels that show a file; None if there is no such file."""
@@ -223,53 +238,54 @@ class LookUp(Protocol):
 class Streams(Protocol):
     """Messages that grow while they are written, in direct conversations."""
 
-    async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
-        """Begin a message that grows; returns its ts. It bears no operation."""
+    async def start_stream(self, channel: ConversationRef, thread: MessageRef, text: str) -> MessageRef:
+        """Start a growing message; returns its ref. It carries no operation ID."""
 
-    async def append_stream(self, channel: str, ts: str, text: str) -> None:
-        """More text at its end."""
+    async def append_stream(self, channel: ConversationRef, ref: MessageRef, text: str) -> None:
+        """Append text."""
 
-    async def stop_stream(self, channel: str, ts: str) -> None:
-        """From now on it is a message like any other."""
+    async def stop_stream(self, channel: ConversationRef, ref: MessageRef) -> None:
+        """From now on it is an ordinary message."""
 
-    async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
-        """Have the message ``ts`` of ours, of another operation or none, be ``post``, as if that had made it."""
+    async def replace(self, channel: ConversationRef, ref: MessageRef, post: Post, op_id: str) -> None:
+        """Turn our message ``ref``, of another operation or none, into ``post``, as if that had made it."""
 
-    async def delete(self, channel: str, ts: str) -> None:
-        """Take a message of ours away."""
+    async def delete(self, channel: ConversationRef, ref: MessageRef) -> None:
+        """Delete one of our messages."""
 
 
 class Ephemeral(Protocol):
-    """Messages that one person alone sees."""
+    """Messages that only one person sees."""
 
-    async def whisper(self, channel: str, post: Post) -> str:
-        """Show ``post`` to ``post.only_for``, and to nobody else. What is returned cannot be edited or found again."""
+    async def whisper(self, channel: ConversationRef, post: Post) -> MessageRef:
+        """Show ``post`` to ``post.only_for``, and to nobody else. The result cannot be edited or found again."""
 
 
 class StatusLine(Protocol):
-    """A line under a thread that is no message."""
+    """A status under a thread, which is not a message."""
 
-    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
-        """Show what is done in a thread; "" shows nothing any more. Our next message there ends it."""
+    async def show_status(self, channel: ConversationRef, thread: MessageRef, text: str) -> None:
+        """Show the current activity in a thread; "" clears it. Our next message there clears it, too."""
 
 
 class Forms(Protocol):
     """Forms that open over the chat."""
 
-    async def open_form(self, trigger_id: str, form: ReasonForm) -> None:
-        """Show it to whoever pressed a button; ``trigger_id`` came with that, works once, and only for a moment."""
+    async def open_form(self, press: str, form: ReasonForm) -> None:
+        """Show it to the person who pressed a button; ``press`` came with that, works once, and only for a
+        moment."""
 
 
 class HomePage(Protocol):
-    """A page of ours that each person has to themselves."""
+    """A page of ours for each person."""
 
-    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
-        """Show ``parts`` to one person, in place of what was there."""
+    async def publish_home(self, user: PersonRef, parts: Sequence[Section]) -> None:
+        """Show ``parts`` to one person, replacing the earlier ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a chat has beside what all have; None = it has not."""
+    """The optional capabilities of a chat; None = it lacks this one."""
 
     history: History | None = None
     look_up: LookUp | None = None
@@ -284,43 +300,52 @@ CAPABILITIES = frozenset(each.name for each in fields(Capabilities))
 
 
 class ChatPort(Protocol):
-    """What every chat has; what comes in comes by the adapter's own connection.
+    """What every chat has; events come by the adapter's own connection.
 
     Every call, of the capabilities too, raises ChatRateLimitedError, ChatAuthError, ChatUnreachableError,
-    ChatOutcomeUnknownError or ChatError (refused for good). Delivery understands some codes of the last, in every chat:
-    a channel that is closed to us (``Limits.closed``), a message that is too much (``delivery.outgoing``),
+    ChatOutcomeUnknownError or ChatError (refused for good). Delivery understands some codes of the last, in
+    every chat: a closed channel (``Limits.closed``), a message that is too large (``delivery.outgoing``),
     message_not_found and file_not_found.
     """
 
     @property
     def limits(self) -> Limits:
-        """How often it lets us call."""
+        """How often it allows calls."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What else it has; the same for as long as it lives."""
+        """Its capabilities; they never change."""
 
     async def identity(self) -> Identity:
-        """Whose token it is."""
+        """The identity behind the token."""
 
-    async def post(self, channel: str, post: Post, op_id: str) -> str:
-        """Returns the new message's ts, which sorts among the ``order`` of what is written there. ``LookUp`` finds it
+    async def post(self, channel: ConversationRef, post: Post, op_id: str) -> MessageRef:
+        """Returns the new message's ref, which sorts among the ``order`` of its channel. ``LookUp`` finds it
         by ``op_id``. Never called with ``only_for``."""
 
-    async def update(self, channel: str, update: Update, op_id: str) -> None:
-        """Other content for a message of ours; attempted twice, it is the same."""
+    async def update(self, channel: ConversationRef, update: Update, op_id: str) -> None:
+        """Replace the content of one of our messages; repeating it changes nothing."""
 
-    async def react(self, channel: str, react: React) -> None:
-        """Already there (or already gone) is success."""
+    async def react(self, channel: ConversationRef, react: React) -> None:
+        """Success if it is already there (or already gone)."""
 
     async def upload(self, upload: Upload) -> str:
-        """Bring a file's bytes to the chat; returns the file's id. Nobody sees it until it is shared. Where a chat
-        brings and shows a file in one call, ``share`` makes that call, and this returns any name for it but ""."""
+        """Upload a file; returns its ID. Nobody sees it until it is shared. If a chat uploads and shows a
+        file in one call, ``share`` makes that call, and this returns any name for it but ""."""
 
-    async def share(self, channel: str, upload: Upload, file_id: str) -> None:
-        """Show an uploaded file. Works once for each: file_not_found if it was shared, or discarded, before."""
+    async def share(self, channel: ConversationRef, upload: Upload, file_id: str) -> None:
+        """Show an uploaded file. Works once per file: file_not_found if it was shared, or discarded, before."""
 
-    async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
-        """Give the content of a file that somebody sent in ``channel`` to ``take``; or return the chat's own transcript
-        of a voice clip instead. ChatError has a code: file_not_found (also for a file that ``channel`` does not show),
-        untrusted_host, login_page, too_large, refused, unreachable, or the chat's own."""
+    async def fetch(self, channel: ConversationRef, file_id: str, take: Take) -> Download:
+        """Pass the content of a file that somebody sent in ``channel`` to ``take``; or return the chat's own
+        transcript of a voice clip instead. ChatError has a code: file_not_found (also for a file that
+        ``channel`` does not show), untrusted_host, login_page, too_large, refused, unreachable, or the chat's
+        own."""
+
+
+class EnteredChat(ChatPort, Protocol):
+    """A chat as an async context manager: enter it before use."""
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(self, *exc: object) -> bool | None: ...

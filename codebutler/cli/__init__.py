@@ -1,4 +1,4 @@
-"""The commands of `codebutler`, by subject. What a command needs is imported when it runs."""
+"""The commands of `codebutler`, by subject. A command's imports happen when it runs."""
 
 COMPLETION_VARIABLE = "_CODEBUTLER_COMPLETE"
-"""Set where a shell asks what may stand for the last word typed: nothing is done then."""
+"""Set when a shell asks for completions of the last word: the command itself does nothing then."""

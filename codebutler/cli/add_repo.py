@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import os
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,74 +11,159 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import replace
 
+from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace
+from codebutler.chat.platforms import platform, platforms
 from codebutler.cli.config_files import (
     current_layer,
-    encode,
     migrate_config_file,
     migrate_store_file,
-    prepare,
     report,
 )
 from codebutler.cli.context import environment, home, in_force, reload_supervisor
-from codebutler.cli.output import notice, say, warn
-from codebutler.cli.repositories import vouched
-from codebutler.cli.slack import ChannelOptions, channel_for
-from codebutler.cli.telegram import RepoPlace, look_up
-from codebutler.config.channels import CHANNEL_KEYS, SLACK_CHANNEL, TELEGRAM_CHAT, name_channel, served_chats
-from codebutler.config.git_repo import ROOTS_OWN, Owner, is_tracked, repo_root
+from codebutler.cli.options import given_to, refusing
+from codebutler.cli.output import is_interactive, notice, say, warn
+from codebutler.cli.prompts import ask, prompter
+from codebutler.cluster.membership import is_host
+from codebutler.cluster.subjects import HOST_NAME
+from codebutler.config.channels import channel_in, served_chats
+from codebutler.config.chats import ChatName, chat_of
+from codebutler.config.git_repo import repo_root
 from codebutler.config.load import check_layer, parse_layer
-from codebutler.config.merge import at, put
-from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
-from codebutler.config.registry import JOBS_NAME, Provenance, Registry, RepoEntry, add, name_for, read_jobs
-from codebutler.config.schema import AgentName
+from codebutler.config.paths import CONFIG_NAME, RepoPaths
+from codebutler.config.programs import agent_fault
+from codebutler.config.registering import prepare, refuse_unfit, register
+from codebutler.config.registry import (
+    JOBS_NAME,
+    Provenance,
+    Registry,
+    RepoEntry,
+    add,
+    host_in,
+    name_for,
+    read_jobs,
+)
 from codebutler.config.skills import find_skills
-from codebutler.domain.errors import ConfigError
+from codebutler.domain.refs import NO_CHANNEL, ConversationRef
 from codebutler.operations.doctor import programs_path
-from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE
+from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, missing_rule
 from codebutler.platform.lookup import look_up as program_at
 
 
-def run(  # noqa: PLR0913 - an argument for each option
-    path: Annotated[Path, typer.Argument(help="The repository; this directory if left out.")] = Path(),
-    channel: Annotated[str, typer.Option(help="Its channel: an ID (C…) or a name.")] = "",
-    telegram: Annotated[
-        str,
-        typer.Option(metavar="CHAT", help="Its group in Telegram: a number (-100…) or a public name (@…)."),
-    ] = "",
-    create_channel: Annotated[str, typer.Option(help="Make a channel of this name.")] = "",
-    name: Annotated[str, typer.Option(help="What to call it; the directory's name if left out.")] = "",
-    invite: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="USER",
-            help="Whom to invite to the new channel: a name, e-mail or user ID, or `none`; may be repeated. "
-            "All allowed users if left out.",
-        ),
-    ] = None,
-    agent: Annotated[AgentName | None, typer.Option(help="Who answers plain messages.")] = None,
+def run(
+    path: Annotated[
+        Path, typer.Argument(help="The repository; defaults to this directory. At a gateway: HOST:NAME.")
+    ] = Path(),
+    name: Annotated[str, typer.Option(help="Its name; defaults to the directory's.")] = "",
+    agent: Annotated[str, typer.Option(help="The agent that answers plain messages.")] = "",
+    **chats: object,
 ) -> None:
     """Give a repository a channel, register it, and trust its config as it is now."""
-    # Nothing is changed before everything that may be refused has been looked at; Slack's own refusal comes first.
-    _refuse_exclusive(telegram, channel, create_channel, invite)
+    # Check everything that may be refused before changing anything; the chat's own refusal comes last.
+    given = given_to({each: each.place_options for each in platforms()}, chats)
+    _refuse_several(given)
     where = home()
     registry = Registry(where)
+    if host_in(str(path)):
+        _add_of_host(registry, str(path), name, given)
+        return
     root = repo_root(path.expanduser())
-    _refuse_home_within(root, where)
-    _refuse_foreign_store(root)
     entry = RepoEntry(name=name or name_for(root), path=str(root))
-    add(registry.load(), entry)  # refuse a duplicate before anything is done
-    _refuse_roots_own(root)
-    options = ChannelOptions(channel, create_channel, entry.name, invite)
-    chosen = _chosen(registry, entry, _looked_at(root, where, entry), telegram, options)
+    refuse_unfit(registry, where, entry)
+    if is_host(where):
+        _add_on_host(registry, entry, agent)
+        return
+    layer = current_layer(RepoPaths(root))
+    _refuse_unknown_agent(agent, layer)
+    chosen = _chosen(registry, entry, channel_in(layer), given)
     entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
     where.ensure()
-    _write(root, _prepared_layer(root), chosen, agent)
-    trusted, guarded = vouched(entry)
-    foreign = _came_with_the_repository(root, guarded)
-    registry.update(partial(add, entry=entry if foreign else trusted))
+    kept, foreign = register(registry, entry, _prepared_layer(root), chosen.name, agent)
     say(f"Registered {entry.name}: {chosen.name} ({chosen.id}) for {root}.")
     if chosen.advice:
         warn(chosen.advice)
+    _warn_of(kept, foreign, registry)
+    if not reload_supervisor():
+        notice("Next: `codebutler supervise`.")
+
+
+def _add_of_host(registry: Registry, path: str, name: str, given: Mapping[Platform, Given]) -> None:
+    """At a gateway: a repository of a host, which registers it itself, too."""
+    host, _, named = path.partition(":")
+    entry = RepoEntry(name=name or named, path=f"{host}:{name or named}")
+    if not HOST_NAME.fullmatch(host):
+        raise typer.BadParameter(f"{host} cannot be a host's name: use small letters, digits and '-'")
+    add(registry.load(), entry)
+    chosen = _chosen(registry, entry, NO_CHANNEL, given)
+    home().ensure()
+    registry.update(partial(add, entry=replace(entry, channel_id=chosen.id)))
+    say(f"Registered {entry.name}: {chosen.name} ({chosen.id}) for the host {host}.")
+    if chosen.advice:
+        warn(chosen.advice)
+    if not reload_supervisor():
+        notice("Next: `codebutler gateway`.")
+    notice(f"On {host}: `codebutler add-repo PATH --name {entry.name}`, then `codebutler host`.")
+
+
+def _add_on_host(registry: Registry, entry: RepoEntry, agent: str) -> None:
+    """On a host: its gateway has the channel."""
+    root = Path(entry.path)
+    _refuse_unknown_agent(agent, current_layer(RepoPaths(root)))
+    kept, foreign = register(registry, entry, _prepared_layer(root), "", agent)
+    say(f"Registered {entry.name} for {root}; its gateway has the channel.")
+    _warn_of(kept, foreign, registry)
+    notice("Next: `codebutler host`, unless it runs: then it serves the repository within 10 seconds.")
+
+
+def _refuse_several(given: Mapping[Platform, Given]) -> None:
+    if len(given) > 1:
+        *others, last = given
+        flags = [option.flag for each in others for option in each.place_options]
+        mine = " and ".join(option.flag for option in last.place_options if option.key in given[last])
+        raise typer.BadParameter(f"{mine} excludes {', '.join(flags[:-1])} and {flags[-1]}")
+
+
+def _refuse_unknown_agent(name: str, layer: dict[str, Any]) -> None:
+    """Of the agents that `commands` adds, those of the repository's own file count from now on."""
+    config, own = in_force().config, check_layer(layer, CONFIG_NAME).commands
+    if name and (fault := agent_fault(replace(config, commands=(*config.commands, *own)), name)):
+        raise typer.BadParameter(f"--agent: {fault}")
+
+
+def _chosen(
+    registry: Registry, entry: RepoEntry, present: ConversationRef, given: Mapping[Platform, Given]
+) -> RepoPlace:
+    """The place given by options; else the earlier one; else the person's choice."""
+    config = in_force().config
+
+    def check(channel_id: ConversationRef) -> None:
+        """Refuse a place that another repository has."""
+        add(registry.load(), replace(entry, channel_id=channel_id))
+
+    chat = next(iter(given), None) or platform(chat_of(present) if present else _which(served_chats(config)))
+    with prompter() as terminal, refusing():
+        wish = PlaceWish(
+            config=config,
+            given=given.get(chat, {}),
+            repo=entry.name,
+            present=present if present and chat_of(present) == chat.name else NO_CHANNEL,
+            check=check,
+            prompter=terminal,
+        )
+        return asyncio.run(chat.place(wish))
+
+
+def _which(chats: Sequence[ChatName]) -> ChatName:
+    """The chat that somebody at a terminal wants; the first where nobody can be asked."""
+    if len(chats) == 1 or not is_interactive():
+        return chats[0]
+    named = {each.lower(): each for each in chats}
+    question = f"{', '.join(chats[:-1])} or {chats[-1]}?"
+    while (answer := ask(question, chats[0].lower()).lower()) not in named:
+        notice(f"Answer with one of {', '.join(named)}.")
+    return named[answer]
+
+
+def _warn_of(entry: RepoEntry, foreign: tuple[str, ...], registry: Registry) -> None:
     if foreign:
         warn(
             f"git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
@@ -88,46 +172,12 @@ def run(  # noqa: PLR0913 - an argument for each option
     _warn_of_foreign_jobs(entry, registry)
     _warn_of_skills(entry)
     _warn_without_agent(entry)
-    if not reload_supervisor():
-        notice("Next: `codebutler supervise`.")
-
-
-def _refuse_exclusive(telegram: str, channel: str, create_channel: str, invite: list[str] | None) -> None:
-    if telegram and (channel or create_channel or invite):
-        raise typer.BadParameter("--telegram excludes --channel, --create-channel and --invite")
-    if channel and create_channel:
-        raise typer.BadParameter("--channel and --create-channel exclude each other")
-    if invite and channel:
-        raise typer.BadParameter("--invite is for a channel that is made: pass --create-channel too")
-
-
-def _chosen(
-    registry: Registry, entry: RepoEntry, present: dict[str, Any], telegram: str, options: ChannelOptions
-) -> RepoPlace:
-    """The channel that is asked for by options; else the one it had before; else the one somebody chooses in Slack."""
-    config = in_force().config
-    is_given = options.wanted or options.new
-
-    def check(channel_id: str) -> None:
-        """Refuse one that another repository has."""
-        add(registry.load(), replace(entry, channel_id=channel_id))
-
-    if chat := telegram or ("" if is_given else str(at(present, TELEGRAM_CHAT) or "")):
-        place = asyncio.run(look_up(config.telegram, chat))
-        check(place.id)
-        return place
-    if served_chats(config) == ("Telegram",):
-        raise typer.BadParameter("pass --telegram CHAT, the number of its group (-100…)")
-    if not is_given:
-        options = dataclasses.replace(options, wanted=str(at(present, SLACK_CHANNEL) or ""))
-    found = asyncio.run(channel_for(config.slack, options, check))
-    return RepoPlace(found.id, f"#{found.name}")
 
 
 def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
     data = read_jobs(entry)
     if data is not None and (why := Provenance(registry).objection(entry, data)):
-        warn(f".codebutler/{JOBS_NAME} {why}; until then none of its jobs runs")
+        warn(f".codebutler/{JOBS_NAME} {why}; until then none of its jobs run")
 
 
 def _warn_of_skills(entry: RepoEntry) -> None:
@@ -139,77 +189,22 @@ def _warn_of_skills(entry: RepoEntry) -> None:
 
 
 def _warn_without_agent(entry: RepoEntry) -> None:
-    """Who registers a repository learns now, not at the first message, that nobody would answer in it."""
+    """Warn now, not at the first message, that nobody would answer in it."""
     where, env = home(), environment()
     config = in_force(entry).config
     agents = {"claude": (CLAUDE_CODE, config.claude.binary), "kimi": (KIMI_CODE, config.kimi.binary)}
-    if config.agent.default not in agents:
-        return
-    agent, binary = agents[config.agent.default]
-    if program_at(binary, asyncio.run(programs_path(where, env))) is None:
-        warn(str(agent.missing(binary, Path.home())))
-
-
-def _refuse_roots_own(root: Path) -> None:
-    """Nothing would ever start there: who registers it learns that now, not at the first message."""
-    if os.geteuid() == 0 and Owner.at(root).is_root:
-        raise ConfigError(ROOTS_OWN.format(repo=root))
-
-
-def _refuse_home_within(root: Path, where: Home) -> None:
-    """An agent may write in its repository; the tokens and the registry must not be there."""
-    if where.root.resolve().is_relative_to(root):
-        raise ConfigError(
-            f"{where.root} lies within {root}, where agents may write: "
-            "choose another CODEBUTLER_HOME or another repository"
-        )
-
-
-def _refuse_foreign_store(root: Path) -> None:
-    """A store holds turns to run and words to say: one that came with the repository is nobody's wish here."""
-    if is_tracked(root, ".codebutler/store.db*"):
-        raise ConfigError(
-            f"git tracks a store.db in {root}/.codebutler, so it came with the repository: take it out with "
-            "`git rm --cached '.codebutler/store.db*'`, and delete it unless it is your own"
-        )
-
-
-def _looked_at(root: Path, where: Home, entry: RepoEntry) -> dict[str, Any]:
-    """The repository's own config. Raises CodeButlerError for whatever in its private directory, or in the home, would
-    stop us later."""
-    paths = RepoPaths(root)
-    layer = current_layer(paths)
-    read_jobs(entry)
-    for directory in (paths.root, where.root):
-        there = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
-        if not os.access(there, os.W_OK | os.X_OK):
-            raise ConfigError(
-                f"{there} cannot be written: check its permissions, and that its disk is not read-only"
-            )
-    return layer
+    rule = next((rule for rule in config.commands if rule.prefix == config.agent.default), None)
+    known, binary = agents.get(config.agent.default, (None, rule.binary if rule else ""))
+    if binary and program_at(binary, asyncio.run(programs_path(where, env))) is None:
+        wanted = known.missing(binary, Path.home()) if known else missing_rule(binary, Path.home())
+        warn(str(wanted))
 
 
 def _prepared_layer(root: Path) -> dict[str, Any]:
-    """The repository's own config after what is old in its private directory was brought up to date."""
+    """The repository's own config after old files in its private directory were migrated."""
     paths = RepoPaths(root)
     with prepare(paths) as directory:
         report(migrate_config_file(directory, check=False))
         report(migrate_store_file(paths.store, check=False))
         data = directory.read(CONFIG_NAME)
     return parse_layer(data, str(paths.config)) if data is not None else {}
-
-
-def _write(root: Path, layer: dict[str, Any], channel: RepoPlace, agent: AgentName | None) -> None:
-    name_channel(layer, channel.id, channel.name.removeprefix("#"))
-    if agent is not None:
-        put(layer, ("agent", "default"), agent)
-    paths = RepoPaths(root)
-    check_layer(layer, str(paths.config))
-    with paths.open() as directory:
-        directory.write(CONFIG_NAME, encode(layer))
-
-
-def _came_with_the_repository(root: Path, guarded: tuple[str, ...]) -> tuple[str, ...]:
-    """The guarded keys nobody here has set: those of a config file that git tracks."""
-    keys = tuple(key for key in guarded if key not in CHANNEL_KEYS)
-    return keys if keys and is_tracked(root, f".codebutler/{CONFIG_NAME}") else ()

@@ -3,148 +3,133 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from codebutler.chat.people import Person
+from codebutler.chat.people import Person, named
+from codebutler.chat.platform import Platform
+from codebutler.chat.platforms import platforms
 from codebutler.cli import config_files
-from codebutler.cli.config_files import ALLOWED_USERS as KEY
 from codebutler.cli.context import home, in_force, reload_supervisor
 from codebutler.cli.output import notice, print_json, say, warn
-from codebutler.cli.slack import NOBODY_ALLOWED, described, find_person, named, slack_api
-from codebutler.cli.telegram import USERS as TELEGRAM_KEY
-from codebutler.cli.telegram import user_in
-from codebutler.config.channels import chat_of
+from codebutler.cli.setup import nobody_allowed
+from codebutler.config.chats import PEOPLE, SECTIONS, ChatSection, section_of
 from codebutler.config.paths import RepoPaths
 from codebutler.config.registry import Registry
-from codebutler.config.schema import USER_ID, Config, SlackSection, telegram_id
+from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatError, CodeButlerError, ConfigError
+
+WHO = ", or ".join(each.person_words for each in SECTIONS)
 
 
 def allow(
     users: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[USER]",
-            help="A Slack name, e-mail address or user ID, or somebody's number in Telegram; without it, list them.",
-        ),
+        typer.Argument(metavar="[USER]", help=f"{WHO[0].upper()}{WHO[1:]}; without it, list them."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print who is allowed as JSON.")] = False,
 ) -> None:
     """Allow people to use the agents, or list who may."""
     home().ensure()
-    numbers, others = _numbers(users or [])
-    if others:
-        slack = in_force().config.slack
-        added = asyncio.run(_found(slack, others))
-        config_files.change(partial(config_files.allow, users=[one.id for one in added]), "allow")
+    config = in_force().config
+    for chat, wanted in _by_chat(users or []).items():
+        added = asyncio.run(chat.find_people(config, wanted, warn))
+        ids = [one.id for one in added]
+        config_files.change(partial(config_files.allow, chat=chat.section, ids=ids), "allow")
         _tell("Allowed", added)
-    if numbers:
-        config_files.change(partial(config_files.allow, users=numbers, section="telegram"), "allow")
-        _tell("Allowed", _in_telegram(numbers))
     if as_json or not users:
         _list(in_force().config, as_json=as_json)
 
 
 def deny(
-    users: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="USER", help="A Slack name, e-mail address or user ID, or a number in Telegram."
-        ),
-    ],
+    users: Annotated[list[str], typer.Argument(metavar="USER", help=f"{WHO[0].upper()}{WHO[1:]}.")],
 ) -> None:
-    """Take people off the list of those who may use the agents."""
+    """Remove people from the list of allowed users."""
     home().ensure()
     config = in_force().config
-    numbers, others = _numbers(users)
-    if unknown := [number for number in numbers if number not in config.telegram.allowed_users]:
-        raise CodeButlerError(f"{unknown[0]} is not on the list: `codebutler allow` shows it")
-    in_slack = [_allowed_one(config.slack, user) for user in others]
-    gone = [*in_slack, *_in_telegram(numbers)]
-    if in_slack:
-        config_files.change(partial(config_files.deny, users=[one.id for one in in_slack]), "deny")
-    if numbers:
-        config_files.change(partial(config_files.deny, users=numbers, section="telegram"), "deny")
+    gone = {
+        chat: [_allowed_one(chat, config, user) for user in wanted]
+        for chat, wanted in _by_chat(users).items()
+    }
+    for chat, people in gone.items():
+        ids = [one.id for one in people]
+        config_files.change(partial(config_files.deny, chat=chat.section, ids=ids), "deny")
     resolved = in_force()
-    slack, telegram = resolved.config.slack.allowed_users, resolved.config.telegram.allowed_users
-    left = {*slack, *map(telegram_id, telegram)}
-    if still := [one for one in gone if one.id in left]:
-        key = TELEGRAM_KEY if chat_of(still[0].id) == "Telegram" else KEY
+    left = {each for chat in resolved.config.chats for each in chat.allowed_ids}
+    everybody = [one for people in gone.values() for one in people]
+    if still := [one for one in everybody if one.id in left]:
+        key = _key(section_of(still[0].id))
         source = resolved.provenance[key]
         raise CodeButlerError(f"{named(still)} is still allowed: {source} overrides {key}, change it there")
-    _tell("Denied", gone)
+    _tell("Denied", everybody)
     _warn_of_own_lists()
     if not left:
-        notice("Nobody is allowed now: nobody can use the agents.")
+        notice("Nobody is allowed any more: nobody can use the agents.")
 
 
-def _numbers(users: list[str]) -> tuple[list[int], list[str]]:
-    """People of Telegram, and those of Slack."""
-    numbers = [number for user in users if (number := user_in(user)) is not None]
-    return numbers, [user for user in users if user_in(user) is None]
+def _by_chat(users: list[str]) -> dict[Platform, list[str]]:
+    """Whom to look for in which chat: a name in the first chat with names."""
+    known = platforms()
+    by_name = next(each for each in known if each.finds_people)
+    found: dict[Platform, list[str]] = {}
+    for user in users:
+        chat = next((each for each in known if each.section.person_in(user)), by_name)
+        found.setdefault(chat, []).append(user)
+    return found
 
 
-def _in_telegram(numbers: Iterable[int]) -> list[Person]:
-    return [Person(id=telegram_id(number), names=()) for number in numbers]
-
-
-def _allowed_one(slack: SlackSection, wanted: str) -> Person:
-    """One of those who are allowed; an ID needs no Slack. Raises CodeButlerError."""
-    if wanted in slack.allowed_users:
-        return Person(id=wanted, names=())
-    if not re.fullmatch(USER_ID, wanted):
-        person = asyncio.run(_found(slack, [wanted]))[0]
-        if person.id in slack.allowed_users:
+def _allowed_one(chat: Platform, config: Config, wanted: str) -> Person:
+    """One of the allowed people; an ID needs no look-up. Raises CodeButlerError."""
+    people, person_id = chat.section_in(config).allowed_ids, chat.section.person_in(wanted)
+    if person_id in people:
+        return Person(id=person_id, names=())
+    if not person_id:
+        person = asyncio.run(chat.find_people(config, [wanted], warn))[0]
+        if person.id in people:
             return person
         wanted = str(person)
     raise CodeButlerError(f"{wanted} is not on the list: `codebutler allow` shows it")
 
 
-async def _found(slack: SlackSection, users: list[str]) -> list[Person]:
-    async with slack_api(slack) as api:
-        return [await find_person(api, user) for user in users]
+def _key(section: type[ChatSection]) -> str:
+    return ".".join(section.path(PEOPLE))
 
 
-async def _described(slack: SlackSection) -> list[Person]:
-    async with slack_api(slack) as api:
-        return await described(api, slack.allowed_users)
+def _known(chat: Platform, config: Config) -> list[Person]:
+    try:
+        return asyncio.run(chat.allowed(config))
+    except ChatError as error:
+        warn(f"no names: {error}")
+        return [Person(id=user, names=()) for user in chat.section_in(config).allowed_ids]
 
 
 def _list(config: Config, *, as_json: bool) -> None:
-    slack = config.slack
-    known = [Person(id=user, names=()) for user in slack.allowed_users]
-    if slack.bot_token:
-        try:
-            known = asyncio.run(_described(slack))
-        except ChatError as error:
-            warn(f"no names: {error}")
-    known += _in_telegram(config.telegram.allowed_users)
+    known = [
+        one for chat in platforms() if chat.section_in(config).allowed_ids for one in _known(chat, config)
+    ]
     if as_json:
         print_json({"users": [{"id": one.id, "name": one.names[0] if one.names else ""} for one in known]})
         return
     for one in known:
         say(str(one))
     if not known:
-        notice(NOBODY_ALLOWED)
+        notice(nobody_allowed(config))
 
 
 def _tell(done: str, who: list[Person]) -> None:
     for one in who:
         say(f"{done}: {one}")
-    config_files.warn_of_overrides(in_force(), [KEY, TELEGRAM_KEY])
+    config_files.warn_of_overrides(in_force(), map(_key, SECTIONS))
     reload_supervisor()
 
 
 def _warn_of_own_lists() -> None:
-    """A repository's own list, where it is trusted, replaces the one that was changed."""
+    """A trusted repository's own list replaces the one that was changed."""
     for entry in Registry(home()).load():
-        key = TELEGRAM_KEY if chat_of(entry.channel_id) == "Telegram" else KEY
+        key = _key(section_of(entry.channel_id))
         try:
             source = in_force(entry).provenance[key]
         except ConfigError:

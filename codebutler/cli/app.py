@@ -7,38 +7,53 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 import typer.main
 from typer._click import Command as AnyCommand
 from typer._click import Context
 
+from codebutler.chat.platforms import PLATFORMS
 from codebutler.cli.command import HELP_NAMES, App, CliCommand, CliGroup
 from codebutler.domain.errors import EXIT_USAGE
+from codebutler.domain.version import VERSION
 
 PROGRAM = "codebutler"
 DESCRIPTION = (
-    "Reach the coding agents on your own machine from Slack or Telegram: one channel per repository."
+    f"Reach the coding agents on your own machine from {' or '.join(PLATFORMS)}: one channel per repository."
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """One command: what ``--help`` says of it, and ``module:attribute`` of what it runs."""
+    """One command: its line in ``--help``, and the ``module:attribute`` that runs it. ``options``: which of a
+    chat platform's options it takes."""
 
     name: str
     help: str
     target: str
+    options: Literal["", "setup_options", "place_options"] = ""
 
 
 COMMANDS: tuple[Row, ...] = (
-    Row("setup", "Connect to Slack or Telegram: tokens, and who may use it.", "codebutler.cli.setup:setup"),
+    Row(
+        "setup",
+        f"Connect to {' or '.join(PLATFORMS)}: tokens, and who may use it.",
+        "codebutler.cli.setup:setup",
+        "setup_options",
+    ),
     Row("allow", "Allow people to use the agents, or list who may.", "codebutler.cli.allow:allow"),
-    Row("deny", "Take people off the list of those who may.", "codebutler.cli.allow:deny"),
-    Row("add-repo", "Give a repository a channel and register it.", "codebutler.cli.add_repo:run"),
+    Row("deny", "Remove people from the list of allowed users.", "codebutler.cli.allow:deny"),
+    Row(
+        "add-repo",
+        "Give a repository a channel and register it.",
+        "codebutler.cli.add_repo:run",
+        "place_options",
+    ),
     Row("repos", "List the registered repositories.", "codebutler.cli.repositories:repos"),
     Row(
         "remove-repo", "Stop serving a repository; its files stay.", "codebutler.cli.repositories:remove_repo"
@@ -46,41 +61,52 @@ COMMANDS: tuple[Row, ...] = (
     Row("trust", "Trust a repository's configuration as it is now.", "codebutler.cli.repositories:trust"),
     Row("config", "Show or change the configuration.", "codebutler.cli.config:app"),
     Row("supervise", "Serve all registered repositories.", "codebutler.cli.serve:serve_repositories"),
+    Row("gateway", "Serve repositories on other machines.", "codebutler.cli.serve:gateway"),
+    Row("host", "Run this machine's agents for a gateway.", "codebutler.cli.serve:host"),
     Row("demo", "Try it in the browser: no account, no key.", "codebutler.cli.serve:demo"),
     Row("workspace", "Run the embedded chat workspace alone.", "codebutler.cli.serve:workspace"),
-    Row("status", "Show what the running supervisor does.", "codebutler.cli.status:status"),
+    Row("status", "Show what the running supervisor is doing.", "codebutler.cli.status:status"),
     Row("dashboard", "Open the dashboard in a browser.", "codebutler.cli.status:dashboard"),
     Row("send", "Send a message to a repository's agent.", "codebutler.cli.chat:send"),
+    Row("adopt", "Continue a terminal's session in the channel.", "codebutler.cli.adopt:run"),
     Row("stop", "Stop the running work of a repository, or of all.", "codebutler.cli.chat:stop"),
     Row("chat", "Talk to a repository's agent in the terminal.", "codebutler.cli.chat:chat"),
     Row("logs", "Show the log, of all or of one repository.", "codebutler.cli.logs:logs"),
     Row("audit", "Show what was executed or refused; verify the audit log.", "codebutler.cli.logs:audit"),
+    Row("ledger", "Show what runs cost, and who asked for them.", "codebutler.cli.ledger:ledger"),
     Row("jobs", "List scheduled jobs; run, pause or resume one.", "codebutler.cli.status:jobs"),
     Row("memory", "Show what agents remember; forget some of it.", "codebutler.cli.memory:app"),
     Row("skills", "List skills; create, enable or disable one.", "codebutler.cli.skills:app"),
     Row("migrate", "Migrate configuration and data from the WhatsApp era.", "codebutler.cli.migrate:run"),
+    Row("upgrade", "Check what an upgrade would change.", "codebutler.cli.upgrade:run"),
+    Row("restart", "Restart the supervisor; running work resumes.", "codebutler.cli.restart:run"),
     Row("sandbox", "Manage the sandbox: build the docker image for agents.", "codebutler.cli.sandbox:app"),
-    Row("doctor", "Check the installation, and say what to do.", "codebutler.cli.doctor:run"),
+    Row("cluster", "Configure the servers between several machines.", "codebutler.cli.cluster:app"),
+    Row("doctor", "Check the installation and suggest fixes.", "codebutler.cli.doctor:run"),
     Row("install", "Run the supervisor as a user service.", "codebutler.cli.install:run"),
     Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.install:remove"),
     Row("completion", "Complete commands in bash, zsh and fish.", "codebutler.cli.completion:run"),
-    Row("manifest", "Print the Slack app manifest or its link.", "codebutler.cli.setup:print_manifest"),
+    Row("manifest", "Print what to set up in a chat first.", "codebutler.cli.manifest:manifest"),
 )
 
 
 # The headings of `--help`.
 SECTIONS = (
     ("Get started", ("demo", "setup", "add-repo", "supervise", "install")),
-    ("Talk to agents", ("chat", "send", "stop", "jobs")),
-    ("See what happens", ("status", "dashboard", "logs", "audit", "doctor")),
+    ("Talk to agents", ("chat", "send", "adopt", "stop", "jobs")),
+    ("See what happens", ("status", "dashboard", "ledger", "logs", "audit", "doctor")),
     (
         "Configure",
         ("repos", "remove-repo", "trust", "config", "allow", "deny", "memory", "skills", "sandbox"),
     ),
-    ("Maintain", ("migrate", "uninstall", "manifest", "workspace", "completion")),
+    ("Several machines", ("gateway", "host", "cluster")),
+    (
+        "Maintain",
+        ("upgrade", "restart", "migrate", "uninstall", "manifest", "workspace", "completion"),
+    ),
 )
 
-# What it was called in the beginning.
+# The earliest command names.
 FORMER = MappingProxyType(
     {
         "--install": ("install",),
@@ -92,7 +118,7 @@ FORMER = MappingProxyType(
 
 
 class LazyCommand(CliCommand):
-    """Stands for a command in ``--help`` until somebody calls it."""
+    """Stands for a command in ``--help`` until it is called."""
 
     def __init__(self, row: Row) -> None:
         super().__init__(row.name, help=row.help)
@@ -106,10 +132,20 @@ class LazyCommand(CliCommand):
             command = typer.main.get_command(target)
         else:
             single = App("", pretty_exceptions_enable=False)
-            single.command(self.row.name, help=target.__doc__ or self.row.help)(target)
+            single.command(self.row.name, help=target.__doc__ or self.row.help)(self._taking(target))
             command = typer.main.get_command(single)
         command.name = self.row.name
         return command
+
+    def _taking(self, target: Callable[..., None]) -> Callable[..., None]:
+        """With the chats' options."""
+        if not self.row.options:
+            return target
+        from codebutler.chat.platforms import platforms
+        from codebutler.cli.options import taking
+
+        options = [option for each in platforms() for option in getattr(each, self.row.options)]
+        return taking(target, options)
 
 
 class LazyGroup(CliGroup):
@@ -123,7 +159,8 @@ class LazyGroup(CliGroup):
             self.add_command(LazyCommand(row))
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """The options of an earlier product (`--install` and the like) are read as the commands they became."""
+        """The options of an earlier version (`--install` and the like) become the commands that replaced
+        them."""
         if args and args[0] in FORMER:
             args = [*FORMER[args[0]], *args[1:]]
         return super().parse_args(ctx, args)
@@ -131,7 +168,7 @@ class LazyGroup(CliGroup):
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, AnyCommand | None, list[str]]:
-        """Import the module of the command that was asked for, and of no other."""
+        """Import the module of the requested command, and no other."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest
 
@@ -145,9 +182,7 @@ def build() -> AnyCommand:
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"{PROGRAM} {version(PROGRAM)}\n")
+        sys.stdout.write(f"{PROGRAM} {VERSION}\n")
         raise typer.Exit
 
 

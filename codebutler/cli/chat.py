@@ -1,4 +1,4 @@
-"""`codebutler chat`, `send` and `stop`: a repository's agent from this machine, as its operator."""
+"""`codebutler chat`, `send` and `stop`: talk to a repository's agent from this machine, as its operator."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ def chat(
     repo: Annotated[
         str,
         typer.Argument(
-            help="A repository's name; not needed if there is one.", autocompletion=known_repositories
+            help="A repository's name; optional if there is only one.", autocompletion=known_repositories
         ),
     ] = "",
     fresh: Annotated[
         bool | None,
         typer.Option(
             "--new/--continue",
-            help="Begin a new conversation, or continue the last one. "
-            "At a terminal the last one continues; from a pipe a new one begins.",
+            help="Start a new conversation, or continue the last one. Defaults to continuing at a "
+            "terminal, and to a new one from a pipe.",
             show_default=False,
         ),
     ] = None,
     past: Annotated[int, typer.Option("-n", min=0, max=200, help="Number of earlier messages to show.")] = 10,
 ) -> None:
-    """Talk to a repository's agent here; its channel in Slack shows the conversation too.
+    """Talk to a repository's agent here; its channel shows the conversation too.
 
     At a terminal: Ctrl-C stops the run, or leaves if there is none; Ctrl-D leaves. A line that ends in a
     backslash, or an open ``` fence, continues on the next. Answer prompts by number or text.
@@ -52,11 +52,11 @@ def _ask_once(where: Home, repo: str, *, fresh: bool) -> None:
 
     text = sys.stdin.read()
     if not text.strip():
-        raise typer.BadParameter("there is nothing on standard input to say")
+        raise typer.BadParameter("standard input is empty")
     kept = read_diary(where)
     told = ask_once(repo, text.strip("\n"), None if fresh else kept.threads.get(repo))
-    if told.thread_ts:
-        write_diary(where, kept.with_thread(repo, told.thread_ts))
+    if told.thread:
+        write_diary(where, kept.with_thread(repo, told.thread))
     told.show()
     if not told.ok:
         raise typer.Exit(EXIT_FAILED)
@@ -66,11 +66,11 @@ def send(
     repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
     text: Annotated[
         str,
-        typer.Argument(help="What to say; `-` reads standard input.", autocompletion=known_commands),
+        typer.Argument(help="The message; `-` reads standard input.", autocompletion=known_commands),
     ],
     wait: Annotated[bool, typer.Option("--wait", help="Print the answer; fail if the run fails.")] = False,
 ) -> None:
-    """Post a message in a repository's channel as the operator; it is answered like anybody's message."""
+    """Post a message in a repository's channel as the operator; it is answered like any other message."""
     message = sys.stdin.read() if text == "-" else text
     if not message.strip():
         raise typer.BadParameter("there is nothing to send", param_hint="TEXT")
@@ -90,6 +90,6 @@ def stop(
         str, typer.Argument(help="A repository's name, or `all`.", autocompletion=known_repositories)
     ],
 ) -> None:
-    """Stop running and cancel queued work of a repository; the supervisor goes on."""
+    """Stop a repository's running work and cancel what is queued; the supervisor keeps running."""
     done = talk(StopRequest(repo=repo))
     typer.echo(done.text)

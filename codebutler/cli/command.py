@@ -1,5 +1,5 @@
-"""A command and a group of commands with help of our own: plain names for what they take, grouped, as wide as the
-terminal. `typer`'s own needs a large library or shows the types of a program."""
+"""A command and a group of commands with our own help: plain names for arguments, grouped, as wide as the
+terminal. `typer`'s needs a large library or shows Python's types."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class CliCommand(TyperCommand):
             parameter.metavar = metavar(parameter)
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """All of it."""
+        """The whole help page."""
         formatter.write("\n".join(_lines(self, ctx)))
 
 
 class CliGroup(TyperGroup):
-    """Several commands under one name. ``sections``: their names under headings; what is in none stands last."""
+    """Several commands under one name. ``sections``: their names under headings; the rest comes last."""
 
     sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """All of it."""
+        """The whole help page."""
         lines = _lines(self, ctx)
         for heading, names in self._headed():
             rows = [(name, self.commands[name].get_short_help_str(200)) for name in names]
@@ -55,18 +55,18 @@ class CliGroup(TyperGroup):
 
 
 class App(typer.Typer):
-    """A group whose commands look like ours."""
+    """A group with commands of ours."""
 
     def __init__(self, text: str, cls: type[CliGroup] = CliGroup, **settings: Any) -> None:
         super().__init__(cls=cls, help=text, add_completion=False, rich_markup_mode=None, **settings)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
-        """As typer's."""
+        """As in typer."""
         return super().command(name, **{"cls": CliCommand, **settings})
 
 
 def metavar(parameter: Any) -> str:
-    """What a person writes for its value: its choices, N for a number, else a word of its name in capitals."""
+    """The placeholder of its value: its choices, N for a number, else its name in capitals."""
     if parameter.metavar:
         return str(parameter.metavar)
     if parameter.param_type_name == "argument":

@@ -1,4 +1,4 @@
-"""``codebutler completion``: what a shell needs to complete our commands, options and repositories."""
+"""``codebutler completion``: completion of our commands, options and repositories in a shell."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from codebutler.cli.context import environment
 from codebutler.cli.output import notice, say
 from codebutler.domain.errors import CodeButlerError
 
-# Set by the scripts below: the words typed so far are the arguments, and candidates are printed instead of anything
-# done; a candidate and what it is, with a tab between.
+# Set by the scripts below: the words typed so far are the arguments, and candidates are printed instead of
+# running
+# a command; a candidate and its description, separated by a tab.
 Shell = Literal["bash", "zsh", "fish"]
 
 BASH = f"""\
@@ -57,8 +58,10 @@ SCRIPTS: dict[Shell, str] = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
 def run(
-    shell: Annotated[Shell | None, typer.Argument(help="Whose; the one of SHELL if left out.")] = None,
-    install: Annotated[bool, typer.Option("--install", help="Write it where that shell reads it.")] = False,
+    shell: Annotated[Shell | None, typer.Argument(help="The shell; defaults to the one in $SHELL.")] = None,
+    install: Annotated[
+        bool, typer.Option("--install", help="Write it where that shell looks for it.")
+    ] = False,
 ) -> None:
     """Print the completion script for a shell, or install it."""
     chosen = shell or _own_shell()
@@ -72,7 +75,7 @@ def run(
 
 
 def installed(shell: Shell, home: Path) -> list[Path]:
-    """Write the script, and for bash and zsh the line that reads it; returns the files that were changed."""
+    """Write the script, and for bash and zsh the line that loads it; returns the changed files."""
     if shell == "fish":
         script = home / ".config" / "fish" / "completions" / "codebutler.fish"
     else:
@@ -92,7 +95,7 @@ def installed(shell: Shell, home: Path) -> list[Path]:
 
 
 def candidates(words: Sequence[str]) -> list[str]:
-    """What may stand for the last of ``words``, each with what it is after a tab."""
+    """The completions of the last of ``words``, each with its description after a tab."""
     from typer._click.shell_completion import _resolve_context, _resolve_incomplete
 
     from codebutler.cli.app import PROGRAM, build

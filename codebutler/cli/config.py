@@ -1,4 +1,4 @@
-"""``codebutler config``: what is in force, and changing it."""
+"""``codebutler config``: show and change the configuration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 import typer
@@ -25,7 +25,9 @@ from codebutler.cli.output import is_interactive, print_json, say, warn
 from codebutler.cli.prompts import PromptTerminal, ask
 from codebutler.config.load import check_layer
 from codebutler.config.merge import default_layer, leaves, put
+from codebutler.config.programs import agent_fault
 from codebutler.config.resolve import Resolved
+from codebutler.config.schema import AgentName
 from codebutler.config.secrets import is_secret, mask_value, masked
 from codebutler.config.trust import HOME_ONLY
 from codebutler.domain.errors import ConfigError
@@ -35,7 +37,7 @@ NOT_SET = "not set"
 
 
 class ConfigGroup(CliGroup):
-    """What is no command of it is the name of a repository to show."""
+    """A word that is no subcommand is the name of a repository to show."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """``config`` and ``config NAME`` are ``config show``."""
@@ -45,14 +47,14 @@ class ConfigGroup(CliGroup):
 
 
 def known_keys(incomplete: str) -> list[str]:
-    """The keys of the configuration that begin so."""
+    """The configuration keys that start with this."""
     keys = (".".join(path) for path, _ in leaves(default_layer().values))
     return [key for key in keys if key.startswith(incomplete)]
 
 
-app = App("Show or change the configuration. Without a command it is shown.", ConfigGroup)
-KEY = typer.Argument(help="Its name, such as agent.default.", autocompletion=known_keys)
-REPO = typer.Option(help="Of this repository only; else of all.", autocompletion=known_repositories)
+app = App("Show or change the configuration. Without a command, show it.", ConfigGroup)
+KEY = typer.Argument(help="The key, such as agent.default.", autocompletion=known_keys)
+REPO = typer.Option(help="For this repository only; defaults to all.", autocompletion=known_repositories)
 
 
 @app.command()
@@ -65,7 +67,7 @@ def show(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the configuration in force, secrets masked, and where each value came from."""
+    """Show the effective configuration, with secrets masked, and where each value comes from."""
     resolved = in_force(repository(repo) if repo else None)
     for note in resolved.notes:
         warn(note)
@@ -89,21 +91,30 @@ def set_(
     value: Annotated[
         str | None,
         typer.Argument(
-            help="Text, a number, true or false, a list with commas between, or JSON. Left out, it is asked for: "
-            "best for keys and tokens.",
+            help="Text, a number, true or false, a comma-separated list, or JSON. If omitted, it is "
+            "prompted for: best for keys and tokens.",
         ),
     ] = None,
     repo: Annotated[str, REPO] = "",
 ) -> None:
     """Set one value of the configuration, of all repositories or of one."""
     if repo and key in HOME_ONLY:
-        raise ConfigError(f"{key} is set once for all repositories: leave --repo out")
+        raise ConfigError(f"{key} is set once for all repositories: omit --repo")
     text = _asked(key) if value is None else value
+    agent = text if key == "agent.default" else text.partition(" ")[2] if key == "agent.onLimit" else ""
+    if agent and agent not in get_args(AgentName):
+        _refuse_unknown_agent(key, agent, repo)
     values = dict(leaves(config_files.change(partial(with_value, key=key, text=text), NOT_SET, repo)))
     value_now = mask_value(key, values.get(tuple(key.split("."))))
     shown = msgspec.json.encode(value_now).decode() if value_now is not None else text
     say(f"Set {key} to {shown}{f' for {repo}' if repo else ''}.")
     _after(key, repo)
+
+
+def _refuse_unknown_agent(key: str, name: str, repo: str) -> None:
+    """Files, the environment and trust decide together which there are besides our own."""
+    if fault := agent_fault(in_force(repository(repo) if repo else None).config, name):
+        raise ConfigError(f"{key}: {fault}")
 
 
 @app.command()
@@ -127,7 +138,7 @@ def describe(resolved: Resolved) -> list[str]:
 
 
 def with_value(layer: Layer, key: str, text: str) -> Layer:
-    """The layer with that value, read as its key expects: text, JSON, or a list with commas between.
+    """The layer with that value, parsed as its key expects: text, JSON, or a comma-separated list.
 
     Raises ConfigError with what the key expects.
     """
@@ -168,7 +179,7 @@ def without(layer: Layer, key: str) -> Layer:
 
 
 def _after(key: str, repo: str) -> None:
-    """Say where something else overrides the file, and let the supervisor read it."""
+    """Warn if something overrides the file, and let the supervisor reload it."""
     config_files.warn_of_overrides(in_force(repository(repo) if repo else None), [key])
     reload_supervisor()
 

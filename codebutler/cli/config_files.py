@@ -1,4 +1,4 @@
-"""Config files in the home and in ``<repo>/.codebutler``: making, changing and migrating them, and a store."""
+"""Creates, changes and migrates config files in the home and in ``<repo>/.codebutler``, and migrates stores."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ import msgspec
 from codebutler.cli.context import home
 from codebutler.cli.output import notice, warn
 from codebutler.config.channels import channel_in
+from codebutler.config.chats import PEOPLE, ChatSection
 from codebutler.config.legacy import is_legacy, migrate_config
 from codebutler.config.load import check_layer, parse_layer, parse_object
-from codebutler.config.paths import CONFIG_NAME, RepoPaths, make_private
+from codebutler.config.merge import at
+from codebutler.config.paths import CONFIG_NAME, RepoPaths
+from codebutler.config.registering import GITIGNORE, encode, prepare
 from codebutler.config.registry import Registry, find, replace
 from codebutler.config.resolve import Resolved
 from codebutler.config.trust import digest
+from codebutler.domain.refs import PersonRef
 from codebutler.platform.files import PrivateDir
 
 Layer = dict[str, Any]
 Edit = Callable[[Layer], Layer]
-BOT_TOKEN, APP_TOKEN, ALLOWED_USERS = "slack.botToken", "slack.appToken", "slack.allowedUsers"
 
 
 def change(edit: Edit, source: str, repo: str = "") -> Layer:
-    """Write the edited file of the home, or of the repository of that name, and return what is in it now.
+    """Write the edited file of the home, or of the repository of that name, and return its new content.
 
     Raises ConfigError, naming ``source``, if the result is not valid: then nothing is written.
     """
@@ -42,49 +45,51 @@ def change(edit: Edit, source: str, repo: str = "") -> Layer:
 
 
 def _change_repo(registry: Registry, name: str, edit: Edit, source: str) -> Layer:
-    """A file that was trusted stays so: the owner changes it."""
+    """A trusted file stays trusted: the owner changes it."""
     entry = find(registry.load(), name)
     with prepare(RepoPaths(Path(entry.path))) as directory:
         before, layer = _rewrite(directory, edit, source)
     if before is not None and digest(before) != entry.digest:
         warn(f"its file was not trusted before: read it, then run `codebutler trust {name}`")
         return layer
-    # The digest of what we wrote, not of what is there by now: an agent may write, too.
+    # The digest of what we wrote, not of the file as it is by now: an agent may write, too.
     channel = channel_in(layer) or entry.channel_id
     trusted = msgspec.structs.replace(entry, digest=digest(encode(layer)), channel_id=channel)
     registry.update(partial(replace, entry=trusted))
     return layer
 
 
-def allow(layer: Layer, users: Iterable[str | int], section: str = "slack") -> Layer:
-    """Add to those who may use the agents in a chat."""
-    return _with_users(layer, section, [*dict.fromkeys([*_users(layer, section), *users])])
+def allow(layer: Layer, chat: type[ChatSection], ids: Iterable[PersonRef]) -> Layer:
+    """Add to the people who may use the agents in a chat."""
+    named = [*_users(layer, chat), *map(chat.named, ids)]
+    return _with_users(layer, chat, list(dict.fromkeys(named)))
 
 
-def deny(layer: Layer, users: Iterable[str | int], section: str = "slack") -> Layer:
-    """Take out of those who may use the agents in a chat."""
-    gone = set(users)
-    return _with_users(layer, section, [user for user in _users(layer, section) if user not in gone])
+def deny(layer: Layer, chat: type[ChatSection], ids: Iterable[PersonRef]) -> Layer:
+    """Remove from the people who may use the agents in a chat."""
+    gone = set(map(chat.named, ids))
+    return _with_users(layer, chat, [user for user in _users(layer, chat) if user not in gone])
 
 
 def warn_of_overrides(resolved: Resolved, keys: Iterable[str]) -> None:
-    """Tell of each key whose value in the file does not count, because the environment has another."""
+    """Warn about each key whose value in the file is overridden by the environment."""
     for key in keys:
         source = resolved.provenance.get(key, "")
         if source.startswith("environment") or source == str(home().env_file):
             warn(f"{source} overrides {key} of the file")
 
 
-def _users(layer: Layer, section: str) -> list[str | int]:
-    return list(layer.get(section, {}).get("allowedUsers", []))
+def _users(layer: Layer, chat: type[ChatSection]) -> list[Any]:
+    return list(at(layer, chat.path(PEOPLE)) or ())
 
 
-def _with_users(layer: Layer, section: str, users: list[str | int]) -> Layer:
-    return {**layer, section: {**layer.get(section, {}), "allowedUsers": users}}
+def _with_users(layer: Layer, chat: type[ChatSection], users: list[Any]) -> Layer:
+    section, key = chat.path(PEOPLE)
+    return {**layer, section: {**layer.get(section, {}), key: users}}
 
 
 def _rewrite(directory: PrivateDir, edit: Edit, source: str) -> tuple[bytes | None, Layer]:
-    """What was in the file, None if it was absent, and what is in it now."""
+    """The file's old content, None if it was missing, and its new one."""
     before = directory.read(CONFIG_NAME)
     layer = edit(parse_layer(before, str(directory.path / CONFIG_NAME)) if before is not None else {})
     check_layer(layer, source)
@@ -92,13 +97,9 @@ def _rewrite(directory: PrivateDir, edit: Edit, source: str) -> tuple[bytes | No
     return before, layer
 
 
-GITIGNORE = ".gitignore"
-IGNORE_ALL = b"*\n"
-
-
 @dataclass(frozen=True)
 class Step:
-    """Something that was brought up to date (or, when only checking, would be)."""
+    """Something that was migrated (or, for a check, would be)."""
 
     file: str
     done: str
@@ -106,22 +107,10 @@ class Step:
     notes: tuple[str, ...] = ()
 
 
-def prepare(paths: RepoPaths) -> PrivateDir:
-    """The repository's private directory, made if absent: mode 0700, ignored by git. Enter it to use it.
-
-    Raises ConfigError if a link or a file is in its place.
-    """
-    with paths.open(create=True) as directory:
-        make_private(paths.root)
-        if directory.read(GITIGNORE) != IGNORE_ALL:
-            directory.write(GITIGNORE, IGNORE_ALL)
-    return paths.open()
-
-
 def current_layer(paths: RepoPaths) -> dict[str, Any]:
-    """The repository's own config as it will be once what is old is brought up to date; nothing is written.
+    """The repository's own config as it will be once old files are migrated; writes nothing.
 
-    Raises CodeButlerError for whatever could not be used or brought up to date.
+    Raises CodeButlerError for anything that could not be used or migrated.
     """
     layer: dict[str, Any] = {}
     if os.path.lexists(paths.root):
@@ -136,13 +125,8 @@ def current_layer(paths: RepoPaths) -> dict[str, Any]:
     return layer
 
 
-def encode(layer: dict[str, Any]) -> bytes:
-    """A config file's content, for people to read and edit."""
-    return msgspec.json.format(msgspec.json.encode(layer), indent=2) + b"\n"
-
-
 def migrate_config_file(directory: PrivateDir, *, check: bool) -> Step | None:
-    """Rewrite a WhatsApp-era config.json, a backup beside it first; None if there is nothing to do.
+    """Migrate a WhatsApp-era config.json, after a backup beside it; None if there is nothing to do.
 
     Raises ConfigError if the file is malformed.
     """
@@ -164,13 +148,13 @@ def migrate_config_file(directory: PrivateDir, *, check: bool) -> Step | None:
 
 
 def migrate_store_file(path: Path, *, check: bool) -> Step | None:
-    """Bring a store up to date, a backup beside it first; None if there is nothing to do.
+    """Migrate a store, after a backup beside it; None if there is nothing to do.
 
     Raises StoreError (StoreTooNewError) if it cannot be used.
     """
     if not path.exists():
         return None
-    # By name: the parent's packages do not know the worker's, and Alembic is loaded only here.
+    # By name: the parent's packages do not import the worker's, and Alembic is loaded only here.
     report = importlib.import_module("codebutler_worker.store.opening").migrate_store(path, check=check)
     if not report.needed:
         return None

@@ -1,4 +1,4 @@
-"""Where a command runs: this process's home and environment, the repository it is about, the supervisor that runs."""
+"""A command's context: this process's home and environment, its repository, the running supervisor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from codebutler.cli.output import notice, warn
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry, find
-from codebutler.domain.commands import completions
+from codebutler.domain.command_help import completions
 from codebutler.domain.errors import CodeButlerError, NotRunningError, RegistryError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def home() -> Home:
 
 
 def repository(name: str = "") -> RepoEntry:
-    """The registered one of that name; without a name the only one there is. Raises RegistryError."""
+    """The repository of that name; without a name the only one. Raises RegistryError."""
     entries = Registry(home()).load()
     if not name and len(entries) != 1:
         names = ", ".join(entry.name for entry in entries) or "none; add one with `codebutler add-repo`"
@@ -41,7 +41,7 @@ def repository(name: str = "") -> RepoEntry:
 
 
 def in_force(entry: RepoEntry | None = None) -> Resolved:
-    """The configuration in force, of a repository or of all. Raises ConfigError."""
+    """The configuration in force, of a repository or the global one. Raises ConfigError."""
     from codebutler.config.resolve import resolve_global, resolve_repo
 
     if entry is None:
@@ -50,7 +50,7 @@ def in_force(entry: RepoEntry | None = None) -> Resolved:
 
 
 def known_repositories(incomplete: str) -> list[str]:
-    """The names that begin so, for the shell's completion; none where the registry cannot be read."""
+    """Repository names for the shell's completion; none if the registry cannot be read."""
     try:
         return [entry.name for entry in Registry(home()).load() if entry.name.startswith(incomplete)]
     except CodeButlerError:
@@ -58,15 +58,15 @@ def known_repositories(incomplete: str) -> list[str]:
 
 
 def known_commands(incomplete: str) -> list[tuple[str, str]]:
-    """The chat's commands that begin so, after either mark, and what each does."""
+    """Chat commands for completion, after either mark, with their descriptions."""
     mark = "/" if incomplete.startswith("/") else "!"
     return [(mark + name, gist) for name, gist in completions() if (mark + name).startswith(incomplete)]
 
 
 def talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None = None) -> Done:
-    """Send ``request`` and hand every reply on; returns the last one.
+    """Send ``request`` and pass every reply on; returns the last one.
 
-    Raises NotRunningError where no supervisor runs, CodeButlerError with its line where it refuses.
+    Raises NotRunningError if no supervisor runs, CodeButlerError with its line if it refuses.
     """
     return asyncio.run(_talk(request, on_reply))
 
@@ -96,7 +96,7 @@ async def _talk(request: ControlRequest, on_reply: Callable[[ControlReply], None
 
 
 def reload_supervisor() -> bool:
-    """Say on stderr what the supervisor made of the change; False without one, there is nothing to do then."""
+    """Report on stderr how the supervisor took the change; False if none runs: then there is nothing to do."""
     if not home().socket.exists():
         return False
     from codebutler.control.messages import ReloadRequest

@@ -1,4 +1,4 @@
-"""``codebutler doctor``: what needs attention, and in a line what is in order."""
+"""``codebutler doctor``: problems in detail, and the rest in a line."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ STYLES: dict[Level, Style] = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Also have each installed agent answer once; may cost a little.")
+        bool, typer.Option("--live", help="Also ask each installed agent for an answer; may cost a little.")
     ] = False,
-    every: Annotated[bool, typer.Option("--all", help="Also show each check that is in order.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also show the checks that passed.")] = False,
 ) -> None:
     """Check tokens, scopes, channels, agents, sandbox, stores, disk and clock; exit code 1 if something fails."""
     findings = asyncio.run(_examine(live=live, shown=not as_json))
@@ -36,7 +36,7 @@ def run(
 
 
 def report(findings: Sequence[Finding], *, every: bool) -> Iterator[str]:
-    """The findings by area, what is in order in one line of its own unless ``every`` asks for each; the sums last."""
+    """The findings by area; passed checks in one line unless ``every``; the totals last."""
     shown = [each for each in findings if every or each.level != "ok"]
     for area in dict.fromkeys(each.area for each in shown):
         yield painted(area.capitalize(), "bold")
@@ -72,7 +72,7 @@ async def _examine(*, live: bool, shown: bool) -> list[Finding]:
 
 
 def _progress(text: str, *, shown: bool) -> None:
-    """A line that the next one overwrites, for a person who waits."""
+    """A line that the next one overwrites, to show progress."""
     if shown and is_interactive():
         sys.stderr.write(f"{CLEAR}{printable(text)}")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""``codebutler install`` and ``uninstall``: a service of this user's session."""
+"""``codebutler install`` and ``uninstall``: a user service."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from codebutler.operations.service import Manager, Report
 
 LOOK_S = 0.25
-# Longer than a start takes; one that waits for Slack goes on by itself.
+# Longer than a start takes; one that waits for its chat continues by itself.
 PATIENCE_S = 20.0
-# What agents take from the environment and a service does not have.
+# Variables that agents use and a service does not have.
 AGENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "HTTPS_PROXY")
 
 
@@ -43,7 +43,7 @@ def run(
     say(f"Wrote {manager.file}.")
     for name in AGENT_KEYS:
         if environment().get(name):
-            warn(f"the service does not have {name} of this shell: put it into {where.env_file}")
+            warn(f"the service does not see {name} from this shell: put it into {where.env_file}")
     report = settled(manager.report, time.sleep, time.monotonic)
     if report.state == "failed":
         raise CodeButlerError(f"the service does not start ({report.text}): see `codebutler logs`")
@@ -68,7 +68,7 @@ def remove() -> None:
 def manager_of(where: Home, env: Mapping[str, str], platform: str = sys.platform) -> tuple[Manager, str]:
     """This system's service manager, and the file that describes our service to it.
 
-    Raises CodeButlerError where there is none that we know.
+    Raises CodeButlerError if there is none that we support.
     """
     from codebutler.operations.service import run as run_program
     from codebutler.operations.service import service_for
@@ -82,20 +82,22 @@ def manager_of(where: Home, env: Mapping[str, str], platform: str = sys.platform
         from codebutler.operations.systemd import Systemd, unit_text
 
         return Systemd(service, env, run_program), unit_text(service)
-    raise CodeButlerError("there is no systemd here: keep `codebutler supervise` running by other means")
+    raise CodeButlerError("systemd is not available: keep `codebutler supervise` running by other means")
 
 
 def check_ready(where: Home, env: Mapping[str, str]) -> None:
-    """Would it start without this shell's variables? Raises ConfigError with what is missing."""
+    """Checks that it would start without this shell's variables. Raises ConfigError with what is missing."""
     from codebutler.config.channels import served_chats
+    from codebutler.config.chats import SECTIONS
     from codebutler.config.load import token_fault, tokens_of
     from codebutler.config.resolve import VARIABLES, resolve_global
 
     here, kept = resolve_global(where, env).config, tokens_of(resolve_global(where, {}).config)
     names = {variable.key: name for name, variable in VARIABLES.items()}
-    chats = tuple(chat.lower() for chat in served_chats(here))
+    chats = served_chats(here)
+    used = {f"{each.key}.{token.key}" for each in SECTIONS if each.title in chats for token in each.tokens}
     for key, found in tokens_of(here).items():
-        if not key.startswith(chats) or not token_fault(key, kept[key]):
+        if key not in used or not token_fault(key, kept[key]):
             continue
         name = names[key]
         if found and not token_fault(key, found):
@@ -107,7 +109,7 @@ def check_ready(where: Home, env: Mapping[str, str]) -> None:
 
 
 def check_free(where: Home, manager: Manager) -> None:
-    """Raises LockHeldError while somebody else's supervisor runs here; our own service is replaced."""
+    """Raises LockHeldError while another supervisor runs here; our own service is replaced."""
     from codebutler.domain.errors import LockHeldError
     from codebutler.supervisor.supervisor import SupervisorLock
 
@@ -122,7 +124,7 @@ def check_free(where: Home, manager: Manager) -> None:
 def settled(
     report: Callable[[], Report], sleep: Callable[[float], None], monotonic: Callable[[], float]
 ) -> Report:
-    """The first report that is final, or the last one before patience ends."""
+    """The first final report, or the last one before the timeout."""
     until_s = monotonic() + PATIENCE_S
     while (latest := report()).state == "starting" and monotonic() < until_s:
         sleep(LOOK_S)

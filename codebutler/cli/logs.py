@@ -1,4 +1,4 @@
-"""`codebutler logs` and `audit`: the end of the log and what is added to it; what was executed or refused."""
+"""`codebutler logs` and `audit`: the end of the log, and new lines; what was executed or refused."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def logs(
     repo: Annotated[
         str | None, typer.Argument(help="Only this repository's lines.", autocompletion=known_repositories)
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are added.")] = False,
-    lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many lines from the end.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, without --follow.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing as lines are added.")] = False,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="Number of lines from the end.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; not with --follow.")] = False,
 ) -> None:
     """Show the end of the supervisor's log, of all repositories or of one."""
     where = home()
@@ -56,7 +56,7 @@ def logs(
         if follow:
             if not where.log_file.exists():
                 notice(
-                    f"no log yet at {where.log_file}: waiting for `codebutler supervise`. Ctrl-C ends this."
+                    f"no log yet at {where.log_file}: waiting for `codebutler supervise`. Press Ctrl-C to stop."
                 )
             sys.stdout.flush()
             for line in filter(wanted, log.added(time.sleep)):
@@ -65,7 +65,7 @@ def logs(
 
 
 class LogReader:
-    """The lines of a log file, those that are there and those that come, through rotation and truncation."""
+    """The lines of a log file, existing and new ones, through rotation and truncation."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -81,12 +81,12 @@ class LogReader:
         self._close()
 
     def present(self) -> Iterator[str]:
-        """What the file holds; none if it is absent."""
+        """The content of the file; "" if it is missing."""
         for line in self._file or ():
             yield line.rstrip("\n")
 
     def added(self, sleep: Callable[[float], None]) -> Iterator[str]:
-        """What comes after the lines read so far, for ever; looks again each ``POLL_INTERVAL_S``."""
+        """New lines, for ever; checks every ``POLL_INTERVAL_S``."""
         partial = ""
         while True:
             if chunk := self._file.read() if self._file else "":
@@ -99,7 +99,7 @@ class LogReader:
                 sleep(POLL_INTERVAL_S)
 
     def _turn_over(self, partial: str) -> list[str]:
-        """Go on with the new file; returns what was still written to the old one after the last look."""
+        """Switch to the new file; returns what was written to the old one after the last check."""
         rest = partial + (self._file.read() if self._file else "")
         self._close()
         self._open()
@@ -115,7 +115,7 @@ class LogReader:
         self._file = None
 
     def _was_replaced(self) -> bool:
-        """Whether the path names another file by now, or ours became shorter than what was read of it."""
+        """Whether the path is another file by now, or ours became shorter than what was read."""
         try:
             now = self._path.stat()
         except FileNotFoundError:
@@ -127,7 +127,7 @@ class LogReader:
 
 
 def line_filter(repo: str, *, alone: bool) -> Filter:
-    """Whether a line is of ``repo``; lines without a name are, where it is the only one registered."""
+    """Whether a line is about ``repo``; lines without a name are, if it is the only one registered."""
 
     def belongs(line: str) -> bool:
         match = _LINE.fullmatch(line)
@@ -138,7 +138,7 @@ def line_filter(repo: str, *, alone: bool) -> Filter:
 
 
 def parsed(line: str) -> dict[str, str | None]:
-    """A log line as an object; a line of another shape is all text."""
+    """A log line as an object; a line in another format is all text."""
     match = _LINE.fullmatch(line)
     return match.groupdict() if match else {"time": None, "tag": None, "repo": None, "text": line}
 
@@ -151,11 +151,10 @@ def audit(
     action: Annotated[
         Literal["show", "verify"], typer.Argument(help="Show its end, or verify the chain.")
     ] = "show",
-    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many lines from the end.")] = 20,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="Number of lines from the end.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the end of the audit log, or verify that no line of it was changed, removed or inserted, and that it ends
-    where it was left."""
+    """Show the end of the audit log, or verify that it is complete and unchanged."""
     path = home().audit
     if not path.is_file():
         if AuditHead(path).read():
@@ -177,7 +176,7 @@ def audit(
 
 def _told(broken: Break) -> str:
     if broken.cut:
-        return f"lines were removed or changed at line {broken.line}: the log once held other ones there"
+        return f"lines were removed or changed at line {broken.line}: the log used to hold different ones"
     return f"line {broken.line} does not match the one before: it, or an earlier line, was changed, removed or inserted"
 
 

@@ -1,4 +1,4 @@
-"""`codebutler memory`: what is remembered about a repository, and forgetting it."""
+"""`codebutler memory`: show and forget what is remembered about a repository."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import typer
 from codebutler.cli.command import App
 from codebutler.cli.context import known_repositories, repository
 from codebutler.cli.output import notice, print_json, print_table, say
+from codebutler.config.chats import message_url
 from codebutler.config.memory import FactChange, MemoryFile, apply, facts_of
 from codebutler.domain.errors import CodeButlerError
-from codebutler.text.markup import message_url
+from codebutler.domain.refs import NO_CHANNEL, NOWHERE, ConversationRef, MessageRef
 
 app = App("Show what agents remember about a repository, and forget some of it.")
 NAME = typer.Argument(
-    help="A repository's name; not needed if there is one.", autocompletion=known_repositories
+    help="A repository's name; optional if there is only one.", autocompletion=known_repositories
 )
 DAY_S = 86_400
 UNITS = ((DAY_S, "d"), (3600, "h"), (60, "m"))
@@ -28,21 +29,21 @@ UNITS = ((DAY_S, "d"), (3600, "h"), (60, "m"))
 
 @dataclass(frozen=True, slots=True)
 class MemoryEntry:
-    """What is remembered, and where it comes from; ``at`` is ISO 8601. ``name``: what an agent keeps it under."""
+    """A fact, and its origin; ``at`` is ISO 8601. ``name``: an agent's key for it."""
 
     text: str
     name: str = ""
-    channel: str = ""
-    thread: str = ""
+    channel: ConversationRef = NO_CHANNEL
+    thread: MessageRef = NOWHERE
     at: str = ""
 
     @property
     def link(self) -> str:
-        """The thread it comes from, "" if it comes from none."""
+        """The thread it comes from, "" if none."""
         return message_url(self.channel, self.thread) if self.thread else ""
 
     def age(self, now: datetime) -> str:
-        """How long ago it was learned, "" if a person wrote it into the file."""
+        """Its age, "" if a person wrote it into the file."""
         if not self.at:
             return ""
         seconds = (now - datetime.fromisoformat(self.at)).total_seconds()
@@ -54,13 +55,13 @@ def show(
     repo: Annotated[str, NAME] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what every new session is told, with numbers, ages and threads, as `!memory` does."""
+    """Show what every new session is told, with numbers, ages and threads, like `!memory`."""
     file = MemoryFile(Path(repository(repo).path))
     entries, now = _entries(file), datetime.now(UTC)
     if as_json:
         print_json([_told(number, entry) for number, entry in enumerate(entries, 1)])
     elif not entries:
-        say(f"Nothing is remembered yet: write it into {file.path}, one fact a line, each after a dash.")
+        say(f"Nothing is remembered yet: add facts to {file.path}, one per line, each after a dash.")
     else:
         rows = [
             (str(number), entry.age(now), entry.text, entry.link) for number, entry in enumerate(entries, 1)
@@ -70,9 +71,7 @@ def show(
 
 @app.command()
 def forget(
-    number: Annotated[
-        int, typer.Argument(help="The fact's number, as `codebutler memory show` tells it.", min=1)
-    ],
+    number: Annotated[int, typer.Argument(help="The fact's number in `codebutler memory show`.", min=1)],
     repo: Annotated[str, NAME] = "",
 ) -> None:
     """Forget one fact."""
@@ -80,12 +79,12 @@ def forget(
     facts = facts_of(file.read())
     if len(facts) < number <= len(_entries(file)):
         raise CodeButlerError(
-            f"{number} is kept by an agent, in the store of a worker that may run: say `!memory forget {number}` in "
+            f"an agent keeps {number} in the store of a worker that may be running: say `!memory forget {number}` in "
             "the repository's channel"
         )
     if number > len(facts):
-        raise CodeButlerError(f"there is no fact {number}: `codebutler memory show` tells what there is")
-    # By its words: the numbers may have moved since.
+        raise CodeButlerError(f"there is no fact {number}: `codebutler memory show` lists them")
+    # By its words: the numbers may have changed since.
     applied = file.change(partial(apply, (FactChange(facts[number - 1]),)))
     if not applied.made:
         raise CodeButlerError("the memory has just changed: run `codebutler memory show` again")
@@ -93,25 +92,23 @@ def forget(
 
 
 def _entries(file: MemoryFile) -> list[MemoryEntry]:
-    """The facts of the file, then what agents keep by name: in the order in which `!memory` counts them."""
+    """The facts of the file, then those that agents keep by name: in the order of `!memory`."""
     facts = facts_of(file.read())
     try:
-        # By name: the parent's packages do not know the worker's.
+        # By name: the parent's packages do not import the worker's.
         recalled = importlib.import_module("codebutler_worker.memory.recalled").recall(file.repo)
     except CodeButlerError as error:
         notice(f"the origin of facts is unknown: {error}")
         return [MemoryEntry(fact) for fact in facts]
     return [_of_line(fact, recalled.lines.get(fact)) for fact in facts] + [
-        MemoryEntry(f"{row.key}: {row.value}", row.key, row.channel_id, row.thread_ts, row.updated_at)
+        MemoryEntry(f"{row.key}: {row.value}", row.key, row.channel_id, row.thread, row.updated_at)
         for row in recalled.facts
     ]
 
 
 def _of_line(fact: str, row: Any) -> MemoryEntry:
     return (
-        MemoryEntry(fact)
-        if row is None
-        else MemoryEntry(fact, "", row.channel_id, row.thread_ts, row.added_at)
+        MemoryEntry(fact) if row is None else MemoryEntry(fact, "", row.channel_id, row.thread, row.added_at)
     )
 
 

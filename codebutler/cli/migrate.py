@@ -1,4 +1,4 @@
-"""``codebutler migrate``: files of the WhatsApp era, and stores of older versions, to today's."""
+"""``codebutler migrate``: migrate files of the WhatsApp era, and stores of older versions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from codebutler.cli.config_files import Step, migrate_config_file, migrate_store_file, prepare
+from codebutler.cli.config_files import Step, migrate_config_file, migrate_store_file
 from codebutler.cli.context import home, known_repositories, reload_supervisor
 from codebutler.cli.output import print_json, say
-from codebutler.cli.repositories import vouched
 from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
+from codebutler.config.registering import prepare, vouched
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, replace
 from codebutler.config.trust import digest
 from codebutler.domain.errors import CodeButlerError
@@ -23,16 +23,16 @@ def run(
     repo: Annotated[
         str | None,
         typer.Argument(
-            help="A repository's name or path; this directory if left out.", autocompletion=known_repositories
+            help="A repository's name or path; defaults to this directory.", autocompletion=known_repositories
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="The home and every registered repository.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only say what would be done.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only print what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Bring WhatsApp-era config and stores up to date, each with a backup beside it first."""
+    """Migrate WhatsApp-era config and older stores; each is backed up first."""
     if repo is not None and every:
-        raise typer.BadParameter("a repository and --all exclude each other")
+        raise typer.BadParameter("a repository and --all cannot be used together")
     where = home()
     registry = Registry(where)
     entries = registry.load()
@@ -53,7 +53,7 @@ def run(
 
 
 def chosen(entries: RepoEntries, repo: str | None) -> RepoEntry:
-    """The registered repository of that name or path, or one that is not registered yet.
+    """The registered repository of that name or path, or an unregistered one.
 
     Raises CodeButlerError if it is neither a name nor the path of a git repository.
     """
@@ -77,7 +77,7 @@ def migrate_repo(registry: Registry, entry: RepoEntry, *, check: bool) -> list[S
     """A repository's config and store. A registered one's rewritten config is trusted if the old one was."""
     paths = RepoPaths(Path(entry.path))
     if not paths.repo.is_dir():
-        raise CodeButlerError(f"{entry.name}: {paths.repo} does not exist any more")
+        raise CodeButlerError(f"{entry.name}: {paths.repo} no longer exists")
     if not paths.root.exists():
         return []
     with prepare(paths) if not check else paths.open() as directory:

@@ -23,12 +23,12 @@ def say(line: str = "") -> None:
 
 
 def notice(line: str) -> None:
-    """One line beside the answer: a warning, a step that was done."""
+    """One line beside the answer: a warning, a finished step."""
     sys.stderr.write(f"{printable(line)}\n")
 
 
 def warn(line: str) -> None:
-    """One line about something that is not as it should be; the command goes on."""
+    """One warning line; the command continues."""
     notice(f"warning: {line}")
 
 
@@ -38,14 +38,14 @@ def complain(line: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """The answer for programs, one document."""
+    """The answer for programs, as one document."""
     import msgspec  # `--help` needs none
 
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell; in a terminal that is narrower, the widest of them wrap."""
+    """Columns as wide as their widest cell; in a narrower terminal the widest wrap."""
     widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
     if sys.stdout.isatty():
         widths = fitting(widths, columns())
@@ -58,7 +58,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def fitting(widths: Sequence[int], room: int) -> list[int]:
-    """The widths of columns that have ``room`` together: the widest give way, down to NARROWEST. Pure."""
+    """The widths of columns that have ``room`` together: the widest shrink, down to NARROWEST. Pure."""
     widths, room = list(widths), room - len(GAP) * (len(widths) - 1)
     while sum(widths) > room and max(widths) > NARROWEST:
         widths[widths.index(max(widths))] -= 1
@@ -66,17 +66,17 @@ def fitting(widths: Sequence[int], room: int) -> list[int]:
 
 
 def printable(text: str) -> str:
-    """Without control characters: what a repository or a log holds must not drive the terminal."""
+    """Without control characters: a repository's or a log's text must not drive the terminal."""
     return "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines: what an agent says."""
+    """The same for a text of several lines: an agent's."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def is_interactive() -> bool:
-    """Whether somebody is there to answer questions."""
+    """Whether a person is there to answer questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -84,24 +84,24 @@ Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 
 
 def painted(text: str, style: Style) -> str:
-    """The text in that style where standard output is a terminal that wants it, else as it is."""
+    """The styled text if standard output is a terminal with colours, else the plain text."""
     if not text or not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
 def columns() -> int:
-    """The width of the terminal, or 80 where there is none."""
+    """The width of the terminal, or 80 without one."""
     return max(shutil.get_terminal_size().columns, 20)
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most ``width``; words are broken only where they are longer."""
+    """The text in lines of at most ``width``; breaks only words that are longer."""
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def definitions(rows: list[tuple[str, str]], style: Style | None = None) -> list[str]:
-    """A name and its text beside it, a line or several each, in as many columns as the terminal has."""
+    """A name and its text beside it, each of one or more lines, in as many columns as the terminal has."""
     width = min(columns(), TEXT_COLUMNS)
     indent = min(max((len(name) for name, _ in rows), default=0), width // 3) + 4
     lines = []

@@ -1,5 +1,5 @@
-"""Questions at a terminal. Nothing is echoed by the terminal itself while they are asked, so that a secret shows only
-as bullets, also where it is pasted at the wrong moment."""
+"""Questions at a terminal. The terminal itself echoes nothing meanwhile, so that a secret shows only as
+bullets, also if it is pasted too early."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ import os
 import re
 import sys
 import termios
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from codebutler.cli.output import printable
+from codebutler.cli.output import is_interactive, notice, printable, warn
+from codebutler.config.chats import SECTIONS
+
+if TYPE_CHECKING:
+    from codebutler.chat.platform import Prompter
 
 T = TypeVar("T")
 BULLET = "•"
-# How tokens and keys begin: Slack's, then those of services.
-SECRET = re.compile(r"\s*(xox|xapp|sk-)")
+# Prefixes of tokens and keys: the chats', then those of services.
+SECRET = re.compile(rf"\s*({'|'.join(start for each in SECTIONS for start in each.token_starts)}|sk-)")
 LONG_ENOUGH = 20
-"""Of a secret, to show its last four characters."""
+"""Minimum length of a secret to show its last four characters."""
 ENTER, ERASE, KILL, END = "\r\n", "\x7f\x08", "\x15", "\x04"
 _LFLAG, _CC = 3, 6
 
 
 class TypedLine:
-    """One line as it is typed. ``take`` returns what the terminal has to show for a key. Pure."""
+    """One line as it is typed. ``take`` returns what the terminal shows for a key. Pure."""
 
     def __init__(self, *, hidden: bool) -> None:
         self.text = ""
@@ -63,8 +68,40 @@ class TypedLine:
             self._escape = ""
 
 
-class PromptTerminal:
+class Telling:
+    """Lines beside a command's answer."""
+
+    is_interactive = False
+
+    def tell(self, line: str) -> None:
+        """One line."""
+        notice(line)
+
+    def warn(self, line: str) -> None:
+        """One warning line; the command continues."""
+        warn(line)
+
+
+class NobodyThere(Telling):
+    """No terminal: questions raise EOFError."""
+
+    async def ask(self, *_: object) -> str:
+        """Nobody answers."""
+        raise EOFError
+
+    async def ask_secret(self, *_: object) -> str:
+        """Nobody answers."""
+        raise EOFError
+
+    async def until(self, *_: object) -> str:
+        """Nobody answers."""
+        raise EOFError
+
+
+class PromptTerminal(Telling):
     """The person's terminal: questions on stderr, answers from stdin. A context manager, in which nothing is echoed."""
+
+    is_interactive = True
 
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno()
@@ -101,7 +138,7 @@ class PromptTerminal:
     async def until(
         self, other: Coroutine[Any, Any, T] | None, question: str, *, hidden: bool = False
     ) -> str | T:
-        """A line, or what ``other`` comes to, whichever is first. Raises EOFError when the input ends."""
+        """A line, or the result of ``other``, whichever is first. Raises EOFError when the input ends."""
         show(f"{printable(question)}: ")
         typing = _Typing(self._fd, TypedLine(hidden=hidden))
         waiting: set[asyncio.Future[Any]] = {typing.done}
@@ -133,7 +170,7 @@ class _Typing:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def read(self) -> None:
-        """Take one byte: what follows the line is for the next question."""
+        """Take one byte: text after the line belongs to the next question."""
         data = os.read(self._fd, 1)
         for key in self._decoder.decode(data) if data else END:
             show(self.line.take(key))
@@ -148,11 +185,16 @@ def show(text: str) -> None:
 
 
 def ask(question: str, default: str = "") -> str:
-    """One question by itself. Raises EOFError when the input ends."""
-    return asyncio.run(ask_async(question, default))
-
-
-async def ask_async(question: str, default: str = "") -> str:
-    """The same where a loop runs."""
+    """One question of its own. Raises EOFError when the input ends."""
     with PromptTerminal() as terminal:
-        return await terminal.ask(question, default)
+        return asyncio.run(terminal.ask(question, default))
+
+
+@contextmanager
+def prompter() -> Iterator[Prompter]:
+    """The person at the terminal, for as long as needed."""
+    if not is_interactive():
+        yield NobodyThere()
+        return
+    with PromptTerminal() as terminal:
+        yield terminal

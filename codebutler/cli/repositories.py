@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,14 +10,14 @@ from typing import Annotated
 import msgspec
 import typer
 
-from codebutler.cli.context import home, known_repositories, reload_supervisor
+from codebutler.cli.context import home, in_force, known_repositories, reload_supervisor
 from codebutler.cli.output import print_json, print_table, say
-from codebutler.config.channels import CHANNEL_KEYS, channel_in
-from codebutler.config.load import parse_layer
+from codebutler.config.channels import CHANNEL_KEYS
+from codebutler.config.registering import vouched
 from codebutler.config.registry import Registry, RepoEntry, find, read_jobs, remove, replace
 from codebutler.config.resolve import read_repo_config
 from codebutler.config.skills import skills_digest
-from codebutler.config.trust import digest, strip_untrusted
+from codebutler.config.trust import digest
 from codebutler.domain.errors import ConfigError
 
 NAME = typer.Argument(
@@ -41,8 +42,15 @@ def repos(
     else:
         print_table(
             ("NAME", "CHANNEL", "STATE", "PATH"),
-            [(e.name, e.channel_id or "-", state_of(e), e.path) for e in entries],
+            [(e.name, _channel_of(e), state_of(e), e.path) for e in entries],
         )
+
+
+def _channel_of(entry: RepoEntry) -> str:
+    """As people read it; its ID if the repository's configuration cannot be read."""
+    with suppress(ConfigError):
+        return in_force(entry).config.chat.place_shown or "-"
+    return entry.channel_id or "-"
 
 
 def state_of(entry: RepoEntry) -> str:
@@ -66,7 +74,7 @@ def remove_repo(name: Annotated[str, NAME]) -> None:
 
 
 def trust(name: Annotated[str, NAME]) -> None:
-    """Trust a repository's configuration, jobs.yaml and skills as they are now, including what loosens safety."""
+    """Trust a repository's configuration, jobs.yaml and skills as they are now, even settings that loosen safety."""
     registry = Registry(home())
     entry, guarded = vouched(find(registry.load(), name))
     jobs = read_jobs(entry)
@@ -85,17 +93,3 @@ def trust(name: Annotated[str, NAME]) -> None:
     named = " and ".join(f"the {each}" for each in files)
     say(f"Trusted {named} of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
     reload_supervisor()
-
-
-def vouched(entry: RepoEntry) -> tuple[RepoEntry, tuple[str, ...]]:
-    """(the entry with the digest and channel of its file as it is now, the guarded keys that file sets).
-
-    Raises ConfigError if the file cannot be used.
-    """
-    data = read_repo_config(entry)
-    if data is None:
-        return msgspec.structs.replace(entry, digest=""), ()
-    layer = parse_layer(data, f"{entry.path}/.codebutler/config.json")
-    _, guarded = strip_untrusted(layer)
-    channel = channel_in(layer) or entry.channel_id
-    return msgspec.structs.replace(entry, digest=digest(data), channel_id=channel), guarded

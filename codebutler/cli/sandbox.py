@@ -1,4 +1,4 @@
-"""``codebutler sandbox build``: the image in which agents work where `sandbox.mode` is `docker`."""
+"""``codebutler sandbox build``: the image for agents with `sandbox.mode` `docker`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ def _group() -> None:
 
 @app.command()
 def build(
-    base: Annotated[str, typer.Option(help="The image to build on, fetched if it is not here.")] = BASE,
+    base: Annotated[str, typer.Option(help="The base image; pulled if missing.")] = BASE,
     root: Annotated[
-        Path | None, typer.Option(help="Build on this root file system (tar) instead: needs no registry.")
+        Path | None, typer.Option(help="Build on this root file system (tar) instead; needs no registry.")
     ] = None,
-    package: Annotated[list[str] | None, typer.Option(help="One more package; may be repeated.")] = None,
-    host: Annotated[str, typer.Option(help="The docker daemon; else DOCKER_HOST, else the usual one.")] = "",
+    package: Annotated[list[str] | None, typer.Option(help="An extra package; may be repeated.")] = None,
+    host: Annotated[
+        str, typer.Option(help="The docker daemon; defaults to DOCKER_HOST, then to docker's own.")
+    ] = "",
 ) -> None:
-    """Build the image codebutler-runner, in which agents work where `sandbox.mode` is `docker`."""
+    """Build the image codebutler-runner, in which agents work if `sandbox.mode` is `docker`."""
     program = shutil.which("docker", path="/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin")
     if program is None:
         raise CodeButlerError(

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import webbrowser
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ import typer
 from codebutler.cli.context import environment, home
 from codebutler.cli.output import notice, say
 from codebutler.config.schema import AgentName
-from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError, ConfigError
 
 if TYPE_CHECKING:
     from codebutler.operations.demo import Demo
@@ -28,19 +29,45 @@ if TYPE_CHECKING:
 
 def serve_repositories() -> None:
     """Serve all registered repositories until SIGTERM or SIGINT; a second signal ends it at once."""
+    from codebutler.platform.reexec import Reexec
+
+    reexec = Reexec()
     from codebutler.parent.bootstrap import supervise
 
-    asyncio.run(supervise(home(), dict(environment())))
+    reexec.wanted = asyncio.run(supervise(home(), dict(environment())))
+
+
+def gateway() -> None:
+    """Serve the repositories of hosts until SIGTERM or SIGINT; stand by while another gateway does."""
+    _need_cluster()
+    from codebutler.parent.gateway import gateway as lead
+
+    asyncio.run(lead(home(), dict(environment()), notice))
+
+
+def host() -> None:
+    """Run the agents of this machine for a gateway until SIGTERM or SIGINT; a second signal ends it at once."""
+    _need_cluster()
+    from codebutler.parent.host import host as work
+
+    asyncio.run(work(home(), dict(environment())))
+
+
+def _need_cluster() -> None:
+    if find_spec("nats") is None:
+        raise ConfigError(
+            "nats-py is not installed: install codebutler with its extra, `codebutler[cluster]`"
+        )
 
 
 def demo(
     path: Annotated[
-        Path | None, typer.Argument(help="Work on a copy of this repository; a sample if left out.")
+        Path | None, typer.Argument(help="Work on a copy of this repository; defaults to a sample.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Listen here; 0 takes a free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
-    agent: Annotated[AgentName, typer.Option(help="Who answers.")] = "rehearsal",
-    as_json: Annotated[bool, typer.Option("--json", help="Print where it runs as one JSON line.")] = False,
+    agent: Annotated[AgentName, typer.Option(help="The agent that answers.")] = "rehearsal",
+    as_json: Annotated[bool, typer.Option("--json", help="Print its addresses as one JSON line.")] = False,
 ) -> None:
     """Try it: an embedded workspace, a supervisor and a sample repository, until Ctrl-C. Needs no account."""
     from codebutler.operations.demo import DemoOptions, remove_scratch, run_demo, scratch_place
@@ -61,13 +88,13 @@ def _tell(demo: Demo, *, as_json: bool, browser: bool) -> None:
         say(msgspec.json.encode(demo).decode())
         sys.stdout.flush()
         return
+    ours = f"CODEBUTLER_HOME={shlex.quote(demo.home)} {shlex.quote(sys.argv[0])}"
     say(f"Open {demo.url}")
     say(f"You are talking to the agent of {demo.path}, a temporary copy. Ctrl-C ends the demo.")
     if demo.dashboard:
         say(f"Watch it work: {demo.dashboard} (one-time link)")
-    say(
-        f"Or talk at another terminal: CODEBUTLER_HOME={shlex.quote(demo.home)} {shlex.quote(sys.argv[0])} chat"
-    )
+        say(f"For another link, such as Review needs: {ours} dashboard --no-browser")
+    say(f"Or talk at another terminal: {ours} chat")
     if not demo.sandboxed:
         notice(
             "bubblewrap does not work here, so the rehearsal agent runs without a sandbox (sandbox.mode none)"
@@ -78,10 +105,10 @@ def _tell(demo: Demo, *, as_json: bool, browser: bool) -> None:
 
 
 def workspace(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Listen here; 0 takes a free port.")] = 0,
-    channel: Annotated[list[str] | None, typer.Option(help="A channel to have; may be repeated.")] = None,
-    user: Annotated[list[str] | None, typer.Option(help="A person besides you; may be repeated.")] = None,
-    bot: Annotated[list[str] | None, typer.Option(help="A bot of another app; may be repeated.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = 0,
+    channel: Annotated[list[str] | None, typer.Option(help="A channel to create; may be repeated.")] = None,
+    user: Annotated[list[str] | None, typer.Option(help="Another person; may be repeated.")] = None,
+    bot: Annotated[list[str] | None, typer.Option(help="Another app's bot; may be repeated.")] = None,
     manifest: Annotated[
         Path | None, typer.Option(help="Your app's manifest: its slash commands and shortcuts.")
     ] = None,

@@ -1,4 +1,4 @@
-"""`codebutler setup`: tokens and people, checked with the chat before they are saved; and the Slack app's manifest."""
+"""`codebutler setup`: tokens and people, checked with the chat before they are saved."""
 
 from __future__ import annotations
 
@@ -6,183 +6,150 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, NoReturn
 
-import msgspec
 import typer
 
-from codebutler.cli import config_files, telegram
-from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN, Layer
+from codebutler.chat.platform import Given, Platform, Prompter, SetUp
+from codebutler.chat.platforms import platform, platforms
+from codebutler.cli import config_files
+from codebutler.cli.config_files import Layer
 from codebutler.cli.context import home, in_force, reload_supervisor
-from codebutler.cli.output import is_interactive, notice, print_json, say
-from codebutler.cli.prompts import PromptTerminal, ask
-from codebutler.cli.slack import NOBODY_ALLOWED, find_person, slack_api
+from codebutler.cli.options import given_to, refusing
+from codebutler.cli.output import is_interactive, notice, say
+from codebutler.cli.prompts import ask, prompter
 from codebutler.config.channels import served_chats
+from codebutler.config.chats import PEOPLE
 from codebutler.config.load import check_layer
 from codebutler.config.merge import put
-from codebutler.config.schema import SlackSection
+from codebutler.config.schema import Config
 from codebutler.domain.errors import ConfigError
 
-if TYPE_CHECKING:
-    from codebutler.chat.port import Identity
+OPENAI_KEY, KIMI_KEY = "openai.apiKey", "kimi.apiKey"
+KEYS = {OPENAI_KEY: "OpenAI API key, for voice messages and images", KIMI_KEY: "Kimi API key"}
 
 
-TOKENS = frozenset({BOT_TOKEN, APP_TOKEN})
-WHICH = {"slack": ("slack",), "telegram": ("telegram",), "both": ("slack", "telegram")}
-Answer = str | Sequence[str] | Sequence[int]
-API_URL, OPENAI_KEY, KIMI_KEY = "slack.apiBaseUrl", "openai.apiKey", "kimi.apiKey"
-
-
-def setup(  # noqa: PLR0913 - an argument for each option
-    bot_token: Annotated[str, typer.Option(help="Bot token, xoxb-…")] = "",
-    app_token: Annotated[str, typer.Option(help="App-level token with connections:write, xapp-…")] = "",
-    allow_user: Annotated[
-        list[str] | None,
-        typer.Option(help="Who may use the agents: a Slack name, e-mail or user ID; may be repeated."),
-    ] = None,
+def setup(
     openai_key: Annotated[str, typer.Option(help="OpenAI API key: voice messages and images.")] = "",
     kimi_key: Annotated[
         str, typer.Option(help="Kimi API key: Kimi Code, the built-in agent, auto-memory.")
     ] = "",
-    api_url: Annotated[str, typer.Option(help="Another Slack-compatible server's API.")] = "",
-    telegram_token: Annotated[str, typer.Option(help="Token of a Telegram bot, from @BotFather.")] = "",
-    telegram_user: Annotated[
-        list[str] | None,
-        typer.Option(help="Who may use the agents in Telegram: a person's number; may be repeated."),
-    ] = None,
-    telegram_api_url: Annotated[str, typer.Option(help="Another Bot API server.")] = "",
+    **chats: object,
 ) -> None:
-    """Connect to Slack, Telegram or both: tokens, and who may use it. Asks for what is missing when run in a
-    terminal."""
-    given = {
-        BOT_TOKEN: bot_token.strip(),
-        APP_TOKEN: app_token.strip(),
-        API_URL: api_url,
-        OPENAI_KEY: openai_key,
-        KIMI_KEY: kimi_key,
-    }
-    given = {key: value for key, value in given.items() if value}
-    in_telegram: dict[str, str | list[int]] = {
-        telegram.TOKEN: telegram_token.strip(),
-        telegram.USERS: telegram.people_in(telegram_user or ()),
-        telegram.API_URL: telegram_api_url,
-    }
-    in_telegram = {key: value for key, value in in_telegram.items() if value}
+    """Connect to your chats: tokens, and who may use it. Asks for what is missing when run in a terminal."""
+    keys = {key: value for key, value in ((OPENAI_KEY, openai_key), (KIMI_KEY, kimi_key)) if value}
+    given = given_to({each: each.setup_options for each in platforms()}, chats)
     home().ensure()
     answers = Answers()
-    users = allow_user or []
-    chats = _chats(is_slack=bool(given or users), is_telegram=bool(in_telegram))
-    if in_telegram:
-        _take_telegram(answers, in_telegram)
-    if "slack" in chats:
-        (_ask if is_interactive() else _take)(answers, given, users)
-    if "telegram" in chats and not in_telegram:
-        _ask_telegram(answers)
+    _check(keys)
+    for each in _wanted(given, keys):
+        _set_up(each, given.get(each, {}), answers)
+    if keys:
+        answers.save(keys)
+    elif not given and is_interactive():
+        with _asking(answers) as terminal:
+            asyncio.run(_ask_keys(terminal, answers))
+    if is_interactive() and not given:
+        say(f"Saved in {home().config}.")
     resolved = in_force()
     config_files.warn_of_overrides(resolved, answers.saved)
-    if not resolved.config.slack.allowed_users and not resolved.config.telegram.allowed_users:
-        notice(NOBODY_ALLOWED)
+    if not any(each.allowed_ids for each in resolved.config.chats):
+        notice(nobody_allowed(resolved.config))
     reload_supervisor()
-    is_telegram = served_chats(resolved.config) == ("Telegram",)
-    example = "codebutler add-repo PATH --telegram CHAT" if is_telegram else "codebutler add-repo PATH"
-    say(f"Next: `{example}`, then `codebutler supervise`.")
+    say(f"Next: `{_example(resolved.config)}`, then `codebutler supervise`.")
 
 
-def _chats(*, is_slack: bool, is_telegram: bool) -> tuple[str, ...]:
-    """Those that are set up now: of the options that were given, else as somebody at a terminal says."""
-    if is_slack or is_telegram or not is_interactive():
-        return (*(("slack",) if is_slack or not is_telegram else ()), *(("telegram",) if is_telegram else ()))
-    present = served_chats(in_force().config)
-    usual = "both" if len(present) > 1 else present[0].lower()
-    while (answer := ask("Slack, Telegram or both?", usual).lower()) not in WHICH:
-        notice(f"Answer with one of {', '.join(WHICH)}.")
-    return WHICH[answer]
+def nobody_allowed(config: Config) -> str:
+    """What to do if nobody may use the agents."""
+    words = ", or ".join(platform(name).section.person_words for name in served_chats(config))
+    return f"Nobody is allowed yet: run `codebutler allow USER` with {words}."
+
+
+def _example(config: Config) -> str:
+    """How a repository gets its place in the chat that was set up; with several, in the first."""
+    return f"codebutler add-repo PATH {platform(served_chats(config)[0]).needed_place}".rstrip()
+
+
+def _wanted(given: Mapping[Platform, Given], keys: Given) -> Sequence[Platform]:
+    """The chats to set up: those with given options, else the choice of the person at the terminal."""
+    config = in_force().config
+    if given:
+        return list(given)
+    if keys and any(each.has_tokens for each in config.chats):
+        return []
+    if not is_interactive():
+        return [each for each in platforms() if each.section_in(config).has_tokens] or _refuse()
+    names = [each.name for each in platforms()]
+    every = "both" if len(names) == 2 else "all"
+    choice = {each.name.lower(): [each] for each in platforms()} | {every: list(platforms())}
+    present = served_chats(config)
+    usual = every if len(present) > 1 else present[0].lower()
+    question = f"{', '.join(names)} or {every}?"
+    while (answer := ask(question, usual).lower()) not in choice:
+        notice(f"Answer with one of {', '.join(choice)}.")
+    return choice[answer]
+
+
+def _refuse() -> NoReturn:
+    """Nobody can be asked, and no chat has a token."""
+    chats = (f"{' and '.join(each.token_flags)} ({each.name})" for each in platforms())
+    raise ConfigError(f"no chat is set up: pass {', or '.join(chats)}; see `codebutler setup --help`")
+
+
+def _set_up(each: Platform, given: Given, answers: Answers) -> None:
+    with _asking(answers) as terminal, refusing():
+        wish = SetUp(
+            config=in_force().config, given=given, save=answers.save, check=_check, prompter=terminal
+        )
+        connected = asyncio.run(each.set_up(wish))
+    if connected:
+        say(f"{connected}; saved in {home().config}.")
+
+
+async def _ask_keys(terminal: Prompter, answers: Answers) -> None:
+    terminal.tell("Optional keys; press Enter to skip.")
+    for key, what in KEYS.items():
+        if value := await terminal.ask_secret(f"   {what}"):
+            answers.save({key: value})
 
 
 class Answers:
-    """What was answered, written to the home's file; ``saved`` are the keys, in order."""
+    """The answers, written to the home's file; ``saved`` are the keys, in order."""
 
     def __init__(self) -> None:
         self.saved: dict[str, None] = {}
 
-    def save(self, key: str, value: Answer) -> None:
-        """Keep one answer. Raises ConfigError if it is not what its key expects."""
-        self.save_all({key: value})
-
-    def save_all(self, answers: Mapping[str, Answer]) -> None:
-        """Keep several, or none of them."""
+    def save(self, answers: Given) -> None:
+        """Save several answers, or none. Raises ConfigError if one is not what its key expects."""
         config_files.change(partial(_put, answers=answers), "setup")
         self.saved |= dict.fromkeys(answers)
 
 
-def _put(layer: Layer, answers: Mapping[str, Answer]) -> Layer:
+def _put(layer: Layer, answers: Given) -> Layer:
+    people = {".".join(each.section.path(PEOPLE)): each.section for each in platforms()}
     for key, value in answers.items():
-        section, _, name = key.partition(".")
-        if isinstance(value, list):
-            layer = config_files.allow(layer, value, section)
+        if key in people:
+            layer = config_files.allow(layer, people[key], value)
         else:
+            section, _, name = key.partition(".")
             put(layer, (section, name), value)
     return layer
 
 
-def _take(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
-    """What the options say: all of it is right, or nothing is written."""
-    present = in_force().config.slack
-    slack = _with(present, given)
-    identity, found = asyncio.run(_verify(slack, users))
-    answers.save_all({**given, **({ALLOWED_USERS: found} if found else {})})
-    say(f"Connected to {identity.team or identity.team_id} as {identity.user_id}; saved in {home().config}.")
-
-
-def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
-    """What no option gave is asked for; without any option, everything. Each answer is saved at once."""
-    from codebutler.cli.wizard import Wizard
-
-    is_scripted = bool(given or users)
-    present = in_force().config.slack
-    slack = _with(present, given)
-    if is_scripted and slack.bot_token and slack.app_token and (users or slack.allowed_users):
-        _take(answers, given, users)
-        return
-    if rest := {key: value for key, value in given.items() if key not in TOKENS}:
-        answers.save_all(rest)
-    tokens = {key: given[key] for key in TOKENS & given.keys()}
-    with _asking(answers) as terminal:
-        wizard = Wizard(terminal, _with(present, rest), answers.save, tokens)
-        asyncio.run(wizard.ask(again=not is_scripted, wanted=users))
-
-
-def _take_telegram(answers: Answers, given: Mapping[str, str | list[int]]) -> None:
-    """What the options say: all of it is right, or nothing is written."""
-    _check(given)
-    present = in_force().config.telegram
-    token, url = given.get(telegram.TOKEN), given.get(telegram.API_URL)
-    wanted = msgspec.structs.replace(
-        present, bot_token=token or present.bot_token, api_base_url=url or present.api_base_url
-    )
-    if not wanted.bot_token:
-        raise ConfigError("no Telegram bot token: pass --telegram-token (Telegram: @BotFather, /newbot)")
-    me = asyncio.run(telegram.identify(wanted))
-    answers.save_all(given)
-    say(f"Connected to Telegram as @{me.get('username')}; saved in {home().config}.")
-
-
-def _ask_telegram(answers: Answers) -> None:
-    present = in_force().config.telegram
-    with _asking(answers) as terminal:
-        asyncio.run(telegram.TelegramWizard(terminal, present, answers.save).ask())
+def _check(given: Given) -> None:
+    people: dict[str, Any] = {".".join(each.section.path(PEOPLE)): () for each in platforms()}
+    check_layer(_put({}, {key: value for key, value in given.items() if key not in people}), "setup")
 
 
 @contextmanager
-def _asking(answers: Answers) -> Iterator[PromptTerminal]:
-    """Questions at the terminal; however they end, the person learns what was saved."""
+def _asking(answers: Answers) -> Iterator[Prompter]:
+    """Questions at the terminal; in any case the person learns what was saved."""
     try:
-        with PromptTerminal() as terminal:
+        with prompter() as terminal:
             yield terminal
     except (KeyboardInterrupt, EOFError):
         notice(_stopped(answers))
         raise KeyboardInterrupt from None
-    say(f"Saved in {home().config}.")
 
 
 def _stopped(answers: Answers) -> str:
@@ -190,45 +157,3 @@ def _stopped(answers: Answers) -> str:
         return "Stopped. Nothing was saved."
     kept = ", ".join(answers.saved)
     return f"Stopped. Saved in {home().config}: {kept}. Run `codebutler setup` again to continue."
-
-
-def _with(present: SlackSection, given: Mapping[str, str]) -> SlackSection:
-    """What the supervisor will use. Raises ConfigError if an option is not what its key expects."""
-    _check(given)
-    return msgspec.structs.replace(
-        present,
-        bot_token=given.get(BOT_TOKEN) or present.bot_token,
-        app_token=given.get(APP_TOKEN) or present.app_token,
-        api_base_url=given.get(API_URL) or present.api_base_url,
-    )
-
-
-def _check(given: Mapping[str, Answer]) -> None:
-    check_layer(_put({}, given), "setup")
-
-
-async def _verify(slack: SlackSection, users: list[str]) -> tuple[Identity, list[str]]:
-    """Call auth.test, apps.connections.open and, for each user, users.info; returns who we are and the users' IDs.
-
-    Raises ConfigError, saying which token to pass, if one is absent; ChatAuthError for one that is refused.
-    """
-    if not slack.bot_token:
-        raise ConfigError("no bot token: pass --bot-token xoxb-… (Slack: your app, OAuth & Permissions)")
-    if not slack.app_token:
-        raise ConfigError("no app-level token: pass --app-token xapp-… (Slack: your app, Basic Information)")
-    async with slack_api(slack) as api:
-        identity = await api.identity()
-        await api.open_connection(slack.app_token)
-        return identity, [(await find_person(api, user)).id for user in users]
-
-
-def print_manifest(
-    link: Annotated[bool, typer.Option("--link", help="Print the link that creates the app.")] = False,
-) -> None:
-    """Print the Slack app manifest, or the link that creates the app from it."""
-    from codebutler.chat.slack.app import creation_link, manifest
-
-    if link:
-        say(creation_link())
-    else:
-        print_json(manifest())

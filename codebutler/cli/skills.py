@@ -1,4 +1,4 @@
-"""`codebutler skills`: what agents have been taught; switch a skill on or off, begin a new one."""
+"""`codebutler skills`: list, create, enable and disable skills."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from codebutler.cli.command import App
-from codebutler.cli.config_files import Layer, change, prepare
+from codebutler.cli.config_files import Layer, change
 from codebutler.cli.context import (
     home,
     in_force,
@@ -20,6 +20,7 @@ from codebutler.cli.context import (
 from codebutler.cli.output import notice, print_json, print_table, printable_lines, say, warn
 from codebutler.config.merge import put
 from codebutler.config.paths import RepoPaths
+from codebutler.config.registering import prepare
 from codebutler.config.registry import Registry
 from codebutler.config.skills import (
     FILE_NAME,
@@ -37,7 +38,7 @@ from codebutler.platform.files import PrivateDir
 
 app = App("List skills; create, enable or disable one.")
 REPO = typer.Option(
-    help="As this repository sees them; without it, as the whole installation does.",
+    help="Show this repository's; defaults to the whole installation's.",
     autocompletion=known_repositories,
 )
 SKILL = typer.Argument(help="The skill's name.")
@@ -61,7 +62,7 @@ def list_(
     for problem in found.problems:
         warn(problem)
     if found.untrusted:
-        warn(f"not used before `codebutler trust {repo}`: {', '.join(found.untrusted)}")
+        warn(f"not used until you run `codebutler trust {repo}`: {', '.join(found.untrusted)}")
 
 
 @app.command()
@@ -117,7 +118,7 @@ def enable(name: Annotated[str, SKILL]) -> None:
 def create(
     name: Annotated[str, SKILL],
     description: Annotated[str, typer.Option(help="What it does, and when to use it, in a sentence.")] = "",
-    repo: Annotated[str, typer.Option(help="For this repository only; without it, for all.")] = "",
+    repo: Annotated[str, typer.Option(help="For this repository only; defaults to all.")] = "",
     code: Annotated[
         bool, typer.Option("--code", help="With a program (skill.py) that runs in the sandbox.")
     ] = False,
@@ -140,13 +141,13 @@ def create(
         files.write(FILE_NAME, template(name, description).encode())
         if code:
             files.write(PROGRAM_NAME, PROGRAM_TEMPLATE.encode())
-    say(f"Wrote {skills / name / FILE_NAME}: say there what the agent is to do.")
+    say(f"Wrote {skills / name / FILE_NAME}: describe in it what the agent should do.")
     if repo:
-        notice(f"Next: `codebutler trust {repo}`, each time its skills have changed.")
+        notice(f"Next: `codebutler trust {repo}`, each time its skills change.")
 
 
 def _found(repo: str) -> tuple[FoundSkills, tuple[str, ...]]:
-    """Everything there is, and the names of what is off."""
+    """All skills, and the names of the disabled ones."""
     if not repo:
         return find_skills(home()), in_force().config.skills.disabled
     entry = repository(repo)
@@ -155,7 +156,7 @@ def _found(repo: str) -> tuple[FoundSkills, tuple[str, ...]]:
 
 
 def _check_known(name: str) -> None:
-    """Raises CodeButlerError for a name that nothing here has, in the home or in a repository."""
+    """Raises CodeButlerError for a name that neither the home nor a repository has."""
     where = home()
     entries = Registry(where).load()
     places = [

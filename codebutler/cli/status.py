@@ -11,6 +11,7 @@ import typer
 
 from codebutler.cli.context import asked, talk
 from codebutler.cli.output import notice, print_json, print_table, say
+from codebutler.config.chats import SECTIONS
 from codebutler.control.messages import (
     DashboardReply,
     DashboardRequest,
@@ -26,7 +27,7 @@ from codebutler.text.markup import words
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
 ) -> None:
-    """Show what the running supervisor does; exit code 1 when none runs."""
+    """Show what the running supervisor is doing; exit code 1 if none is running."""
     status = asked(StatusRequest(), StatusReply).status
     typer.echo(json.dumps(status) if as_json else _text(status))
 
@@ -38,7 +39,7 @@ def _text(status: dict[str, Any]) -> str:
     lines = [
         f"supervisor  pid {supervisor['pid']}, up {_span(supervisor['uptime_s'])}, {supervisor['version']}"
         + _trouble(supervisor),
-        *(_chat(name, status[name]) for name in ("slack", "telegram") if name in status),
+        *(_chat(name, status[name]) for name in (each.key for each in SECTIONS) if name in status),
         f"waiting     {unsettled} in the journal, {unsent} to be sent" + _trouble(status["journal"]),
     ]
     lines += [f"journal     {mended}"] if (mended := status["journal"].get("mended")) else []
@@ -56,19 +57,19 @@ def _chat(name: str, chat: dict[str, Any]) -> str:
 
 
 def _trouble(part: dict[str, Any]) -> str:
-    """What is wrong there; a supervisor of an earlier version does not say it of everything."""
+    """Its problem; a supervisor of an earlier version does not report all of them."""
     return f": {part['trouble']}" if part.get("trouble") else ""
 
 
 def _repo(repo: dict[str, Any], width: int) -> str:
-    worker, turns = repo["worker"], repo["turns"]
+    worker, turns, channel = repo["worker"], repo["turns"], repo.get("channel") or repo["channel_id"]
     memory = f", {worker['pss_bytes'] / 2**20:.0f} MB" if worker.get("pss_bytes") else ""
     programs = f", programs {worker['programs']}" if worker.get("programs") else ""
-    untaken = f", {worker['undelivered']} to be taken" if worker.get("undelivered") else ""
+    untaken = f", {worker['undelivered']} undelivered" if worker.get("undelivered") else ""
     wrong = "; ".join(repo[kind] for kind in ("problem", "doubt") if repo.get(kind))
     note = f" ({wrong})" if wrong else ""
     return (
-        f"{repo['name']:<{width}}  {repo['channel_id']}  {worker['state']}{memory}{programs}{untaken}; "
+        f"{repo['name']:<{width}}  {channel}  {worker['state']}{memory}{programs}{untaken}; "
         f"worker reports {load(**turns)}{_today(repo)}{note}"
     )
 
@@ -105,8 +106,8 @@ Action = Literal["list", "run", "pause", "resume"]
 
 
 def jobs(
-    action: Annotated[Action, typer.Argument(help="What to do; without it, the list.")] = "list",
-    name: Annotated[str, typer.Argument(help="The job, as REPO/NAME where several have the name.")] = "",
+    action: Annotated[Action, typer.Argument(help="What to do; defaults to listing.")] = "list",
+    name: Annotated[str, typer.Argument(help="The job; REPO/NAME if several have that name.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what is scheduled; run, pause or resume a job."""
@@ -114,7 +115,7 @@ def jobs(
         _list(as_json=as_json)
         return
     if not name:
-        raise typer.BadParameter(f"say which: `codebutler jobs {action} NAME`", param_hint="NAME")
+        raise typer.BadParameter(f"name the job: `codebutler jobs {action} NAME`", param_hint="NAME")
     done = talk(JobsRequest(action=action, name=name))
     say(done.text)
 
@@ -124,7 +125,9 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         print_json(rows)
     elif not rows:
-        say("Nothing is scheduled: define jobs in .codebutler/jobs.yaml of a repository.")
+        say(
+            "No jobs are scheduled: define them in .codebutler/jobs.yaml. `!jobs` in a channel lists its timers."
+        )
     else:
         print_table(("JOB", "CRON", "NEXT", "LAST", "STATE"), [_cells(row) for row in rows])
 

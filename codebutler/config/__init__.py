@@ -1,1 +1,1 @@
-"""What is configured: schema, layers and where each value came from, trust, the registry of repositories."""
+"""The configuration: schema, layers and provenance, trust, the registry of repositories."""

@@ -1,36 +1,41 @@
-"""Whose commits are made in a repository: the name and e-mail address that its owner has given git.
+"""The author of commits in a repository: the name and e-mail address in its owner's git configuration.
 
-Agents see neither the owner's home nor a configuration that they could change, so both are handed to them. Only these
-values are taken, and none from a file that the repository's configuration includes: an agent may have written that.
+Agents see neither the owner's home nor a configuration that they could change, so they get both values. Only
+these are taken, and none from a file that the repository's configuration includes: an agent may have written
+it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 from codebutler.config.git_repo import ask_git
 from codebutler.domain.errors import CodeButlerError
 
 SCOPES = (("--local", "--no-includes"), ("--global", "--includes"), ("--system", "--includes"))
-"""Where git looks, the nearest first. ``includeIf`` in the owner's own configuration counts, as it does for git."""
+"""Where git looks, nearest first. ``includeIf`` in the owner's own configuration counts, as it does for git."""
 KEYS = r"^(user|author|committer)\.(name|email)$"
 ROLES, PARTS = ("author", "committer"), ("name", "email")
+WORDS = re.compile(rb"name|email|include", re.IGNORECASE)
+LARGEST_BYTES = 2**16
 LONGEST = 200
 CRUD = set("<>")
-"""git leaves these out: they enclose the address."""
+"""git leaves these characters out: they enclose the address."""
 
 
 NAMING = '`git config --global user.name "NAME"` and `git config --global user.email ADDRESS`'
-"""What to run where git knows nobody."""
+"""The commands to run if git has no identity."""
 
 Stamp = tuple[int, int, int] | None
 
 
 class Committer:
-    """Whose commits are made in ``repo``, whose owner's home is ``home``. Git is asked again only when a file that
-    said so has changed, or nobody is known yet."""
+    """The author of commits in ``repo``, whose owner's home is ``home``. Git is asked again only if one of
+    its files has changed, or while there is no author."""
 
     def __init__(self, repo: Path, home: Path) -> None:
         self._repo = repo
@@ -39,27 +44,49 @@ class Committer:
         self._stamps: dict[Path, Stamp] = {}
 
     def env(self) -> dict[str, str]:
-        """The variables by which git inside knows its author and committer (git(1)); those that the owner has not
-        configured are missing. Blocking."""
+        """git's variables for author and committer (git(1)); values that the owner has not configured are
+        missing. Blocking."""
         if not self._stamps or self._stamps != {path: _stamp(path) for path in self._stamps}:
-            # A branch may be a condition of an include.
-            usual = (self._repo / ".git/config", self._repo / ".git/HEAD", *_own_files(self._home))
+            files = _files(self._repo, self._home)
+            # An include may depend on the branch.
+            usual = (self._repo / ".git/HEAD", Path("/etc/gitconfig"), *chain(*files))
             stamps = {path: _stamp(path) for path in usual}
             found: dict[str, str] = {}
-            for scope in SCOPES:
-                values, origins = _configured(self._repo, self._home, scope)
+            silent = [bool(each) and all(map(_names_nobody, each)) for each in files]
+            for scope, is_silent in zip(SCOPES, silent, strict=True):
+                values, origins = ({}, ()) if is_silent else _configured(self._repo, self._home, scope)
                 found = {**values, **found}
                 stamps |= {path: _stamp(path) for path in origins if path not in stamps}
             self._env = variables(found)
-            # A worktree's configuration is elsewhere; and what is missing may come from a file that was not there.
-            is_known = len(self._env) == len(ROLES) * len(PARTS) and (self._repo / ".git").is_dir()
-            self._stamps = stamps if is_known else {}
+            # A worktree's configuration is elsewhere; and missing values may come from files that did not
+            # exist.
+            is_all = len(self._env) == len(ROLES) * len(PARTS) or silent == [True, True, False]
+            self._stamps = stamps if is_all and (self._repo / ".git").is_dir() else {}
         return self._env
 
 
-def _own_files(home: Path) -> tuple[Path, ...]:
+def _files(repo: Path, home: Path) -> tuple[tuple[Path, ...], ...]:
+    """The files that git reads for each of SCOPES; none if only git knows them."""
     xdg = os.environ.get("XDG_CONFIG_HOME") or home / ".config"
-    return home / ".gitconfig", Path(xdg, "git/config"), home / ".config/git/config", Path("/etc/gitconfig")
+    own = (home / ".gitconfig", Path(xdg, "git/config"), home / ".config/git/config")
+    return (repo / ".git/config",) if (repo / ".git").is_dir() else (), own, ()
+
+
+def _names_nobody(path: Path) -> bool:
+    """Whether the file is missing, or contains none of the needed keys: this saves a process."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        content = os.read(fd, LARGEST_BYTES + 1)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return len(content) <= LARGEST_BYTES and not WORDS.search(content)
 
 
 def _stamp(path: Path) -> Stamp:
@@ -71,7 +98,8 @@ def _stamp(path: Path) -> Stamp:
 
 
 def variables(found: Mapping[str, str]) -> dict[str, str]:
-    """The environment for what the configuration says; ``author.*`` and ``committer.*`` go before ``user.*``. Pure."""
+    """The environment for these settings; ``author.*`` and ``committer.*`` take precedence over ``user.*``.
+    Pure."""
     env = {}
     for role in ROLES:
         for part in PARTS:
@@ -81,8 +109,8 @@ def variables(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def parsed(output: bytes) -> tuple[dict[str, str], set[str]]:
-    """Key to value of what `git config -z --show-origin` prints, and the files; the last of a key counts, what is no
-    name or address does not. Pure."""
+    """Key to value from the output of `git config -z --show-origin`, and the files; the last value of a key
+    counts, invalid names and addresses do not. Pure."""
     found = {}
     origins, entries = output.split(b"\0")[0:-1:2], output.split(b"\0")[1::2]
     for entry in entries:

@@ -1,7 +1,7 @@
-"""A repository as git knows it: its root, what is tracked, and who owns it.
+"""A repository as git knows it: its root, its tracked files, its owner.
 
-Git runs nothing that the repository configures. Started by root, agents (and git, outside) become the repository's
-owner, who is never root.
+Git runs nothing that the repository configures. If root started us, agents (and git, outside) become the
+repository's owner, who is never root.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from codebutler.domain.errors import CodeButlerError
 
 GIT_TIMEOUT_S = 20
 NOT_TRACKED = 1
-"""What `git ls-files --error-unmatch` says of a path it does not know; 128: it could not look."""
+"""Exit code of `git ls-files --error-unmatch` for an unknown path; 128: it could not look."""
 # A repository's own configuration may name programs for git to run, and files in a work tree may look like a
 # bare repository with such a configuration.
 _HARMLESS = (
     "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "safe.bareRepository=explicit",
 )  # fmt: skip
-# No transport is allowed: a repository that pretends to be partial would make git fetch, by any program.
+# No transport is allowed: a repository that claims to be a partial clone would make git fetch, with any
+# program.
 _ENV = {"LC_ALL": "C", "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 ORDINARY_ID = 1000
 RUN_AS_USER = "run CodeButler as an ordinary user"
@@ -43,8 +44,8 @@ ACL = "system.posix_acl_access"
 def repo_root(path: Path) -> Path:
     """The top of the work tree that holds ``path``, without links.
 
-    Raises CodeButlerError, in one line, if git or the directory is missing, it is no work tree, or one whose git
-    directory lies elsewhere.
+    Raises CodeButlerError, in one line, if git or the directory is missing, it is no work tree, or its git
+    directory is elsewhere.
     """
     path = path.absolute()
     if shutil.which("git") is None:
@@ -77,7 +78,7 @@ def repo_root(path: Path) -> Path:
 
 
 def _refuse_elsewhere(root: Path, path: Path) -> None:
-    """``core.worktree`` can name any directory as the work tree: agents would get that one to write in."""
+    """``core.worktree`` can name any directory as the work tree: agents could then write there."""
     if not os.path.lexists(root / ".git") or not path.resolve().is_relative_to(root):
         raise CodeButlerError(
             f"{path} names {root} as its work tree, which has no .git: "
@@ -86,8 +87,8 @@ def _refuse_elsewhere(root: Path, path: Path) -> None:
 
 
 def _refuse_separate(root: Path) -> None:
-    """A worktree has a git directory of its own beside the repository's; of what else has a file for a ``.git``
-    nobody can tell whose that directory is, so no agent can be walled in (gitrepository-layout(5))."""
+    """A worktree has its own git directory beside the repository's; for anything else with a ``.git`` file
+    the owner of that directory is unknown, so no agent can be sandboxed (gitrepository-layout(5))."""
     if (root / ".git").is_dir():
         return
     asked = ask_git(root, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
@@ -99,23 +100,23 @@ def _refuse_separate(root: Path) -> None:
 
 
 def is_tracked(repo: Path, path: str) -> bool:
-    """Whether git tracks ``path``: then it came with the repository's content, not from its owner's hand.
+    """Whether git tracks ``path``: then it came with the repository's content, not from its owner.
 
-    ``path`` may hold git's wildcards; upper and lower case are the same, as they are to some file systems. Where git
-    cannot tell, it may. Raises CodeButlerError if git does not answer or is not there.
+    ``path`` may contain git's wildcards; case does not matter, as on some file systems. True if git cannot
+    tell. Raises CodeButlerError if git does not answer or is missing.
     """
     return ask_git(repo, "ls-files", "--error-unmatch", "--", f":(icase){path}").returncode != NOT_TRACKED
 
 
 def _somebody(directory: Path) -> Owner | None:
-    """As whom root asks git, which serves each user his own repositories only; None for as who we are."""
+    """The user as whom root runs git, which serves users only their own repositories; None = our own."""
     owner = Owner.at(directory) if os.geteuid() == 0 and directory.exists() else None
     return None if owner is None or owner.is_root else owner
 
 
 def ask_git(directory: Path, *args: str, home: Path | None = None) -> subprocess.CompletedProcess[bytes]:
-    """What git says in ``directory``, as its owner where we are root. ``home``: whose own configuration counts; None =
-    ours, and nobody's where we are root. Raises CodeButlerError if git does not answer or is not there."""
+    """Git's answer in ``directory``, as its owner if we are root. ``home``: whose own configuration counts;
+    None = ours, or nobody's if we are root. Raises CodeButlerError if git does not answer or is missing."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     owner = _somebody(directory)
     if owner is not None and home is None:
@@ -128,7 +129,7 @@ def ask_git(directory: Path, *args: str, home: Path | None = None) -> subprocess
             user=None if owner is None else owner.uid,
             group=None if owner is None else owner.gid,
             extra_groups=None if owner is None else (),
-            # Ours may be out of the owner's reach.
+            # The owner may be unable to read ours.
             cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -149,12 +150,13 @@ class Owner:
 
     @classmethod
     def of(cls, found: os.stat_result) -> Self:
-        """Whose this is. Its group may be root's, which is as good as root for some files: then none but its own."""
+        """The owner. If its group is root's, which is as good as root for some files, the owner's own group
+        only."""
         return cls(found.st_uid, found.st_gid or found.st_uid)
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """Whose ``path`` is. Raises OSError as stat(2)."""
+        """The owner of ``path``. Raises OSError as stat(2)."""
         return cls.of(path.stat())
 
     @property
@@ -164,7 +166,7 @@ class Owner:
 
 
 def sudo_user(env: Mapping[str, str]) -> Owner:
-    """Who root was before sudo(8), as it tells in ``env``; the first ordinary user where nobody was. Pure."""
+    """The user before sudo(8), according to ``env``; without one the first ordinary user. Pure."""
     uid, gid = (env.get(name, "") for name in ("SUDO_UID", "SUDO_GID"))
     if uid.isdecimal() and int(uid):
         return Owner(int(uid), int(gid) if gid.isdecimal() and int(gid) else int(uid))
@@ -172,10 +174,10 @@ def sudo_user(env: Mapping[str, str]) -> Owner:
 
 
 def barrier(path: Path, owner: Owner) -> Path | None:
-    """The first directory on the way to ``path``, links resolved, that ``owner``, in no other group than his own,
-    cannot walk through; None if he gets there.
+    """The first directory on the way to ``path``, links resolved, that ``owner``, with only their own group,
+    cannot enter; None if they get there.
 
-    By the modes alone: a directory with an access control list is taken to let him through.
+    By the modes alone: a directory with an access control list is assumed to let them in.
     """
     for directory in reversed(path.resolve().parents):
         found = directory.stat()

@@ -1,4 +1,4 @@
-"""Config files of the WhatsApp era to today's. Pure: reading, backing up and writing are the caller's."""
+"""Migrates config files of the WhatsApp era. Pure: the caller reads, backs up and writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SNAKE = re.compile(r"[_-]+([A-Za-z0-9])")
 
 @dataclass(frozen=True)
 class MigratedConfig:
-    """Today's content, and one line for each thing that did not come along or needs a hand."""
+    """Today's content, and one line for each dropped key or one that needs attention."""
 
     values: dict[str, Any]
     notes: tuple[str, ...]
@@ -36,15 +36,15 @@ def is_legacy(values: dict[str, Any]) -> bool:
 
 
 def migrate_config(values: dict[str, Any]) -> MigratedConfig:
-    """The sections that still have a meaning, in camelCase; the WhatsApp group and the bot prefix have none.
+    """The sections that still apply, in camelCase; the WhatsApp group and the bot prefix do not.
 
-    Never raises for a key or value it does not know: those are dropped with a note that shows no value.
+    Never raises for an unknown key or value: those are dropped with a note that shows no value.
     """
     migrated: dict[str, Any] = {}
     notes = []
     for section, content in values.items():
         if section == "whatsapp":
-            notes.append("whatsapp: dropped; give the repository a Slack channel with `codebutler add-repo`")
+            notes.append("whatsapp: dropped; give the repository a channel with `codebutler add-repo`")
             continue
         if section not in known_keys("") or not isinstance(content, dict):
             notes.append(f"{shown_key(section)}: dropped, it has no meaning any more")

@@ -1,6 +1,6 @@
-"""Bytes to a checked layer of configuration: UTF-8, JSON, known keys, types, ranges, kinds of token. Pure.
+"""Parses and checks a layer of configuration: UTF-8, JSON, known keys, types, ranges, kinds of token. Pure.
 
-A refusal is one line: which key, what was expected. It never shows a value: that may be a secret.
+An error is one line: the key and what was expected. It never shows a value, which may be a secret.
 """
 
 from __future__ import annotations
@@ -14,27 +14,19 @@ from typing import Any, NoReturn
 import msgspec
 import msgspec.inspect as shapes
 
+from codebutler.config.chats import SECTIONS
+from codebutler.config.mcp import OURS, SERVER_NAME
 from codebutler.config.merge import leaves
+from codebutler.config.new_repos import ALLOWED, ROOT
 from codebutler.config.programs import pattern_fault
-from codebutler.config.schema import HOST, USER_ID, AuthorizationSection, Config
+from codebutler.config.schema import HOST, ON_LIMIT, AuthorizationSection, Config
 from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import ConfigError, LegacyConfigError
 
 JsonObject = dict[str, Any]
 
-# Slack: token types; rotated tokens carry "xoxe." before the type. Telegram: the bot's number and 35 characters.
-_TOKENS = {
-    "slack.botToken": (re.compile(r"(xoxe\.)?xoxb-\S+"), "a bot token (xoxb-…)"),
-    "slack.appToken": (re.compile(r"xapp-\S+"), "an app-level token (xapp-…)"),
-    "telegram.botToken": (re.compile(r"[0-9]{3,16}:[A-Za-z0-9_-]{20,}"), "a bot token (123456:ABC…)"),
-}
-_TOKEN_KINDS = {
-    "xoxb-": "a bot token",
-    "xapp-": "an app-level token",
-    "xoxp-": "a user token",
-    "xoxc-": "a browser token",
-    "xoxe.xoxp-": "a user token",
-}
+_TOKENS = {f"{section.key}.{each.key}": each for section in SECTIONS for each in section.tokens}
+_TOKEN_KINDS = {start: kind for section in SECTIONS for start, kind in section.token_kinds.items()}
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(.*)`", re.DOTALL)
@@ -42,12 +34,15 @@ _STEP = re.compile(r"[^.\[\]]+|\[\d*(?:\.\.\.)?\]")
 _PATTERNS = {
     r"^https?://": "a URL that begins with http:// or https://",
     r"^(?!/|[.]?/*$|.*[.][.]).+\Z": "a path below the home directory such as .gemini",
-    r"^([CGD][A-Z0-9]{2,})?\Z": "a Slack channel ID such as C0123ABCD",
-    USER_ID: "a Slack user ID such as U0123ABCD",
     HOST: "a host such as example.org, *.example.org or example.org:8443",
     r"^([a-z]{2})?\Z": "two letters such as en",
+    ON_LIMIT: "wait, ask, or agent and its name, such as agent kimi",
+    ROOT: "a directory such as ~/projects",
+    ALLOWED: "the ID of a person, or *",
     r"^[a-z0-9][a-z0-9-]*\Z": "the name of a skill",
+    SERVER_NAME: f"a short name of lower-case letters, digits and dashes, other than {OURS}",
     r"^[a-z][a-z0-9_-]*\Z": "a lower-case word",
+    **{pattern: words for section in SECTIONS for pattern, words in section.patterns.items()},
 }
 _MAX_KEY_CHARS = 40
 
@@ -55,7 +50,7 @@ _MAX_KEY_CHARS = 40
 def parse_layer(data: bytes, source: str) -> JsonObject:
     """The checked content of one config file; ``source`` names the file in errors.
 
-    Raises LegacyConfigError for a file of the WhatsApp era, ConfigError for everything else that is wrong.
+    Raises LegacyConfigError for a file of the WhatsApp era, ConfigError for anything else that is wrong.
     """
     layer = parse_object(data, source)
     if "whatsapp" in layer:
@@ -67,7 +62,7 @@ def parse_layer(data: bytes, source: str) -> JsonObject:
 
 
 def parse_object(data: bytes, source: str) -> JsonObject:
-    """A JSON object in UTF-8. Raises ConfigError with the line and column of what is malformed."""
+    """A JSON object in UTF-8. Raises ConfigError with the line and column of the fault."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -85,12 +80,13 @@ def parse_object(data: bytes, source: str) -> JsonObject:
     except ValueError as error:
         raise ConfigError(f"{source}: malformed JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ConfigError(f'{source}: expected a JSON object such as {{"slack": {{…}}}}')
+        raise ConfigError(f'{source}: expected a JSON object such as {{"agent": {{…}}}}')
     return value
 
 
 def check_layer(layer: JsonObject, source: str) -> Config:
-    """The layer by itself, defaults filling the gaps. Raises ConfigError with key path and expectation."""
+    """Check the layer by itself, with defaults for missing keys. Raises ConfigError with key path and
+    expectation."""
     try:
         config = msgspec.convert(layer, Config)
     except msgspec.ValidationError as error:
@@ -102,21 +98,21 @@ def check_layer(layer: JsonObject, source: str) -> Config:
 
 
 def tokens_of(config: Config) -> dict[str, str]:
-    """The chats' tokens by their keys, "" for one that is not set."""
+    """The chats' tokens by key, "" for one that is not set."""
     return {
-        "slack.botToken": config.slack.bot_token,
-        "slack.appToken": config.slack.app_token,
-        "telegram.botToken": config.telegram.bot_token,
+        f"{section.key}.{each.key}": getattr(section, each.attribute)
+        for section in config.chats
+        for each in section.tokens
     }
 
 
 def token_fault(key: str, token: str) -> str:
     """Why this is not a token for the key, "" if it is one."""
-    pattern, expected = _TOKENS[key]
-    if pattern.fullmatch(token):
+    wanted = _TOKENS[key]
+    if wanted.pattern.fullmatch(token):
         return ""
     kind = _kind(token)
-    return f"expected {expected}, this is {kind}" if kind else f"expected {expected}"
+    return f"expected {wanted.expected}, this is {kind}" if kind else f"expected {wanted.expected}"
 
 
 def _text_faults(layer: JsonObject) -> Iterable[tuple[str, str]]:
@@ -127,7 +123,7 @@ def _text_faults(layer: JsonObject) -> Iterable[tuple[str, str]]:
 
 
 def _strings(value: object) -> Iterator[str]:
-    """Every string in a leaf's value, however deep."""
+    """Every string in a leaf's value, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
@@ -151,6 +147,7 @@ def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
         zone_of(config.budget.timezone or "UTC")
     except ValueError as error:
         yield "budget.timezone", str(error)
+    yield from ((f"claude.mcp.{name}", each.fault) for name, each in config.claude.mcp.items() if each.fault)
     prefixes = [rule.prefix for rule in config.commands]
     for index, prefix in enumerate(prefixes):
         if prefix in prefixes[:index]:
@@ -158,7 +155,7 @@ def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
 
 
 def _kind(token: str) -> str:
-    """What it is, "" if that is not known."""
+    """The kind of token, "" if unknown."""
     if re.search(r"\s", token):
         return "one with spaces in it"
     for start, kind in _TOKEN_KINDS.items():
@@ -181,7 +178,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def explain(error: msgspec.ValidationError) -> tuple[str, str]:
-    """(dotted key, what is wrong and what was expected); the key is "" for the document as a whole."""
+    """(dotted key, problem and expectation); the key is "" for the whole document."""
     match = _AT.match(str(error))
     what, where = (match["what"], match["where"] or "") if match else (str(error), "")
     if unknown := _UNKNOWN.search(what):
@@ -192,7 +189,7 @@ def explain(error: msgspec.ValidationError) -> tuple[str, str]:
 
 
 def expected_words(where: str) -> tuple[str, ...]:
-    """The words the key ``where`` allows; empty if it is no choice of words."""
+    """The allowed values of the key ``where``; empty if it is not an enumeration."""
     shape = _shape_at(where)
     return tuple(str(value) for value in shape.values) if isinstance(shape, shapes.LiteralType) else ()
 

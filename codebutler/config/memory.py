@@ -1,11 +1,13 @@
-"""``memory.md``: what is remembered about a repository, one fact a line.
+"""``memory.md``: what is remembered about a repository, one fact per line.
 
-The worker, `codebutler memory` and people's editors share the file. Ours hold a lock while they read, change and write
-it as a whole, never through a link. A fact is a line that begins with a bullet; everything else in the file is people's
-own and stays as it is. A model may add facts and rewrite them; only consolidation and people remove them.
+The worker, `codebutler memory` and people's editors share the file. Our code holds a lock while it reads,
+changes and writes it as a whole, never through a link. A fact is a line that starts with a bullet; everything
+else in the file belongs to people and stays as it is. A model may add facts and rewrite them; only
+consolidation and people remove them.
 
-Lines are proposed by a model that has read what an agent said, and an agent reads files and pages of strangers. So a
-line is a short plain sentence: what could end its frame, draw nothing or pose as somebody else is taken out.
+Lines are proposed by a model that has read an agent's text, and an agent reads strangers' files and pages. So
+a line is a short plain sentence: anything that could end its frame, is invisible or poses as somebody else is
+removed.
 """
 
 from __future__ import annotations
@@ -46,28 +48,29 @@ _ORDERS = (
     r"\b(reveal|print|show|repeat)\b.{0,40}\b(system prompt|instructions|secrets?|tokens?|credentials?)\b",
     r"[A-Za-z0-9+/=]{80,}",
 )
-"""What reads like an order to an agent, or a way to do harm, rather than a fact. A tripwire, not a wall: it decides
-only whether a person has to look."""
+"""Patterns of instructions to an agent, or of harm, rather than facts. A tripwire, not a barrier: a match
+only means that a person has to look."""
 _ORDER = re.compile("|".join(_ORDERS), re.IGNORECASE)
 MAX_FACTS = 200
 MAX_TEXT_CHARS = 24_000
 FULL_SHARE = 0.8
-"""Above this share of the limits it is time to consolidate."""
+"""Above this share of the limits it is consolidated."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """The memory of the repository at ``repo``. Blocking: for a thread."""
+    """The memory of the repository at ``repo``. Blocking: use it in a thread."""
 
     repo: Path
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Its path."""
         return RepoPaths(self.repo).root / MEMORY_NAME
 
     def read(self) -> str:
-        """Its text, "" if there is none. Raises CodeButlerError for what is no plain file of a sane size."""
+        """Its text, "" if there is none. Raises CodeButlerError if it is not a regular file of a reasonable
+        size."""
         try:
             with RepoPaths(self.repo).open() as directory:
                 return _text(directory)
@@ -79,7 +82,7 @@ class MemoryFile:
             ) from error
 
     def change(self, work: Callable[[str], Applied]) -> Applied:
-        """Put what ``work`` makes of the text in its place. Raises CodeButlerError; the file is then as it was."""
+        """Replace the text by the result of ``work``. Raises CodeButlerError, and the file is unchanged."""
         try:
             with RepoPaths(self.repo).open() as directory:
                 lock = os.open(directory.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -105,8 +108,8 @@ def _text(directory: PrivateDir) -> str:
 
 
 def clean(text: str) -> str:
-    """The fact as one line without its bullet: no control, format or private characters, no tags, no code marks, at
-    most 300 characters; "" if nothing is left."""
+    """The fact as one line without its bullet: no control, format or private characters, no tags, no code
+    marks, at most 300 characters; "" if nothing is left."""
     shown = "".join(" " if each.isspace() else each for each in text if not _is_hidden(each))
     plain = " ".join(unicodedata.normalize("NFC", shown).translate(_LOOKALIKES).split())
     line = _BULLETS.sub("", plain)
@@ -114,23 +117,24 @@ def clean(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """A text of several lines as people see it: without what draws nothing or turns the reading direction."""
+    """A text of several lines as people see it: without characters that are invisible or change the reading
+    direction."""
     return "\n".join("".join(char for char in line if not _is_hidden(char)) for line in text.splitlines())
 
 
 def suspicion(line: str) -> str:
-    """Why a person should look at the line before it is kept: the words that trip; "" if nothing does."""
+    """Why a person should check the line before it is kept: the suspicious words; "" if there are none."""
     found = _ORDER.search(unicodedata.normalize("NFKC", line))
     return found[0].strip()[:60] if found else ""
 
 
 def holds_secret(line: str, redactor: Redactor) -> bool:
-    """Whether there is something in it that must not be written down."""
+    """Whether it contains a secret, which must not be stored."""
     return redactor.redact(line) != line
 
 
 def _is_hidden(char: str) -> bool:
-    """Whether it draws nothing, turns the reading direction or means something only somewhere else."""
+    """Whether it is invisible, changes the reading direction or has a private meaning."""
     if char.isspace():
         return False  # becomes a space
     return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn") or 0xFE00 <= ord(char) <= 0xFE0F
@@ -141,25 +145,25 @@ Refusal = Literal["empty", "known", "unknown", "full"]
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """One fact that becomes another: without ``old`` it is new, without ``new`` it is gone. No bullets."""
+    """One change of a fact: without ``old`` it is new, without ``new`` it is removed. No bullets."""
 
     old: str = ""
     new: str = ""
 
     @property
     def kind(self) -> Literal["append", "replace", "remove"]:
-        """In the words of the log."""
+        """The change as words for the log."""
         return "append" if not self.old else "replace" if self.new else "remove"
 
     @property
     def undone(self) -> FactChange:
-        """The change that takes it back."""
+        """The reverse change."""
         return FactChange(self.new, self.old)
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The text after all of it: what was ``made``, and what was not, with why."""
+    """The text after all changes: those ``made``, and those refused, with the reason."""
 
     text: str
     made: tuple[FactChange, ...] = ()
@@ -167,15 +171,15 @@ class Applied:
 
 
 def facts_of(text: str) -> tuple[str, ...]:
-    """The facts in the text, in its order, without their bullets."""
+    """The facts in the text, in order, without their bullets."""
     return tuple(fact for line in text.splitlines() if (fact := _fact(line)))
 
 
 def apply(changes: Sequence[FactChange], text: str, *, verbatim: bool = False) -> Applied:
-    """``text`` with the changes made, one after the other. Doing the same changes again refuses them all.
+    """``text`` with the changes applied in order. Applying the same changes again refuses them all.
 
-    What is changed has to be there word for word; what is added must not be; and nothing is added to a memory that
-    is full. ``verbatim``: what people once wrote comes back as it was; a model's words are cleaned.
+    A changed fact must be in it word for word; an added one must not be; and nothing is added to a full
+    memory. ``verbatim``: text that people once wrote is restored as it was; a model's words are cleaned.
     """
     lines = text.splitlines()
     made: list[FactChange] = []

@@ -1,4 +1,4 @@
-"""Layers of configuration to one, remembering where each value came from. Pure."""
+"""Merges layers of configuration, remembering where each value came from. Pure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ BUILTIN_COMMANDS = (
 
 @dataclass(frozen=True)
 class Layer:
-    """What one source says: nested dicts with the keys of ``config.json``."""
+    """One source: nested dicts with the keys of ``config.json``."""
 
     source: str
     values: JsonObject
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedLayers:
     """The result; ``provenance`` maps each dotted key (``commands.<prefix>`` for commands) to its source."""
 
     values: JsonObject
@@ -45,7 +45,7 @@ def default_layer() -> Layer:
     return Layer(DEFAULT, values)
 
 
-def merge(layers: Sequence[Layer]) -> Merged:
+def merge(layers: Sequence[Layer]) -> MergedLayers:
     """Later layers win, field by field. A list replaces; in ``commands`` a same prefix replaces its rule."""
     values: JsonObject = {}
     provenance: dict[str, str] = {}
@@ -60,11 +60,11 @@ def merge(layers: Sequence[Layer]) -> Merged:
                 put(values, path, value)
                 provenance[".".join(path)] = layer.source
     values["commands"] = [_with_binary(rule, values, provenance) for rule in commands.values()]
-    return Merged(values, provenance)
+    return MergedLayers(values, provenance)
 
 
 def leaves(values: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """(path, value) of everything that is not itself an object."""
+    """(path, value) of everything that is not an object."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from leaves(value, (*path, key))
@@ -73,21 +73,21 @@ def leaves(values: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
 
 
 def at(values: JsonObject, path: tuple[str, ...]) -> Any:
-    """What is at ``path``; {} where nothing is, for an empty object has no leaf."""
+    """The value at ``path``; {} if it is missing, since an empty object has no leaf."""
     for key in path:
         values = values.get(key, {})
     return values
 
 
 def put(values: JsonObject, path: tuple[str, ...], value: object) -> None:
-    """Set the leaf at ``path``, making the objects on the way."""
+    """Set the leaf at ``path``, creating the objects on the way."""
     for key in path[:-1]:
         values = values.setdefault(key, {})
     values[path[-1]] = value
 
 
 def _with_binary(rule: JsonObject, values: JsonObject, provenance: dict[str, str]) -> JsonObject:
-    """A built-in rule starts the program its agent's section names."""
+    """A built-in rule starts the program of its agent's section."""
     prefix = rule["prefix"]
     binary = values.get(prefix, {}).get("binary") if prefix in ("claude", "kimi") else None
     return {**rule, "binary": binary} if binary and provenance[f"commands.{prefix}"] == DEFAULT else rule

@@ -1,4 +1,4 @@
-"""Where everything is: the home of an installation and the private directory of a repository."""
+"""All paths: the home of an installation and the private directory of a repository."""
 
 from __future__ import annotations
 
@@ -39,37 +39,42 @@ class Home:
 
     @property
     def env_file(self) -> Path:
-        """Variables that stand for keys of the configuration, a line each: NAME=value."""
+        """Variables for keys of the configuration, one NAME=value per line."""
         return self.root / ".env"
 
     @property
     def registry(self) -> Path:
-        """Which repositories are served, and which digest of their configuration is trusted."""
+        """The served repositories, and the trusted digest of each one's configuration."""
         return self.root / "repos.json"
 
     @property
     def journal(self) -> Path:
-        """The events Slack saw acknowledged that no worker has taken yet, and what was seen lately."""
+        """Acknowledged events that no worker has taken yet, and recent messages."""
         return self.root / "journal.db"
 
     @property
     def dashboard_key(self) -> Path:
-        """Whoever holds what is in it may look at the dashboard; kept so that open pages come back."""
+        """The key to the dashboard; kept so that open pages work after a restart."""
         return self.root / "dashboard.key"
 
     @property
     def backups(self) -> Path:
-        """Daily copies of the journal and of every repository's store, each in a directory of its own."""
+        """Daily copies of the journal and of every repository's store, each in its own directory."""
         return self.root / "backups"
 
     @property
+    def pushes(self) -> Path:
+        """The bare repositories from which commits are pushed, one per repository; agents cannot reach them."""
+        return self.root / "pushes"
+
+    @property
     def socket(self) -> Path:
-        """Where the running supervisor answers `codebutler status` and its like."""
+        """The control socket of the running supervisor."""
         return self.root / "supervisor.sock"
 
     @property
     def lock(self) -> Path:
-        """Held for as long as a supervisor runs; the file itself stays."""
+        """Held while a supervisor runs; the file itself stays."""
         return self.root / "supervisor.lock"
 
     @property
@@ -79,16 +84,16 @@ class Home:
 
     @property
     def log_file(self) -> Path:
-        """What people read: one line for each thing that happened."""
+        """The log for people: one line per event."""
         return self.logs / "codebutler.log"
 
     @property
     def audit(self) -> Path:
-        """What was run or refused for whom: one JSON object a line, each with the digest of the one before."""
+        """What was run or refused for whom: one JSON object per line, each with the digest of the one before."""
         return self.logs / "audit.jsonl"
 
     def ensure(self) -> Home:
-        """Make the directories, and take the rights of group and others from what is there.
+        """Create the directories, and remove existing access for group and others.
 
         Raises CodeButlerError if that is not possible.
         """
@@ -108,24 +113,24 @@ class Home:
         return self
 
     def open(self) -> PrivateDir:
-        """The home for reading and writing its files; links are the owner's own choice here."""
+        """Opens the home for its files; links are the owner's own choice here."""
         return PrivateDir(self.root, follow_links=True, create=True)
 
 
 @dataclass(frozen=True)
 class RepoPaths:
-    """What CodeButler keeps in a repository, below ``<repo>/.codebutler``. The repository is not trusted."""
+    """CodeButler's files in a repository, below ``<repo>/.codebutler``. The repository is not trusted."""
 
     repo: Path
 
     @property
     def root(self) -> Path:
-        """The private directory; git ignores it by a file of its own."""
+        """The private directory; its own .gitignore hides it from git."""
         return self.repo / PRIVATE_DIR
 
     @property
     def config(self) -> Path:
-        """The repository's configuration: what loosens safety counts in it only while its digest is trusted."""
+        """The repository's configuration: settings that loosen safety count only while its digest is trusted."""
         return self.root / CONFIG_NAME
 
     @property
@@ -134,14 +139,14 @@ class RepoPaths:
         return self.root / "store.db"
 
     def open(self, *, create: bool = False) -> PrivateDir:
-        """The private directory. Follows no links: the repository's content may have put them there."""
+        """Opens the private directory. Follows no links: the repository's content may have put them there."""
         return PrivateDir(self.root, create=create)
 
 
 def make_private(path: Path) -> None:
-    """Take the rights of group and others; nothing happens if the path is absent.
+    """Remove access for group and others; does nothing if the path is missing.
 
-    Raises CodeButlerError if the rights are too wide and cannot be changed.
+    Raises CodeButlerError if the mode is too wide and cannot be changed.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)

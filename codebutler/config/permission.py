@@ -1,8 +1,9 @@
-"""The one decision who may do what: ``may(person, action, place)``. Both processes ask it, whatever the path: message,
-thread, edit, button, slash command, schedule, hook, terminal.
+"""The one decision who may do what: ``may(person, action, place)``. Both processes ask it, on every path:
+message, thread, edit, button, slash command, schedule, hook, terminal.
 
-Pure. The default is no: an empty ``allowedUsers`` means nobody, and an action that is not in the table is refused. How
-many people have to allow a call, and whose approval counts, comes after it (``approvals.quorum``).
+Pure. The default is no: an empty ``allowedUsers`` means nobody, and an action that is not in the table is
+refused. How many people have to allow a call, and whose approval counts, is decided afterwards
+(``approvals.quorum``).
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from codebutler.config.chats import PEOPLE
+from codebutler.config.new_repos import EVERYBODY
 from codebutler.config.programs import objection_to
-from codebutler.config.schema import TELEGRAM, AuthorizationRule, Config
+from codebutler.config.schema import AuthorizationRule, Config
 from codebutler.domain.commands import WORDS
 from codebutler.domain.model import (
     OPERATOR,
@@ -25,30 +28,37 @@ from codebutler.domain.model import (
     Prompt,
     Request,
 )
+from codebutler.domain.refs import NO_CHANNEL, NO_PERSON, ConversationRef, PersonRef
 
 Action = (
     Literal["see", "command", "press", "retract", "amend"]
-    | Literal["ask", "skill", "decide", "answer", "type", "continue", "undo", "remember"]
+    | Literal["ask", "skill", "decide", "answer", "type", "continue", "undo", "commit", "merge", "remember"]
+    | Literal["push", "loosen", "new"]
 )
 """``see`` a repository and be heard as background; say a ``command``; ``press`` a button and ``retract`` a message,
 whatever they are about; ``ask`` an agent, have it use a ``skill``, ``decide`` what it wants to do, ``answer`` its
-question, ``type`` into its program, let its work ``continue`` or ``undo`` it, let it ``remember``; ``amend`` what was
-said."""
+question, ``type`` into its program, let its work ``continue``, ``undo`` or ``commit`` it, ``merge`` or discard its
+branch, let it ``remember``; ``push`` what was committed, with the owner's credentials; let it work in a mode that asks
+less than the configured one (``loosen``); make a ``new`` repository; ``amend`` what was said."""
 
 Prefixes = tuple[str, ...]
 ANY_AGENT: Prefixes = ("*",)
-"""In the place of prefixes: whoever may use some agent there."""
+"""Instead of prefixes: any agent that the person may use there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What an action takes besides being one of ``allowedUsers``. ``rule``: where there are ``authorization.rules``,
     one for the channel, and for the agent too where it is "agent". ``patterns``: those of the configuration let a shell
-    have the text. ``own``: only who said it. ``what``: its words in a refusal."""
+    have the text. ``own``: only who said it. ``named``: one of ``authorization.mayLoosen``. ``listed``: one of
+    ``newRepos.allow``. ``what``: its words in a
+    refusal."""
 
     rule: Literal["", "channel", "agent"] = "channel"
     patterns: bool = False
     own: bool = False
+    named: bool = False
+    listed: bool = False
     what: str = ""
 
 
@@ -65,7 +75,12 @@ ACTIONS: Mapping[Action, Needs] = MappingProxyType(
         "type": Needs("agent", patterns=True),
         "continue": Needs("agent"),
         "undo": Needs("agent"),
+        "commit": Needs("agent"),
+        "merge": Needs("agent"),
+        "loosen": Needs("agent", named=True),
         "remember": Needs("agent", what="decide about the memory"),
+        "push": Needs("agent", what="push from here"),
+        "new": Needs("", listed=True),
         "amend": Needs("", own=True),
     }
 )
@@ -73,29 +88,29 @@ ACTIONS: Mapping[Action, Needs] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who. ``is_owner``: they speak over the control socket, which only the owner of this machine reaches, or by a file
-    that only the owner writes."""
+    """The person. ``is_owner``: they use the control socket, which only the owner of this machine reaches, or
+    a file that only the owner writes."""
 
-    user: str
+    user: PersonRef
     is_owner: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where, and what is concerned there: a repository's configuration, its channel, the words by which people and
-    rules name the agent, what it would be given, and who said what is to be changed."""
+    """The place: a repository's configuration, its channel, the agent's prefixes for people and rules, the
+    text for it, and the author of what is to be changed."""
 
     config: Config
-    channel: str
+    channel: ConversationRef
     prefixes: Prefixes = ()
     text: str = ""
-    author: str = ""
+    author: PersonRef = NO_PERSON
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``reason`` is for the audit log; ``told`` is what the person reads when refused. ``is_strangers``: it is about
-    somebody who may do nothing here."""
+    """``reason`` is for the audit log; ``told`` is what the refused person reads. ``is_strangers``: the
+    person may do nothing here."""
 
     allowed: bool
     reason: str
@@ -105,7 +120,19 @@ class Decision:
 
 ALLOWED = Decision(allowed=True, reason="allowed")
 UNKNOWN = Decision(allowed=False, reason="nothing says what it is", told="That is not possible here.")
+NOT_LISTED = Decision(
+    allowed=False,
+    reason="not in newRepos.allow",
+    told="You are not authorized to create repositories: the owner of this machine can allow it in `newRepos.allow`.",
+)
 NOT_THEIRS = Decision(allowed=False, reason="somebody else said it", told="Only its author can change that.")
+
+TOO_LOOSE = Decision(
+    allowed=False,
+    reason="not in authorization.mayLoosen",
+    told="That asks for less permission than the configuration does: its owner can allow it to you in "
+    "`authorization.mayLoosen`.",
+)
 
 
 def may(person: Person, action: Action, place: Where) -> Decision:
@@ -116,17 +143,25 @@ def may(person: Person, action: Action, place: Where) -> Decision:
     if not person.is_owner:
         if person.user not in place.config.allowed_users:
             return _stranger(person.user, place.config)
-        if needs.rule and not _ruled(person.user, needs, place):
+        rules = place.config.authorization.rules if needs.rule else ()
+        if rules and not any(_matches(rule, person.user, needs, place) for rule in rules):
             return _unruled(needs, place)
+        if needs.listed and not {person.user, EVERYBODY} & {*place.config.new_repos.allow}:
+            return NOT_LISTED
+    if needs.named and not (person.is_owner or _may_loosen(person.user, place.config)):
+        return TOO_LOOSE
     if needs.own and person.user != place.author:
         return NOT_THEIRS
-    if needs.patterns and (why := _objection(place)):
+    found = (objection_to(place.config, prefix, place.text) for prefix in place.prefixes)
+    if needs.patterns and (why := next(filter(None, found), "")):
         return Decision(allowed=False, reason=why, told=f"That command is {why}; it was not run.")
     return ALLOWED
 
 
-def decided(config: Config, event: Event, request: Request, channel: str = "") -> Decision:
-    """The same for what an event asks for, in ``channel`` if it is not to count as the event's own."""
+def decided(
+    config: Config, event: Event, request: Request, channel: ConversationRef = NO_CHANNEL
+) -> Decision:
+    """The same for an event's request, in ``channel`` if the event's own must not count."""
     person, channel = Person(event.user, _is_the_owners(event)), channel or event.channel
     if isinstance(request, Prompt):
         prefix = request.prefix or config.agent.default
@@ -134,28 +169,35 @@ def decided(config: Config, event: Event, request: Request, channel: str = "") -
     action: Action = "retract" if isinstance(event, MessageDeleted) else "press"
     if isinstance(request, Command):
         action = WORDS[request.name].may if request.name in WORDS else "command"
-    return may(person, action, Where(config, channel, ANY_AGENT))
+    return may(
+        person, action, pushing(config, channel) if action == "push" else Where(config, channel, ANY_AGENT)
+    )
 
 
-def admitted(user: str) -> Person:
-    """Somebody whom the parent has let in: nobody else comes under the operator's name."""
+def pushing(config: Config, channel: ConversationRef) -> Where:
+    """The place of a push: rules name that like an agent's prefix."""
+    return Where(config, channel, ("push",))
+
+
+def admitted(user: PersonRef) -> Person:
+    """A person whom the parent has let in: nobody else can use the operator's name."""
     return Person(user, is_owner=user == OPERATOR)
 
 
 def _is_the_owners(event: Event) -> bool:
-    """Said or pressed over the control socket, or by a job of a file that only the owner writes; a timer is its
-    setter's."""
+    """From the control socket, or from a job of a file that only the owner writes; a timer belongs to the
+    person who set it."""
     if not isinstance(event, MessagePosted | ButtonClicked):
         return False
     return event.origin == "local" or (event.origin == "schedule" and event.user == OPERATOR)
 
 
-def _ruled(user: str, needs: Needs, place: Where) -> bool:
-    rules = place.config.authorization.rules
-    return not rules or any(_matches(rule, user, needs, place) for rule in rules)
+def _may_loosen(user: PersonRef, config: Config) -> bool:
+    named = config.authorization.may_loosen
+    return "*" in named or user in named
 
 
-def _matches(rule: AuthorizationRule, user: str, needs: Needs, place: Where) -> bool:
+def _matches(rule: AuthorizationRule, user: PersonRef, needs: Needs, place: Where) -> bool:
     return (
         place.channel in rule.channels
         and ("*" in rule.users or user in rule.users)
@@ -167,22 +209,17 @@ def _matches(rule: AuthorizationRule, user: str, needs: Needs, place: Where) -> 
     )
 
 
-def _objection(place: Where) -> str:
-    found = (objection_to(place.config, prefix, place.text) for prefix in place.prefixes)
-    return next(filter(None, found), "")
-
-
-def _stranger(user: str, config: Config) -> Decision:
-    key = f"{'telegram' if config.is_on_telegram else 'slack'}.allowedUsers"
+def _stranger(user: PersonRef, config: Config) -> Decision:
+    key = ".".join(config.chat.path(PEOPLE))
     told = (
         "You are not authorized to use CodeButler here. "
-        f"Its owner can add your user ID `{user.removeprefix(TELEGRAM)}` to `{key}`."
+        f"Its owner can add your user ID `{user.removeprefix(config.chat.prefix)}` to `{key}`."
     )
     return Decision(allowed=False, reason="not in allowedUsers", told=told, is_strangers=True)
 
 
 def _unruled(needs: Needs, place: Where) -> Decision:
-    """Somebody who may do other things, or the same elsewhere."""
+    """For a person who may do other things, or the same elsewhere."""
     is_named = needs.rule == "agent" and place.prefixes != ANY_AGENT
     what = needs.what or (f"use `{place.prefixes[-1]}:`" if is_named else "do that")
     told = f"You are not authorized to {what} here: its owner can allow it in `authorization.rules`."

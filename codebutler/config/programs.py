@@ -1,31 +1,36 @@
-"""The programs behind prefixes (`run`, `checks`, `commands`), which of them are shells, and the image for agents.
+"""The programs behind prefixes (`run`, `checks`, `commands`), which of them are shells, and the image for
+agents.
 
-The patterns of `authorization` are tried on what a shell is given. They catch accidents: a shell has countless ways to
-say the same; the sandbox is the boundary. RE2 tries them, in time that grows with the length of the text, whatever the
-pattern and the text are (github.com/google/re2). Pure.
+The patterns of `authorization` apply to a shell's input. They catch accidents: a shell has countless ways to
+say the same; the sandbox is the boundary. RE2 matches them in time linear in the length of the text, for any
+pattern and text (github.com/google/re2). Pure.
 """
 
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
+from typing import Any, get_args
 
-from codebutler.config.schema import CommandRule, Config
+from codebutler.config.schema import AgentName, CommandRule, Config
 
 RUN = CommandRule(prefix="run", binary="bash", args=("-c",), description="Run a shell command")
 
 CHECKS = CommandRule(prefix="checks", binary="bash", args=("-c",), description="Run the repository's checks")
+UNDO = "undo"
+"""The agent behind ``!undo``."""
 _OURS = {rule.prefix: rule for rule in (RUN, CHECKS)}
+NATIVE_PREFIX = "agent"
+"""What people write before a task for the native agent."""
 SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
 MAX_SHELL_CHARS = 2000
-"""What the patterns are tried on. Longer ones nobody reads before they run."""
+"""The longest text to match. Nobody reads longer ones before they run."""
 RUNNER = "codebutler-runner"
 BASE = "debian:bookworm-slim"
 IDLER = "/.codebutler/cat"
 """A container's first process. Nobody may read the file: so the kernel lets no agent, who is the same user, write that
 process's memory or open its files (PR_SET_DUMPABLE)."""
 TOOLS = "bash ca-certificates curl git jq less make openssh-client patch procps python3 ripgrep unzip"
-# A base that has git has what we need: nothing is fetched then, unless more is asked for.
+# A base with git has everything we need: then nothing is fetched, unless more packages are given.
 DOCKERFILE = f"""
 ARG BASE
 FROM ${{BASE}}
@@ -44,22 +49,49 @@ WORKDIR /workspace
 
 
 def program_of(config: Config, prefix: str) -> CommandRule | None:
-    """The program that the prefix starts under a terminal, None where it names an agent. A configured one with the
-    same prefix replaces one of ours."""
+    """The program that the prefix starts in a terminal, None if it names an agent. A configured one replaces
+    ours with the same prefix."""
     rule = next((rule for rule in config.commands if rule.prefix == prefix), None)
     if rule is None:
         return _OURS.get(prefix)
     return rule if rule.mode in ("interactive", "one-shot") else None
 
 
+def asks_model(config: Config, agent: str) -> bool:
+    """Whether the agent's runs use a model: programs and our own commands do not."""
+    return agent != UNDO and program_of(config, agent) is None
+
+
 def is_headless(rule: CommandRule) -> bool:
     """The rule makes any program an agent that is given a prompt and prints an answer. Claude Code and our own agent,
     which have rules of this mode too, are reached in ways of their own."""
-    return rule.mode == "headless" and rule.prefix not in ("claude", "agent")
+    return rule.mode == "headless" and rule.prefix not in ("claude", NATIVE_PREFIX)
+
+
+def agents_of(config: Config) -> tuple[str, ...]:
+    """Who can answer plain messages: our own agents, and those that `commands` adds; not one whose prefix a program
+    has taken."""
+    added = [rule.prefix for rule in config.commands if rule.mode == "acp" or is_headless(rule)]
+    return tuple(
+        name for name in dict.fromkeys((*get_args(AgentName), *added)) if program_of(config, name) is None
+    )
+
+
+def agent_fault(config: Config, name: str) -> str:
+    """Why plain messages cannot go to it, in words that follow the key; "" if they can."""
+    known = agents_of(config)
+    if name in (*known, NATIVE_PREFIX):
+        return ""
+    return f"expected one of {', '.join(known)}, or the prefix of an agent (acp, headless) in commands"
+
+
+def successor_of(config: Config) -> str:
+    """The agent, as ``agent.onLimit`` names it, that takes over from one whose usage limit is hit; "" if none does."""
+    return config.agent.on_limit.partition(" ")[2]
 
 
 def is_session(config: Config, prefix: str) -> bool:
-    """People type into it, so that it may begin without a word."""
+    """People type into it, so it may start without a text."""
     rule = program_of(config, prefix)
     return rule is not None and rule.mode == "interactive"
 
@@ -71,19 +103,19 @@ def program_names(config: Config) -> frozenset[str]:
 
 
 def beside(config: Config) -> frozenset[str]:
-    """The programs that may run beside an agent's turn: all but the checks, which are of a tree at rest."""
+    """The programs that may run beside an agent's turn: all but the checks, which need a tree at rest."""
     return program_names(config) - {CHECKS.prefix}
 
 
 def is_shell(config: Config, prefix: str) -> bool:
-    """Whether what is said after the prefix, or typed into its session, is read by a shell."""
+    """Whether a shell reads the text after the prefix, or typed into its session."""
     rule = program_of(config, prefix)
     return prefix == RUN.prefix or (rule is not None and PurePath(rule.binary).name in SHELLS)
 
 
 def objection_to(config: Config, prefix: str, text: str) -> str:
-    """Why what is said to the agent must not run, in words that follow "That command is"; "" if it may. Shells alone
-    are judged."""
+    """Why the request to the agent must not run, in words that follow "That command is"; "" if it may. Only
+    shells are checked."""
     if not is_shell(config, prefix):
         return ""
     return objection_to_lines(config, text) if is_session(config, prefix) else objection(config, text)
@@ -114,13 +146,13 @@ def pattern_fault(pattern: str) -> str:
 
 
 def _fits(patterns: tuple[str, ...], command: str) -> bool:
-    # RE2 takes no half of a surrogate pair, and its $ is the very end.
+    # RE2 accepts no half of a surrogate pair, and its $ is the very end.
     text = command.encode(errors="replace").decode().rstrip("\n")
     return any(_compiled(pattern).search(text) for pattern in patterns)
 
 
 def _compiled(pattern: str) -> Any:
-    """RE2 itself keeps the last that were compiled."""
+    """RE2 itself caches the most recent ones."""
     import re2  # a few MB, which who tries no pattern does not need
 
     options = re2.Options()
@@ -129,6 +161,6 @@ def _compiled(pattern: str) -> Any:
 
 
 def objection_to_lines(config: Config, text: str) -> str:
-    """The same for what is typed: the first objection to one of its lines."""
+    """The same for typed text: the first objection to one of its lines."""
     lines = (line for line in text.splitlines() if line.strip())
     return next((why for line in lines if (why := objection(config, line))), "")

@@ -1,8 +1,8 @@
-"""``repos.json``: the repositories that are served, with each one's name, channel and what of it is trusted.
+"""``repos.json``: the served repositories, each with its name, its channel and its trusted files.
 
-Also who wrote a repository's ``jobs.yaml``: what somebody commits must not run here by itself. The owner's own file is
-one that git does not track. One that git tracks came with a clone or a pull, and counts only once it is trusted. That
-it came so is written down: an agent may take it out of git's index, but not out of the registry.
+Also decides about a repository's ``jobs.yaml``: a commit must not make jobs run here by itself. A file that
+git does not track is the owner's own. One that git tracks came with a clone or a pull, and counts only once
+it is trusted. Its origin is recorded: an agent may take it out of git's index, but not out of the registry.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from codebutler.config.load import explain, parse_object
 from codebutler.config.paths import PRIVATE_DIR, Home, RepoPaths
 from codebutler.config.trust import digest
 from codebutler.domain.errors import ConfigError, RegistryError
+from codebutler.domain.refs import NO_CHANNEL, ConversationRef
 
 RepoEntries = tuple["RepoEntry", ...]
 
@@ -40,25 +41,36 @@ class RepoEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``digest`` is the SHA-256 of the trusted per-repo config ("" = none is trusted). ``channel_id`` is kept
     here too: an agent that edits its own config cannot move itself into another repository's channel.
     ``jobs_digest`` is that of the trusted ``jobs.yaml``, for one that came with the repository's content;
-    ``foreign_jobs`` those of files that did and are not trusted, the latest last. ``skills_digest`` is that of the
-    trusted skills.
+    ``foreign_jobs`` those of untrusted ones, the latest last. ``skills_digest`` is that of the trusted
+    skills.
     """
 
     name: str
     path: str
     digest: str = ""
-    channel_id: str = msgspec.field(default="", name="channelID")
+    channel_id: ConversationRef = msgspec.field(default=NO_CHANNEL, name="channelID")
     jobs_digest: str = msgspec.field(default="", name="jobsDigest")
     foreign_jobs: tuple[str, ...] = msgspec.field(default=(), name="foreignJobs")
     skills_digest: str = msgspec.field(default="", name="skillsDigest")
+
+    @property
+    def host(self) -> str:
+        """The host of a cluster that has it; "" for a repository on this machine."""
+        return host_in(self.path)
 
 
 class _RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repos: tuple[RepoEntry, ...] = ()
 
 
+def host_in(path: str) -> str:
+    """``laptop`` in ``laptop:shop``, as the gateway registers a repository of a host; "" in a path on this machine."""
+    host, colon, _ = path.partition(":")
+    return host if colon and "/" not in host else ""
+
+
 class Registry:
-    """The registry file of a home. Changes are read, made and written under a lock, each as a whole."""
+    """The registry file of a home. Each change is read, made and written as a whole under a lock."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -102,7 +114,7 @@ def parse_registry(data: bytes, source: str) -> RepoEntries:
 
 
 def add(entries: RepoEntries, entry: RepoEntry) -> RepoEntries:
-    """With one more. Raises RegistryError if its name, path or channel is taken, or its name is none."""
+    """With one more. Raises RegistryError if its name, path or channel is taken, or its name is invalid."""
     if not _NAME.fullmatch(entry.name) or entry.name in _RESERVED:
         raise RegistryError(
             f"{entry.name!r} cannot be a repository's name: use letters, digits, '.', '_' and '-' (--name)"
@@ -137,7 +149,7 @@ def replace(entries: RepoEntries, entry: RepoEntry) -> RepoEntries:
 
 
 def find(entries: Sequence[RepoEntry], name: str) -> RepoEntry:
-    """The one of that name. Raises RegistryError, naming those there are."""
+    """The one of that name. Raises RegistryError, listing the existing ones."""
     for entry in entries:
         if entry.name == name:
             return entry
@@ -149,7 +161,7 @@ def find(entries: Sequence[RepoEntry], name: str) -> RepoEntry:
 
 
 def name_for(path: Path) -> str:
-    """A name made from the directory's; may still be taken."""
+    """A name made from the directory's; may be taken."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", unaccented(path.name)).strip("-._")[:64] or "repo"
 
 
@@ -162,7 +174,7 @@ def _refuse_shared_channel(other: RepoEntry, entry: RepoEntry) -> None:
 
 
 class Provenance:
-    """Judges the ``jobs.yaml`` of registered repositories. Asks git once for each content; may block."""
+    """Decides about the ``jobs.yaml`` of registered repositories. Asks git once per content; may block."""
 
     def __init__(self, registry: Registry, tracked: Callable[[Path, str], bool] = is_tracked) -> None:
         self._registry = registry
@@ -174,7 +186,7 @@ class Provenance:
     def objection(self, entry: RepoEntry, data: bytes) -> str:
         """Why a file with this content does not count, in words that follow its path; "" if it does.
 
-        Raises CodeButlerError if that cannot be found out or written down.
+        Raises CodeButlerError if that cannot be determined or recorded.
         """
         found = digest(data)
         if found == entry.jobs_digest:
@@ -200,12 +212,15 @@ class Provenance:
 
 
 def is_submodule(repo: RepoPaths) -> bool:
-    """Whether the private directory is another repository's work tree, whose files git does not name in this one."""
+    """Whether the private directory is another repository's work tree, whose files git does not list in this
+    one."""
     return os.path.lexists(repo.root / ".git")
 
 
 def read_jobs(entry: RepoEntry) -> bytes | None:
     """The repository's own ``jobs.yaml``, None if it has none; never through a link. Raises ConfigError."""
+    if entry.host:
+        return None
     try:
         with RepoPaths(Path(entry.path)).open() as directory:
             return directory.read(JOBS_NAME)
@@ -220,7 +235,7 @@ def _disowned(entries: RepoEntries, name: str, found: str) -> RepoEntries:
 
 
 def unaccented(text: str) -> str:
-    """Letters without their accents and dots, ß as ss; what has no such base (日, я) stays as it is.
+    """Letters without accents and dots, ß as ss; letters without such a base (日, я) stay as they are.
 
     Source: Unicode's compatibility decomposition (UAX 15, NFKD).
     """

@@ -1,4 +1,5 @@
-"""The configuration in force: defaults, the home's file, the repository's file, environment variables and ``.env``."""
+"""The configuration in force: defaults, the home's file, the repository's file, environment variables and
+``.env``."""
 
 from __future__ import annotations
 
@@ -10,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from codebutler.config.channels import channel_in, registered
 from codebutler.config.load import check_layer, parse_layer
-from codebutler.config.merge import Layer, Merged, default_layer, merge, put
+from codebutler.config.merge import Layer, MergedLayers, default_layer, merge, put
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
+from codebutler.config.programs import NATIVE_PREFIX, agent_fault, successor_of
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
 from codebutler.config.trust import digest, strip_misplaced, strip_untrusted, tightened
@@ -28,7 +32,7 @@ class Resolved:
     """The merged configuration; ``values`` is the same as JSON, ``provenance`` maps dotted keys to sources.
 
     ``notes`` are warnings for people, one line each. ``trusted`` is false while a repository's file is not
-    the one that was vouched for.
+    the trusted one.
     """
 
     config: Config
@@ -47,9 +51,9 @@ def resolve_global(home: Home, env: Mapping[str, str]) -> Resolved:
 def resolve_repo(home: Home, entry: RepoEntry, env: Mapping[str, str]) -> Resolved:
     """For one repository.
 
-    Its channel is the registered one. While the digest of its file is not the registered one, of the guarded
-    keys in it only what is stricter counts, and a note says so, as for what only the home's file can say. Raises
-    ConfigError if the repository is gone or a file cannot be used.
+    Its channel is the registered one. While the digest of its file is not the registered one, its guarded
+    keys count only if they are stricter, and a note says so, as for keys that belong in the home's file.
+    Raises ConfigError if the repository is gone or a file cannot be used.
     """
     source = str(RepoPaths(Path(entry.path)).config)
     data = read_repo_config(entry)
@@ -66,6 +70,10 @@ def resolve_repo(home: Home, entry: RepoEntry, env: Mapping[str, str]) -> Resolv
     if not trusted:
         harmless, _ = strip_untrusted(layer)
         safe = merge([*before, Layer(source, harmless), *after])
+        if agent_fault(check_layer(safe.values, source), safe.values["agent"]["default"]):
+            # It may name an agent of commands that do not count.
+            harmless.get("agent", {}).pop("default", None)
+            safe = merge([*before, Layer(source, harmless), *after])
         merged, applied, ignored = tightened(safe, merged, Layer(source, layer))
         notes = _untrusted_note(entry, source, applied, ignored)
     return _resolved(merged, f"the merged configuration of {entry.name}", notes, trusted=trusted)
@@ -74,13 +82,14 @@ def resolve_repo(home: Home, entry: RepoEntry, env: Mapping[str, str]) -> Resolv
 def read_repo_config(entry: RepoEntry) -> bytes | None:
     """The bytes of the repository's own file, None if it has none; never through a link.
 
-    Raises ConfigError if the repository is gone, or the file is a link, no regular file, or too large.
+    Raises ConfigError if the repository is gone, or the file is a link, not a regular file, or too large.
     """
+    if entry.host:
+        return None
     repo = Path(entry.path)
     if not repo.is_dir():
         raise ConfigError(
-            f"{entry.name}: {repo} does not exist any more: restore it, "
-            f"or run `codebutler remove-repo {entry.name}`"
+            f"{entry.name}: {repo} no longer exists: restore it, or run `codebutler remove-repo {entry.name}`"
         )
     try:
         with RepoPaths(repo).open() as directory:
@@ -139,8 +148,16 @@ def _misplaced_note(source: str, misplaced: tuple[str, ...], home: Home) -> tupl
     )
 
 
-def _resolved(merged: Merged, source: str, notes: tuple[str, ...] = (), *, trusted: bool = True) -> Resolved:
+def _resolved(
+    merged: MergedLayers, source: str, notes: tuple[str, ...] = (), *, trusted: bool = True
+) -> Resolved:
     config = check_layer(merged.values, source)
+    if fault := agent_fault(config, config.agent.default):
+        raise ConfigError(f"{source}: agent.default: {fault}")
+    if (named := successor_of(config)) and (fault := agent_fault(config, named)):
+        raise ConfigError(f"{source}: agent.onLimit: {fault}")
+    if config.agent.default == NATIVE_PREFIX:
+        config = replace(config, agent=replace(config.agent, default="native"))
     return Resolved(config, merged.values, merged.provenance, notes, trusted)
 
 
@@ -202,7 +219,7 @@ VARIABLES: Mapping[str, Variable] = {
 def env_layers(env: Mapping[str, str], source: str = "environment") -> list[Layer]:
     """One checked layer per variable that is set and not empty, so that provenance names the variable.
 
-    Raises ConfigError with the variable, the key it stands for and what was expected; never its value.
+    Raises ConfigError with the variable, its key and the expectation; never its value.
     """
     layers = []
     for name, variable in VARIABLES.items():
@@ -220,9 +237,9 @@ def env_layers(env: Mapping[str, str], source: str = "environment") -> list[Laye
 
 
 def parse_env_file(data: bytes, source: str) -> dict[str, str]:
-    """``NAME=value`` lines; ``export``, quotes, ``#`` comments and blank lines are understood, no expansion.
+    """``NAME=value`` lines, with ``export``, quotes, ``#`` comments and blank lines, without expansion.
 
-    Raises ConfigError with the number of a line that is none of these.
+    Raises ConfigError with the number of an invalid line.
     """
     try:
         text = data.decode("utf-8-sig")

@@ -1,4 +1,4 @@
-"""The whole configuration, and what a worker is told of it. Pure."""
+"""The whole configuration, and a worker's part of it. Pure."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from codebutler.config.budget import BudgetSection
+from codebutler.config.chats import PERSON, SECTIONS, ChatSection, SlackSection, TelegramSection
+from codebutler.config.mcp import McpServer, ServerName
+from codebutler.config.new_repos import NewReposSection
+from codebutler.config.section import Section, Url
+from codebutler.config.web import DashboardSection, MetricsSection
+from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
+
 Positive = Annotated[int, Meta(ge=1)]
 # 0 = no limit.
 OrUnlimited = Annotated[int, Meta(ge=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
-# An untrusted file may set these too: no number of them overflows a date or fills the memory.
+# An untrusted file may set these too: no value may overflow a date or fill the memory.
 DayInSeconds = Annotated[float, Meta(ge=0, le=86_400)]
 YearInMinutes = Annotated[float, Meta(gt=0, le=525_600)]
-Url = Annotated[str, Meta(pattern=r"^https?://")]
-ChannelID = Annotated[str, Meta(pattern=r"^([CGD][A-Z0-9]{2,})?\Z")]
-USER_ID = r"^[UW][A-Z0-9]{2,}\Z"
-UserID = Annotated[str, Meta(pattern=USER_ID)]
-# Telegram: at most 52 significant bits; groups are negative, people are not.
-TelegramChat = Annotated[int, Meta(ge=-(2**52), le=2**52)]
-TelegramUser = Annotated[int, Meta(ge=1, le=2**52)]
-# Below the home directory, and not the whole of it.
+Named = Annotated[str, Meta(min_length=1)]
+# Below the home directory, not all of it.
 HomePath = Annotated[str, Meta(pattern=r"^(?!/|[.]?/*$|.*[.][.]).+\Z")]
-# A name (`*.` before it: whatever ends so) or an address, and perhaps a port.
+# A name (with `*.` in front: all its subdomains) or an address, and optionally a port.
 HOST = r"^((\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?\Z"
 Host = Annotated[str, Meta(pattern=HOST)]
 
 
-class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A part of the configuration."""
-
-
 AgentName = Literal["claude", "kimi", "native", "rehearsal"]
+"""Our own; `commands` adds others."""
+Prefix = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*\Z")]
+ON_LIMIT = r"^(wait|ask|agent [a-z][a-z0-9_-]*)\Z"
 PermissionMode = Literal["bypassPermissions", "acceptEdits", "ask", "plan"]
 
 
@@ -39,21 +40,26 @@ PROGRAMS = (
     "cat", "cmp", "cut", "diff", "du", "file", "find", "git", "grep", "head", "ls", "make", "node", "npm",
     "pwd", "pytest", "python", "python3", "rg", "sort", "stat", "tail", "test", "tr", "true", "uniq", "wc",
 )  # fmt: skip
-"""What a strict native agent may start."""
+"""Programs that a strict native agent may start."""
 
 
 class AgentSection(Section, frozen=True):
-    """Which agent answers, when, and how many turns there are at a time."""
+    """Which agent answers, when, and how many turns run at once. ``worktree_days``: a merged worktree is
+    removed after this many days without a run, 0 = never. ``on_limit``: what follows when its usage limit is hit
+    (``agent NAME``: that one takes over); ``resume_at_reset``: whether waiting runs resume by themselves then."""
 
-    default: AgentName = "claude"
+    default: Prefix = "claude"
     scope: Literal["thread", "channel"] = "thread"
     debounce_seconds: DayInSeconds = 1
     silence_seconds: DayInSeconds = 60
     busy: Literal["queue", "steer", "reject"] = "queue"
     parallel_turns: Annotated[int, Meta(ge=1, le=64)] = 1
     isolation: Literal["shared", "worktree"] = "shared"
+    worktree_days: Annotated[int, Meta(ge=0, le=3650)] = 14
     mention: Literal["always", "mention"] = "always"
     queue_per_user: Annotated[int, Meta(ge=0, le=10_000)] = 200
+    on_limit: Annotated[str, Meta(pattern=ON_LIMIT)] = "wait"
+    resume_at_reset: bool = True
 
 
 class ClaudeSection(Section, frozen=True):
@@ -65,11 +71,12 @@ class ClaudeSection(Section, frozen=True):
     timeout: YearInMinutes = 30
     permission_mode: PermissionMode = "bypassPermissions"
     project_settings: bool = False
+    mcp: dict[ServerName, McpServer] = field(default_factory=dict)
     extra_args: tuple[str, ...] = ()
 
 
 class KimiSection(Section, frozen=True):
-    """Kimi Code, and the service of the native agent where that is Kimi's. ``timeout`` is in minutes."""
+    """Kimi Code, and the service of the native agent if that is Kimi's. ``timeout`` is in minutes."""
 
     binary: str = "kimi"
     api_key: str = ""
@@ -80,7 +87,7 @@ class KimiSection(Section, frozen=True):
 
 
 class Price(Section, frozen=True):
-    """What a million tokens of a model cost, in USD; ``cached_input``: those that the service had seen before."""
+    """The price of a million tokens of a model, in USD; ``cached_input``: those in the service's cache."""
 
     input: NotNegative
     output: NotNegative
@@ -90,9 +97,9 @@ class Price(Section, frozen=True):
 class NativeSection(Section, frozen=True):
     """Our own agent. An empty ``base_url``, ``model`` or key, or no ``context_tokens``: the preset's.
 
-    ``strict``: single programs of ``allowed_programs`` instead of a terminal. ``max_turns`` (0 = no limit), ``max_usd``
-    and ``max_tokens`` are for one turn. ``web``: whether it is offered web_fetch and web_search, which reach the public
-    internet from outside the walls.
+    ``strict``: single programs of ``allowed_programs`` instead of a terminal. ``max_turns`` (0 = no limit),
+    ``max_usd`` and ``max_tokens`` are per turn. ``web``: it has web_fetch and web_search, which reach the
+    public internet from outside the sandbox.
     """
 
     preset: Literal["kimi", "groq", "openai", "ollama"] = "kimi"
@@ -104,7 +111,7 @@ class NativeSection(Section, frozen=True):
     permission_mode: PermissionMode = "bypassPermissions"
     web: bool = True
     strict: bool = False
-    allowed_programs: tuple[Annotated[str, Meta(min_length=1)], ...] = PROGRAMS
+    allowed_programs: tuple[Named, ...] = PROGRAMS
     context_tokens: Annotated[int, Meta(ge=4000, le=100_000_000)] | None = None
     max_usd: NotNegative | None = None
     max_tokens: Positive | None = None
@@ -112,12 +119,12 @@ class NativeSection(Section, frozen=True):
 
 
 class OpenAISection(Section, frozen=True):
-    """The service for speech and pictures."""
+    """The service for speech and images."""
 
     api_key: str = ""
     base_url: Url = "https://api.openai.com/v1"
-    transcription_model: Annotated[str, Meta(min_length=1)] = "whisper-1"
-    image_model: Annotated[str, Meta(min_length=1)] = "gpt-image-1"
+    transcription_model: Named = "whisper-1"
+    image_model: Named = "gpt-image-1"
     language: Annotated[str, Meta(pattern=r"^([a-z]{2})?\Z")] = ""
 
 
@@ -129,11 +136,11 @@ class TavilySection(Section, frozen=True):
 
 
 class CommandRule(Section, frozen=True):
-    """A prefix that starts a program: ``prefix: text``. ``home_paths``: what of the user's home an agent may read and
-    write (its login and sessions)."""
+    """A prefix that starts a program: ``prefix: text``. ``home_paths``: what an agent may read and write of
+    the user's home (its login and sessions)."""
 
-    prefix: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*\Z")]
-    binary: Annotated[str, Meta(min_length=1)]
+    prefix: Prefix
+    binary: Named
     args: tuple[str, ...] = ()
     mode: Literal["headless", "acp", "interactive", "one-shot"] = "one-shot"
     envelope: bool = False
@@ -141,68 +148,61 @@ class CommandRule(Section, frozen=True):
     home_paths: tuple[HomePath, ...] = ()
 
 
+class Check(Section, frozen=True):
+    """A check of the repository: a shell command, which may take ``time_limit`` seconds. ``when`` a run has
+    changed something: it runs, a button offers it, or neither (`!checks` runs all)."""
+
+    name: Annotated[str, Meta(pattern=r"^\S[^\n]{0,59}\Z")]
+    command: Annotated[str, Meta(pattern=r"\S")]
+    time_limit: Annotated[float, Meta(gt=0, le=86_400)] = 600
+    when: Literal["always", "ask", "never"] = "always"
+
+
 class ChecksSection(Section, frozen=True):
-    """``command``: what `!checks` runs in a shell; "" = what the repository's files suggest."""
+    """The repository's checks: ``command``, if that is all, else ``commands``; neither = what the repository's files
+    suggest. ``repair``: if one fails that ran by itself, the agent is asked to fix it, once."""
 
     command: str = ""
+    commands: tuple[Check, ...] = ()
+    repair: bool = True
+
+
+class GitSection(Section, frozen=True):
+    """Where ``!push`` goes: ``remote`` "" = the repository\'s own; ``protected`` branches are never pushed to;
+    ``trailers`` end the messages of commits."""
+
+    remote: str = ""
+    protected: tuple[Named, ...] = ("main", "master")
+    trailers: tuple[Literal["asked", "agent", "thread"], ...] = ()
+    local_remotes: tuple[Annotated[str, Meta(pattern=r"^~?/[^\n]*\Z")], ...] = ()
+
+
+class ForgeSection(Section, frozen=True):
+    """The service with the pull requests; without a ``token`` the owner's own `gh` is used. ``follow_hours``: how
+    long a pull request is followed after its last news, 0 = not at all."""
+
+    kind: Literal["auto", "github", "gitlab", "none"] = "auto"
+    token: str = ""
+    api_url: Annotated[str, Meta(pattern=r"^(https?://.*)?\Z")] = ""
+    describe: bool = True
+    follow_hours: Annotated[float, Meta(ge=0, le=720)] = 24
 
 
 class MemorySection(Section, frozen=True):
-    """``review``: what is learned of a conversation is kept at once, after a person's look (``ask``), or not at all."""
+    """``review``: what is learned from a conversation is kept at once, after a person's approval (``ask``),
+    or not at all."""
 
     review: Literal["auto", "ask", "off"] = "auto"
 
 
 class SkillsSection(Section, frozen=True):
-    """``disabled``: skills that no agent is offered, by name."""
+    """``disabled``: names of skills that no agent gets."""
 
     disabled: tuple[Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")], ...] = ()
 
 
-class DailyLimit(Section, frozen=True):
-    """A daily budget; None = unlimited. Minutes are those in which an agent works."""
-
-    usd_per_day: Annotated[float, Meta(ge=0, le=1e9)] | None = None
-    tokens_per_day: Annotated[int, Meta(ge=1, le=10**15)] | None = None
-    turns_per_day: Annotated[int, Meta(ge=1, le=10**9)] | None = None
-    minutes_per_day: Annotated[float, Meta(ge=0, le=1e9)] | None = None
-
-
-class BudgetSection(Section, frozen=True):
-    """What agents may use in one repository on one day of ``timezone`` (IANA; "" = the machine's own): all of them
-    together, those that one user, one thread (conversation) or one scheduled job has asked."""
-
-    timezone: str = ""
-    repo: DailyLimit = DailyLimit()
-    user: DailyLimit = DailyLimit()
-    thread: DailyLimit = DailyLimit()
-    job: DailyLimit = DailyLimit()
-
-
-class SlackSection(Section, frozen=True):
-    """The workspace, the repository's channel, and who may speak there."""
-
-    bot_token: str = ""
-    app_token: str = ""
-    api_base_url: Url = "https://slack.com/api/"
-    channel_id: ChannelID = field(default="", name="channelID")
-    channel_name: str = ""
-    allowed_users: tuple[UserID, ...] = ()
-    listen_channels: tuple[ChannelID, ...] = ()
-
-
-class TelegramSection(Section, frozen=True):
-    """The bot, the repository's chat (0 = none), and who may speak there, by their numbers."""
-
-    bot_token: str = ""
-    api_base_url: Url = "https://api.telegram.org/"
-    chat_id: TelegramChat = 0
-    chat_name: str = ""
-    allowed_users: tuple[TelegramUser, ...] = ()
-
-
 class EnvelopeSection(Section, frozen=True):
-    """Programs that speak in envelopes: what they are told of them, and how long is waited for one to close."""
+    """Programs that use envelopes: what they are told about them, and how long an open one may wait."""
 
     prompt_file: str = ""
     activation_delay_ms: Annotated[int, Meta(ge=0)] = 1500
@@ -210,16 +210,17 @@ class EnvelopeSection(Section, frozen=True):
 
 
 class OutputSection(Section, frozen=True):
-    """How much is said, how often, and how long one message gets."""
+    """How much is posted, how often, and how long one message gets. ``changes``: how a run's changes are shown."""
 
     flush_interval_ms: Annotated[int, Meta(ge=250, le=3_600_000)] = 2000
     max_chars_per_message: Annotated[int, Meta(ge=200, le=11000)] = 3500
     verbosity: Literal["quiet", "normal", "verbose"] = "normal"
     progress_after_seconds: Annotated[float, Meta(ge=0, le=3600)] = 3
+    changes: Literal["card", "line", "off"] = "card"
 
 
 class CatchUpSection(Section, frozen=True):
-    """Messages from while nothing ran: older ones than this are asked about instead of run."""
+    """Messages sent while nothing ran: those older than this are asked about instead of run."""
 
     max_age_hours: Annotated[float, Meta(ge=0, le=87_600)] = 12
 
@@ -231,24 +232,16 @@ class SessionSection(Section, frozen=True):
 
 
 class LogsSection(Section, frozen=True):
-    """What is logged, and for how many days it is kept."""
+    """The log level, and how many days logs are kept."""
 
     level: Literal["debug", "info", "warn", "error"] = "info"
     retention_days: Positive = 30
 
 
 class WorkerSection(Section, frozen=True):
-    """When a worker with nothing to do sleeps; 0 = never."""
+    """When an idle worker sleeps; 0 = never."""
 
     idle_sleep_minutes: Annotated[float, Meta(ge=0, le=525_600)] = 15
-
-
-class DashboardSection(Section, frozen=True):
-    """Where the supervisor serves HTTP."""
-
-    enabled: bool = True
-    host: str = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535)] = 7788
 
 
 SandboxMode = Literal["auto", "bwrap", "docker", "seatbelt", "none"]
@@ -257,10 +250,10 @@ CommandNetwork = Literal["auto", "none", "hosts", "open"]
 
 
 class SandboxSection(Section, frozen=True):
-    """The walls around an agent, and what it and all it starts may use up together; 0 = no limit, None = what is usual
-    behind those walls.
+    """The sandbox around an agent, and the limits for it and everything it starts; 0 = no limit, None = the
+    default of that kind of sandbox.
 
-    ``network``: what agents reach; ``hosts``: where that is a list, what is on it besides the model's service.
+    ``network``: what agents reach; ``hosts``: if that is a list, its entries besides the model's service.
     ``readable``: directories outside the repository that they may read: toolchains in the home.
     """
 
@@ -276,18 +269,20 @@ class SandboxSection(Section, frozen=True):
 
 
 class AuthorizationRule(Section, frozen=True):
-    """Who (``*`` = everybody in ``allowedUsers``) may use which prefixes where."""
+    """Who (``*`` = everybody in ``allowedUsers``) may use which prefixes in which channels."""
 
-    channels: tuple[str, ...]
-    users: tuple[str, ...]
+    channels: tuple[ConversationRef, ...]
+    users: tuple[PersonRef, ...]
     allowed_prefixes: tuple[str, ...]
 
 
 class AuthorizationSection(Section, frozen=True):
     """Who may use which agents, and RE2 patterns tried on what a shell is given: what fits ``blocklist`` is refused,
-    and if there is an ``allowlist``, what does not fit that."""
+    and if there is an ``allowlist``, what does not fit that. ``may_loosen``: whose runs may have a mode that asks less
+    than the configured one (``*`` = everybody in ``allowedUsers``)."""
 
     rules: tuple[AuthorizationRule, ...] = ()
+    may_loosen: tuple[PersonRef, ...] = ()
     blocklist: tuple[str, ...] = (
         r"\brm\s+(-\S+\s+)*-[a-z]*[rR][a-zA-Z]*\s+(-\S+\s+)*(/|~|\$HOME)/?\*?(\s|$)",
         r"\bmkfs(\.\w+)?\b",
@@ -300,25 +295,14 @@ class AuthorizationSection(Section, frozen=True):
 
 
 class ApprovalsSection(Section, frozen=True):
-    """``quorum``: how many different people have to allow a call that a pattern (some words of it) fits; whoever asked
-    for it is one of them only if ``requester_votes``. ``operator``: the chat user who works at this machine's
-    terminal, "" = not told. ``expiry_minutes``: after how long without a decision it is refused, 0 = never."""
+    """``quorum``: how many different people have to allow a call that fits a pattern (some words of it);
+    whoever asked for it counts only with ``requester_votes``. ``operator``: the chat user at this machine's
+    terminal, "" = unknown. ``expiry_minutes``: an undecided call is refused after this long, 0 = never."""
 
-    quorum: dict[Annotated[str, Meta(min_length=1)], Annotated[int, Meta(ge=1, le=100)]] = field(
-        default_factory=dict
-    )
+    quorum: dict[Named, Annotated[int, Meta(ge=1, le=100)]] = field(default_factory=dict)
     requester_votes: bool = False
-    operator: Annotated[str, Meta(pattern=r"^([UW][A-Z0-9]{2,}|tg:[0-9]{1,16})?\Z")] = ""
+    operator: Annotated[PersonRef, Meta(pattern=PERSON)] = NO_PERSON
     expiry_minutes: Annotated[float, Meta(ge=0, le=525_600)] = 0
-
-
-TELEGRAM = "tg:"
-"""Before the number of a chat or a person of Telegram: no id of theirs is one of Slack's."""
-
-
-def telegram_id(number: int) -> str:
-    """A chat or a person of Telegram, as everybody but its adapter knows them."""
-    return f"{TELEGRAM}{number}"
 
 
 class Config(Section, frozen=True):
@@ -337,6 +321,8 @@ class Config(Section, frozen=True):
     authorization: AuthorizationSection = AuthorizationSection()
     approvals: ApprovalsSection = ApprovalsSection()
     checks: ChecksSection = ChecksSection()
+    git: GitSection = GitSection()
+    forge: ForgeSection = ForgeSection()
     memory: MemorySection = MemorySection()
     skills: SkillsSection = SkillsSection()
     envelope: EnvelopeSection = EnvelopeSection()
@@ -346,37 +332,42 @@ class Config(Section, frozen=True):
     worker: WorkerSection = WorkerSection()
     catch_up: CatchUpSection = CatchUpSection()
     dashboard: DashboardSection = DashboardSection()
+    metrics: MetricsSection = MetricsSection()
     budget: BudgetSection = BudgetSection()
+    new_repos: NewReposSection = NewReposSection()
 
     @property
-    def is_on_telegram(self) -> bool:
-        """Whether the repository is spoken to there; else it is in Slack."""
-        return self.telegram.chat_id != 0
+    def chats(self) -> tuple[ChatSection, ...]:
+        """Its section of each chat."""
+        return tuple(getattr(self, each.key) for each in SECTIONS)
 
     @property
-    def channel_id(self) -> str:
-        """Where the repository is spoken to, whatever the chat; "" if nowhere yet."""
-        return telegram_id(self.telegram.chat_id) if self.is_on_telegram else self.slack.channel_id
+    def chat(self) -> ChatSection:
+        """The repository's chat; the first one while it has no place yet."""
+        return next((each for each in reversed(self.chats) if each.place), self.chats[0])
+
+    @property
+    def channel_id(self) -> ConversationRef:
+        """The repository's place, in any chat; "" if none yet."""
+        return self.chat.place
 
     @property
     def channel_name(self) -> str:
-        """What people call that place."""
-        return self.telegram.chat_name if self.is_on_telegram else self.slack.channel_name
+        """The place's name for people."""
+        return self.chat.place_name
 
     @property
-    def allowed_users(self) -> tuple[str, ...]:
+    def allowed_users(self) -> tuple[PersonRef, ...]:
         """Who may speak there. Nobody of another chat."""
-        if self.is_on_telegram:
-            return tuple(map(telegram_id, self.telegram.allowed_users))
-        return self.slack.allowed_users
+        return self.chat.allowed_ids
 
 
 class RepoSettings(Struct, frozen=True, kw_only=True):
-    """What a worker is told of its repository. The chats' sections travel without tokens."""
+    """A worker's settings for its repository. The chats' sections come without tokens."""
 
     name: str
     path: str
-    channel_id: str
+    channel_id: ConversationRef
     config: Config
     agent_env: dict[str, str] = {}
     skills_digest: str = ""

@@ -1,8 +1,8 @@
-"""Where programs are looked for: our own PATH, then what the owner's login shell adds to it.
+"""Where programs are found: on our own PATH, then on the owner's login shell's.
 
-A service manager starts us with a bare PATH, and what people install for themselves (npm, nvm, Homebrew, pipx) is on
-the PATH that their shell's own files set. So the shell is asked, as editors ask it: interactive and login, because
-some installers write into the one kind of file and some into the other.
+A service manager starts us with a bare PATH, and what people install for themselves (npm, nvm, Homebrew,
+pipx) is on the PATH that their shell's own files set. So we ask the shell, as editors do: interactive and
+login, because some installers write into one kind of file and some into the other.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ANSWER_S = 10.0
 MOST_BYTES = 2**20
 NOTE = "search-path"
 MARK = "codebutler-asks-for-the-path"
-# What works in every shell that knows -ilc: sh, bash, zsh, fish.
+# Works in every shell with -ilc: sh, bash, zsh, fish.
 QUESTION = f"echo; echo {MARK}; printenv PATH; echo {MARK}"
-# The shell's own files may start anything: they learn no token. The last one lets them tell why they run.
+# The shell's own files may start anything: they get no token. The last variable tells them why they run.
 PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
 ASKING = {"TERM": "dumb", "CODEBUTLER_ASKS_FOR_PATH": "1"}
 # Where `npm install --prefix ~/.local`, pipx and uv put programs, whether or not a shell knows.
@@ -48,22 +48,22 @@ async def search_path(env: Mapping[str, str], shell: Path | None, before: str = 
 
 
 async def supervisors_path(home: Home, env: Mapping[str, str], shell: Path | None) -> str:
-    """The supervisor's, which is noted in the home: for the next start, and for `codebutler doctor`."""
+    """The supervisor's PATH, which it saves in the home: for the next start, and for `codebutler doctor`."""
     found = await search_path(env, shell, noted(home))
-    # Where nothing can be written a supervisor does more useful things than fail for this.
+    # An unwritable home must not stop the supervisor for this.
     with home.open() as files, contextlib.suppress(CodeButlerError):
         files.write(NOTE, os.fsencode(found))
     return found
 
 
 def noted(home: Home) -> str:
-    """What the supervisor that was started last looks for programs in, "" if it is not known."""
+    """The PATH of the supervisor that was started last, "" if unknown."""
     with home.open() as files:
         return os.fsdecode(files.read(NOTE) or b"")
 
 
 def joined(own: str, *further: str) -> str:
-    """``own`` as it is, and what is new and absolute of ``further``. Pure."""
+    """``own`` unchanged, plus new absolute entries of ``further``. Pure."""
     entries = own.split(os.pathsep)
     for path in further:
         entries += [each for each in path.split(os.pathsep) if each.startswith("/") and each not in entries]
@@ -71,7 +71,7 @@ def joined(own: str, *further: str) -> str:
 
 
 def login_shell() -> Path | None:
-    """The shell of this process's user, None if the system knows none."""
+    """The shell of this process's user, None if unknown."""
     try:
         named = pwd.getpwuid(os.geteuid()).pw_shell
     except KeyError:
@@ -80,14 +80,14 @@ def login_shell() -> Path | None:
 
 
 async def ask(shell: Path, env: Mapping[str, str], *, limit_s: float = ANSWER_S) -> str:
-    """The PATH that ``shell`` sets, "" if it does not say within ``limit_s`` seconds."""
+    """The PATH that ``shell`` sets, "" if it does not answer within ``limit_s`` seconds."""
     return await asyncio.to_thread(_ask, shell, env, limit_s)
 
 
 def _ask(shell: Path, env: Mapping[str, str], limit_s: float) -> str:
     passed = {name: env[name] for name in PASSED_ON if name in env}
     try:
-        # In a session of its own: without a terminal, which an interactive shell would take for itself.
+        # In a separate session: an interactive shell would take over our terminal.
         process = subprocess.Popen(
             (str(shell), "-ilc", QUESTION),
             stdin=subprocess.DEVNULL,
@@ -100,7 +100,7 @@ def _ask(shell: Path, env: Mapping[str, str], limit_s: float) -> str:
     except OSError:
         return ""
     assert process.stdout is not None
-    # Not to the end of the output: what the shell's files leave running may hold it open.
+    # Not to the end of the output: programs that the shell's files leave running may hold it open.
     with process.stdout:
         said = _read(process.stdout.fileno(), time.monotonic() + limit_s)
         with contextlib.suppress(ProcessLookupError):
@@ -112,7 +112,7 @@ def _ask(shell: Path, env: Mapping[str, str], limit_s: float) -> str:
 
 
 def _read(pipe: int, until_s: float) -> bytes:
-    """What comes before the second mark, the end, the limit of time or that of size."""
+    """The output up to the second mark, its end, the time limit or the size limit."""
     said = b""
     while said.count(f"{MARK}\n".encode()) < 2 and len(said) < MOST_BYTES:
         ready, _, _ = select.select([pipe], [], [], max(0.0, until_s - time.monotonic()))
@@ -123,7 +123,7 @@ def _read(pipe: int, until_s: float) -> bytes:
 
 
 def _is_ours(home: Path) -> bool:
-    """Nobody else may decide what their files make us run: root with somebody's HOME least of all."""
+    """Nobody else's files may make us run something, least of all as root with another user's HOME."""
     try:
         found = home.stat()
     except OSError:

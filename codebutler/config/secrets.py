@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from codebutler.config.chats import SECTIONS
+from codebutler.config.load import tokens_of
 from codebutler.config.merge import leaves, put
 from codebutler.config.schema import Config, RepoSettings
 
@@ -15,7 +17,7 @@ SECRET_AGENT_VARIABLES = (
     "CLAUDE_CODE_OAUTH_TOKEN",
 )
 MASK = "********"
-_SECRET_NAMES = frozenset({"botToken", "appToken", "apiKey"})
+_SECRET_NAMES = frozenset({"apiKey", "token", *(each.key for section in SECTIONS for each in section.tokens)})
 _LOOKS_SECRET = re.compile(
     r"\b[0-9]{6,12}:AA[A-Za-z0-9_-]{20,}"
     r"|\b(?:xox[a-z]|xapp|xoxe\.xox[a-z]|sk|tvly|ghp|gho|github_pat)[-_][A-Za-z0-9_-]{6,}|\bAKIA[0-9A-Z]{12,}"
@@ -29,19 +31,19 @@ _OPTION_VALUE = re.compile(rf"({_OPTION}=).+", re.IGNORECASE)
 def secrets_of(config: Config) -> set[str]:
     """The secret values of a configuration."""
     values = {
-        config.slack.bot_token,
-        config.slack.app_token,
-        config.telegram.bot_token,
+        *tokens_of(config).values(),
         config.kimi.api_key,
         config.native.api_key,
         config.openai.api_key,
         config.tavily.api_key,
+        config.forge.token,
+        config.metrics.token,
     }
     return values - {""}
 
 
 def secrets_in(settings: RepoSettings) -> set[str]:
-    """Every secret value that a worker is told."""
+    """Every secret value in a worker's settings."""
     given = {settings.agent_env.get(name, "") for name in SECRET_AGENT_VARIABLES}
     return secrets_of(settings.config) | (given - {""})
 
@@ -52,7 +54,7 @@ def is_secret(key: str) -> bool:
 
 
 def masked(values: dict[str, Any]) -> dict[str, Any]:
-    """A copy with every secret replaced; an unset one stays empty, so that one sees it is missing."""
+    """A copy with every secret replaced; an unset one stays empty, so that it is seen to be missing."""
     result: dict[str, Any] = {}
     for path, value in leaves(values):
         put(result, path, mask_value(".".join(path), value))
@@ -60,7 +62,7 @@ def masked(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def mask_value(key: str, value: Any) -> Any:
-    """The value as it may be shown, looking into lists and objects."""
+    """The value in a form to show, also inside lists and objects."""
     if is_secret(key):
         return MASK if value else value
     if isinstance(value, str):
@@ -77,7 +79,7 @@ def mask_value(key: str, value: Any) -> Any:
 
 
 def mask_text(text: str) -> str:
-    """Text without what looks like a token, a password in a URL, or the value of a secret's option."""
+    """Text without anything that looks like a token, a password in a URL, or the value of a secret's option."""
     return _OPTION_VALUE.sub(rf"\g<1>{MASK}", _USERINFO.sub(MASK, _LOOKS_SECRET.sub(MASK, text)))
 
 

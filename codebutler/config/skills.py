@@ -1,9 +1,9 @@
-"""Skills: how to do something well, written down once (``SKILL.md``) and used by name.
+"""Skills: instructions for a task, written once (``SKILL.md``) and used by name.
 
-They come with CodeButler, from the home and from a repository; the last one of a name counts. Only a repository's
-skills that somebody has trusted are used: ``codebutler trust`` records their digest, as it does for the configuration.
-Nothing in a repository is read through a link. The format is that of other agents' skills, so theirs can be used as
-they are; keys that mean nothing here are ignored. A ``skill.py`` beside it makes it a program.
+They come with CodeButler, from the home and from a repository; the last one of a name counts. Only a
+repository's trusted skills are used: ``codebutler trust`` records their digest, as for the configuration. No
+link in a repository is followed. The format is that of other agents' skills, so theirs work unchanged;
+unknown keys are ignored. A ``skill.py`` beside it makes it a program.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _FRONT = re.compile(
     r"\A\ufeff?---[ \t]*\r?\n(?P<front>.*?)^---[ \t]*\r?$\n?(?P<body>.*)\Z", re.DOTALL | re.MULTILINE
 )
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
-"""Controls, turns of the reading direction, and tags: whoever vouches for a skill reads it without them, an agent with
-them."""
+"""Control characters, changes of the reading direction, and tags: a person who trusts a skill does not see
+them, an agent does."""
 PROGRAM_TEMPLATE = '''\
 """Reads {"arguments": "…", "workdir": "…"} from stdin; writes {"text": "…"} to stdout."""
 
@@ -51,15 +51,15 @@ json.dump({"text": f"You said: {given['arguments']}"}, sys.stdout)
 
 @dataclass(frozen=True, slots=True)
 class FoundSkills:
-    """Skills by name, and one line for each that cannot be used. ``untrusted``: the repository has some that nobody
-    vouched for, and they are not among them."""
+    """Skills by name, and one line for each that cannot be used. ``untrusted``: the repository's untrusted
+    ones, which are not included."""
 
     skills: Mapping[str, Skill] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
 
     def enabled(self, disabled: Iterable[str]) -> Mapping[str, Skill]:
-        """Without those that are switched off."""
+        """Without the disabled ones."""
         return {name: skill for name, skill in self.skills.items() if name not in set(disabled)}
 
 
@@ -71,8 +71,8 @@ class _Files:
 
 
 def find_skills(home: Home | None, repo: Path | None = None, trusted_digest: str = "") -> FoundSkills:
-    """All skills for a repository (or, without one, of this installation). Blocking; raises nothing: a skill that
-    cannot be read is a problem of its own."""
+    """All skills for a repository (or, without one, of this installation). Blocking; raises nothing: an
+    unreadable skill becomes a problem in the result."""
     skills: dict[str, Skill] = {}
     problems: list[str] = []
     sources: list[tuple[Origin, Path]] = [("bundled", BUNDLED)]
@@ -90,7 +90,7 @@ def find_skills(home: Home | None, repo: Path | None = None, trusted_digest: str
 
 
 def skills_digest(repo: Path) -> str:
-    """SHA-256 over all that a repository's skills are, "" if it has none."""
+    """SHA-256 over all of a repository's skills, "" if it has none."""
     own = _read(RepoPaths(repo).root / SKILLS, [], follow_links=False)
     return _digest(own) if own else ""
 
@@ -110,7 +110,7 @@ def _read(directory: Path, problems: list[str], *, follow_links: bool) -> list[_
         return []
     found = []
     for name in names[:MAX_SKILLS]:
-        # Each opened beneath its parent's own path: a link on the way is refused where links are not followed.
+        # Each is opened relative to its parent: where links are not followed, one on the way is refused.
         with suppress(FileNotFoundError):
             try:
                 with PrivateDir(directory / name, follow_links=follow_links) as files:
@@ -125,7 +125,7 @@ def _read(directory: Path, problems: list[str], *, follow_links: bool) -> list[_
 
 
 def _names(directory: Path, *, follow_links: bool) -> list[str]:
-    """The directories in it. Raises OSError, also where a link stands in the way of one that must not follow it."""
+    """Its directories. Raises OSError, also for a link if links are not followed."""
     follow = 0 if follow_links else os.O_NOFOLLOW
     parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | follow)
     try:
@@ -146,7 +146,7 @@ def _names(directory: Path, *, follow_links: bool) -> list[str]:
 
 
 def _digest(found: Iterable[_Files]) -> str:
-    """Of every name and content, each with its length, so that nothing can move from one into another."""
+    """Hashes every name and content with its length, so that nothing can move from one into another."""
     total = hashlib.sha256()
     for files in found:
         for part in (
@@ -159,7 +159,7 @@ def _digest(found: Iterable[_Files]) -> str:
 
 
 Origin = Literal["bundled", "home", "repo"]
-"""Where a skill was found, the weakest first: a later one of the same name takes its place."""
+"""Where a skill was found, lowest precedence first: a later one replaces one of the same name."""
 
 
 class SkillError(CodeButlerError):
@@ -168,7 +168,7 @@ class SkillError(CodeButlerError):
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """One skill. ``program`` is the source of its ``skill.py``, "" if it only instructs."""
+    """One skill. ``program`` is the source of its ``skill.py``, "" if it has only instructions."""
 
     name: str
     description: str
@@ -178,7 +178,7 @@ class Skill:
 
     @property
     def kind(self) -> Literal["prompt", "code"]:
-        """Whether it instructs or runs."""
+        """Whether it is instructions or a program."""
         return "code" if self.program else "prompt"
 
 
@@ -207,15 +207,17 @@ def parse_skill(data: bytes, name: str, origin: Origin, program: bytes | None = 
 
 
 def is_name(name: str) -> bool:
-    """Whether a skill may be called so."""
+    """Whether this is a valid name of a skill."""
     return re.fullmatch(NAME, name) is not None
 
 
 def template(name: str, description: str) -> str:
-    """A new ``SKILL.md`` to fill in."""
+    """A template for a new ``SKILL.md``."""
     told = description.replace("\n", " ").strip() or "What it does, and when to use it."
     quoted = msgspec.json.encode(told).decode()  # JSON strings are YAML strings
-    return f"---\nname: {name}\ndescription: {quoted}\n---\n\nSay step by step what the agent is to do.\n"
+    return (
+        f"---\nname: {name}\ndescription: {quoted}\n---\n\nDescribe step by step what the agent should do.\n"
+    )
 
 
 def _text(data: bytes, source: str) -> str:

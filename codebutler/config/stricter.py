@@ -1,6 +1,7 @@
-"""Of two configurations the stricter rules: what a file that nobody has vouched for may still say. Pure.
+"""The stricter of two configurations: what an untrusted file may still set. Pure.
 
-The result is never looser than either, for each key that has an order here. For all others the trusted one counts.
+The result is never looser than either, for each key that has an order here. For all others the trusted value
+counts.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
+from codebutler.config.chats import PEOPLE, SECTIONS
 from codebutler.config.merge import JsonObject, at, put
 
 Path = tuple[str, ...]
 Choose = Callable[[Any, Any], Any]
-"""Of a trusted value and a claimed one what is no looser than either; the trusted one where they are equal."""
+"""A value no looser than the trusted and the claimed one; the trusted one if they are equal."""
 
 MODES = ("plan", "ask", "acceptEdits", "bypassPermissions")
 USUAL = MappingProxyType({"memoryMb": (512, 4096), "processes": (128, 512), "cpus": (1, 0)})
-"""What a limit that is not given is: the smallest of any walls, and the largest (0 = none)."""
+"""The default of a missing limit: the smallest of any sandbox, and the largest (0 = none)."""
 NOBODY: JsonObject = {"channels": [], "users": [], "allowedPrefixes": []}
 NOTHING = r"[^\s\S]"
 RULES_AT_MOST = 1000
@@ -28,11 +30,11 @@ PATTERNS_AT_MOST = 50
 PATTERN_CHARS = 200
 _ENTRY = re.compile(r"(?P<wild>\*\.)?(?P<host>\[[^\]]*\]|[^:]*)(:(?P<port>\d+))?")
 _WEB = ("80", "443")
-"""What an entry without a port stands for."""
+"""The ports of an entry without one."""
 
 
 def stricter(trusted: JsonObject, claimed: JsonObject) -> JsonObject:
-    """``trusted``, a whole configuration as JSON, with what is stricter in ``claimed``, another one."""
+    """``trusted``, a whole configuration as JSON, with the stricter values of ``claimed``, another one."""
     result = copy.deepcopy(trusted)
     for path, choose in _ORDERS.items():
         put(result, path, choose(at(trusted, path), at(claimed, path)))
@@ -46,7 +48,7 @@ def _word(*strictest_first: str) -> Choose:
 
 
 def _mode(ours: str, theirs: str) -> str:
-    """Walls are as good as other walls; only none is worse."""
+    """One sandbox is as good as another; only none is worse."""
     return theirs if ours == "none" else ours
 
 
@@ -106,13 +108,13 @@ def _allowed(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
 
 
 def is_plain(pattern: str) -> bool:
-    """Whether a regular expression that a stranger may have written is tried in little time: in RE2 that grows with
-    its length, which counted repetitions multiply."""
+    """Whether an untrusted regular expression is cheap to match: in RE2 the time grows with its length, which
+    counted repetitions multiply."""
     return "{" not in pattern and len(pattern) <= PATTERN_CHARS
 
 
 def _rules(ours: Sequence[JsonObject], theirs: Sequence[JsonObject]) -> list[JsonObject]:
-    """Those that let somebody do what both let him do; none = everybody everything."""
+    """Rules that let people do only what both let them do; none = everybody everything."""
     if not ours or not theirs or ours == theirs:
         return [*(ours or theirs)]
     if len(ours) * len(theirs) > RULES_AT_MOST:
@@ -138,7 +140,7 @@ def _rule(one: JsonObject, other: JsonObject) -> JsonObject:
 
 
 def _hosts(result: JsonObject, trusted: JsonObject, claimed: JsonObject) -> list[str]:
-    """One list bounds agents and commands: of a configuration that bounds neither by it, it does not count."""
+    """One list applies to agents and commands: it does not count in a configuration that uses it for neither."""
     sandbox = result["sandbox"]
     lists = [
         each["sandbox"]["hosts"]
@@ -152,7 +154,7 @@ def _hosts(result: JsonObject, trusted: JsonObject, claimed: JsonObject) -> list
 
 
 def _programs(ours: JsonObject, theirs: JsonObject) -> list[str]:
-    """The programs of a native agent are bounded by its list only where it is strict."""
+    """The list limits a native agent's programs only if it is strict."""
     if ours["strict"] and theirs["strict"]:
         return _common(ours["allowedPrograms"], theirs["allowedPrograms"])
     return list((theirs if theirs["strict"] else ours)["allowedPrograms"])
@@ -160,8 +162,7 @@ def _programs(ours: JsonObject, theirs: JsonObject) -> list[str]:
 
 _ORDERS: Mapping[Path, Choose] = MappingProxyType(
     {
-        ("slack", "allowedUsers"): _common,
-        ("telegram", "allowedUsers"): _common,
+        **{each.path(PEOPLE): _common for each in SECTIONS},
         ("agent", "queuePerUser"): _least_but_0,
         **{(agent, "permissionMode"): _word(*MODES) for agent in ("claude", "kimi", "native")},
         ("claude", "projectSettings"): _both,
@@ -176,10 +177,13 @@ _ORDERS: Mapping[Path, Choose] = MappingProxyType(
         **{("sandbox", name): _limit(name) for name in USUAL},
         ("sandbox", "fileSizeGb"): _least_but_0,
         ("authorization", "rules"): _rules,
+        ("authorization", "mayLoosen"): _common,
         ("authorization", "blocklist"): _blocked,
         ("authorization", "allowlist"): _allowed,
         ("approvals", "quorum"): _largest,
         ("approvals", "requesterVotes"): _both,
+        ("git", "protected"): _all_of,
+        ("git", "localRemotes"): _common,
         ("memory", "review"): _word("off", "ask", "auto"),
         ("skills", "disabled"): _all_of,
         **{
@@ -200,7 +204,7 @@ def narrower(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
 
 
 def _shared(one: str, other: str) -> str:
-    """The entry for what both name; "" for nothing."""
+    """The entry for what both match; "" for nothing."""
     first, second = _ENTRY.fullmatch(one.lower()), _ENTRY.fullmatch(other.lower())
     if first is None or second is None:
         return ""

@@ -1,6 +1,6 @@
-"""Which keys of a repository's own file are honoured while nobody has vouched for it. Pure.
+"""Which keys of a repository's own file count while it is not trusted. Pure.
 
-The list names what is harmless, so that a key added later is guarded until somebody decides otherwise.
+The list names the harmless ones, so that a key added later is guarded until somebody decides otherwise.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from codebutler.config.merge import Layer, Merged, at, leaves, put
+from codebutler.config.chats import SECTIONS
+from codebutler.config.merge import Layer, MergedLayers, at, leaves, put
 from codebutler.config.stricter import stricter
 
 HARMLESS = frozenset(
     {
-        "slack.channelName",
-        "telegram.chatName",
+        *(".".join(each.path(each.place_name_field)) for each in SECTIONS),
         "agent.default",
         "agent.scope",
         "agent.debounceSeconds",
@@ -48,17 +48,22 @@ HARMLESS = frozenset(
 
 HOME_ONLY = frozenset(
     {
-        "slack.botToken",
-        "slack.appToken",
-        "slack.apiBaseUrl",
-        "telegram.botToken",
-        "telegram.apiBaseUrl",
+        *(f"{section.key}.{each.key}" for section in SECTIONS for each in section.tokens),
+        *(f"{each.key}.apiBaseUrl" for each in SECTIONS),
         "dashboard.enabled",
         "dashboard.host",
         "dashboard.port",
+        *(f"newRepos.{each}" for each in ("root", "allow", "timeoutMinutes", "maxMb")),
+        "metrics.allow",
+        "metrics.token",
+        *(
+            f"budget.total.{unit}Per{period}"
+            for unit in ("usd", "tokens", "turns", "minutes")
+            for period in ("Day", "Month")
+        ),
     }
 )
-"""One connection to each chat, and one place to listen at, for all repositories."""
+"""One connection to each chat, one place to listen at and one to make repositories in, one budget, for all of them."""
 
 
 def digest(data: bytes) -> str:
@@ -77,11 +82,13 @@ def strip_untrusted(layer: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, .
 
 
 def strip_misplaced(layer: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """(the layer without what only the home's file can say, those keys sorted)."""
+    """(the layer without keys that belong in the home's file, those keys sorted)."""
     return _strip(layer, HOME_ONLY.__contains__)
 
 
-def tightened(safe: Merged, claimed: Merged, layer: Layer) -> tuple[Merged, tuple[str, ...], tuple[str, ...]]:
+def tightened(
+    safe: MergedLayers, claimed: MergedLayers, layer: Layer
+) -> tuple[MergedLayers, tuple[str, ...], tuple[str, ...]]:
     """(``safe``, which is without the guarded keys of an untrusted ``layer``, with what is stricter in ``claimed``,
     which is with them; those keys, sorted; the guarded keys that are ignored, sorted)."""
     values = stricter(safe.values, claimed.values)
@@ -94,7 +101,7 @@ def tightened(safe: Merged, claimed: Merged, layer: Layer) -> tuple[Merged, tupl
             applied.append(key)
         elif is_guarded(key) and value != ours:
             ignored.append(key)
-    return Merged(values, provenance), tuple(sorted(applied)), tuple(sorted(ignored))
+    return MergedLayers(values, provenance), tuple(sorted(applied)), tuple(sorted(ignored))
 
 
 def _strip(layer: dict[str, Any], unwanted: Callable[[str], bool]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""One terminal's chat with one repository: wishes in, everything its thread says out, in one order."""
+"""One terminal's chat with one repository: requests in, everything in its thread out, in one order."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Protocol
 from uuid import uuid4
 
 from codebutler.chat.port import History
-from codebutler.config.channels import chat_of
+from codebutler.config.chats import chat_of
 from codebutler.control.listeners import Listener, Listeners, as_operator, read_past
 from codebutler.control.messages import (
+    ChatOpened,
     ChatRequest,
     ControlReply,
     Ended,
-    Opened,
     Posted,
     Press,
     Said,
@@ -25,6 +25,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.domain.message import REASON_ACTION, said
 from codebutler.domain.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post
+from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
 from codebutler.intake.intake import Outcome
 from codebutler.intake.repos import Served
 
@@ -35,17 +36,19 @@ KEPT = "{} is not running ({}); your message is kept until it is"
 
 
 class OperatorChats(History, Protocol):
-    """The chats, as far as the operator goes."""
+    """The chats, as the operator uses them."""
 
-    def trouble(self, channel: str) -> str:
-        """Why nothing can be sent there now; "" while all is well."""
+    def trouble(self, channel: ConversationRef) -> str:
+        """Why nothing can be sent there now; "" if all is well."""
 
-    async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str:
-        """Do ``operation`` once for each ``op_id``; the message's ts. ``unsure``: look first. Raises ChatError."""
+    async def submit(
+        self, channel: ConversationRef, op_id: str, operation: Operation, *, unsure: bool
+    ) -> MessageRef:
+        """Do ``operation`` once for each ``op_id``; the message's ref. ``unsure``: look first. Raises ChatError."""
 
 
 class Speaker:
-    """How the operator speaks in a channel: for everybody there to see, then through the intake like anybody.
+    """How the operator speaks in a channel: visible to everybody there, then through the intake like anybody else.
 
     ``accept`` is the intake's; ``down`` says why a repository's worker stays down, "" if it does not.
     """
@@ -63,59 +66,84 @@ class Speaker:
         self._clock = clock
 
     def trouble(self, served: Served) -> str:
-        """Why nothing is said in the repository's channel now."""
+        """Why nothing can be posted in the repository's channel now."""
         return self._chats.trouble(served.channel_id) or f"{chat_of(served.channel_id)} does not answer"
 
-    async def post(self, served: Served, text: str, thread_ts: str | None) -> str:
-        """Show the operator's words; returns their ts. Raises CodeButlerError where the chat refuses them."""
-        post = Post(message=said(as_operator(text)), thread_ts=thread_ts)
+    async def post(self, served: Served, text: str, thread: MessageRef | None) -> MessageRef:
+        """Show the operator's words; returns their ref. Raises CodeButlerError where the chat refuses them."""
+        post = Post(message=said(as_operator(text)), thread=thread)
         try:
             return await self._chats.submit(served.channel_id, uuid4().hex, post, unsure=False)
         except ChatError as error:
             raise CodeButlerError(f"{chat_of(served.channel_id)} refused the message: {error}") from error
 
     async def said(
-        self, served: Served, ts: str, text: str, thread_ts: str | None, seen_ts: str = ""
+        self,
+        served: Served,
+        ref: MessageRef,
+        text: str,
+        thread: MessageRef | None,
+        seen: MessageRef = NOWHERE,
     ) -> None:
-        """Hand in what was posted as ``ts``. Raises CodeButlerError as ``hand_in``."""
+        """Hand in what was posted as ``ref``. Raises CodeButlerError as ``hand_in``."""
         await self.hand_in(
             MessagePosted(
                 channel=served.channel_id,
-                ts=ts,
+                ref=ref,
                 sent_at=self._clock.now().timestamp(),
-                order=ts,
+                order=ref,
                 is_direct=False,
                 user=OPERATOR,
                 text=text,
-                thread_ts=thread_ts,
+                thread=thread,
                 origin="local",
-                seen_ts=seen_ts,
+                seen=seen,
+            )
+        )
+
+    async def press(self, served: Served, press: Press, thread: MessageRef | None, words: str = "") -> None:
+        """Press a button as the operator; ``words`` are those of the form that it opened. Raises CodeButlerError as
+        ``hand_in``."""
+        await self.hand_in(
+            ButtonClicked(
+                channel=served.channel_id,
+                is_direct=False,
+                user=OPERATOR,
+                message=press.ref,
+                action_id=press.action_id,
+                value=press.value,
+                press=f"local {uuid4().hex}",
+                thread=thread,
+                user_name=OPERATOR,
+                words=words,
+                picked=press.picked,
+                origin="local",
             )
         )
 
     async def hand_in(self, event: MessagePosted | ButtonClicked) -> None:
-        """Give an event to the intake. Raises CodeButlerError where it is not accepted."""
+        """Pass an event to the intake. Raises CodeButlerError if it is not accepted."""
         outcome = await self._accept(event)
         if outcome != "accepted":
             raise CodeButlerError(NOT_ACCEPTED.format(outcome))
 
     def check_up(self, served: Served) -> None:
-        """Raises CodeButlerError where the repository's worker stays down."""
+        """Raises CodeButlerError if the repository's worker stays down."""
         if why := self._down(served.entry.name):
             raise CodeButlerError(KEPT.format(served.entry.name, why))
 
     async def past(
-        self, served: Served, thread_ts: str, most: int, listener: Listener
+        self, served: Served, thread: MessageRef, most: int, listener: Listener
     ) -> tuple[ControlReply, ...]:
-        """The thread's last messages; none where the chat does not give them."""
+        """The thread's last messages; none if the chat does not provide them."""
         try:
-            return await read_past(self._chats, served.channel_id, thread_ts, most, listener)
+            return await read_past(self._chats, served.channel_id, thread, most, listener)
         except ChatError:
             return ()
 
 
 class Chat:
-    """``replies`` is all of it. ``patience_s``: when it is said that the chat keeps us waiting."""
+    """Iterate ``replies``. ``patience_s``: how long to wait before saying that the chat is slow."""
 
     def __init__(
         self,
@@ -134,14 +162,14 @@ class Chat:
 
     async def replies(self, wishes: AsyncIterator[Wish]) -> AsyncGenerator[ControlReply]:
         """Everything, until ``wishes`` end. Raises CodeButlerError for a wish that cannot be read."""
-        thread_ts = self._request.thread_ts
-        with self._listeners.added(self._served.channel_id, thread_ts) as listener:
-            if thread_ts is not None:
+        thread = self._request.thread
+        with self._listeners.added(self._served.channel_id, thread) as listener:
+            if thread is not None:
                 most = min(self._request.past, MOST_PAST)
-                for past in await self._speaker.past(self._served, thread_ts, most, listener):
+                for past in await self._speaker.past(self._served, thread, most, listener):
                     yield past
             agent = self._served.config.agent.default
-            yield Opened(repo=self._served.entry.name, agent=agent, thread_ts=thread_ts)
+            yield ChatOpened(repo=self._served.entry.name, agent=agent, thread=thread)
             reading = asyncio.create_task(
                 self._read(wishes, listener), name=f"chat with {self._served.entry.name}"
             )
@@ -168,26 +196,24 @@ class Chat:
             listener.replies.put_nowait(None)
 
     async def _say(self, say: Say, listener: Listener) -> None:
-        thread_ts = listener.thread_ts
+        thread = listener.thread
         try:
-            ts = await self._posted(say.text, listener)
+            ref = await self._posted(say.text, listener)
         except CodeButlerError:
-            listener.replies.put_nowait(Ended(ts="", outcome="failed"))
+            listener.replies.put_nowait(Ended(ref=NOWHERE, outcome="failed"))
             raise
-        listener.thread_ts = thread_ts or ts
-        listener.await_outcome(ts)
-        listener.replies.put_nowait(
-            Posted(channel=self._served.channel_id, ts=ts, thread_ts=listener.thread_ts)
-        )
+        listener.thread = thread or ref
+        listener.await_outcome(ref)
+        listener.replies.put_nowait(Posted(channel=self._served.channel_id, ref=ref, thread=listener.thread))
         try:
-            await self._speaker.said(self._served, ts, say.text, thread_ts, say.seen_ts)
+            await self._speaker.said(self._served, ref, say.text, thread, say.seen)
             self._speaker.check_up(self._served)
         except CodeButlerError:
-            listener.replies.put_nowait(Ended(ts=ts, outcome="failed"))
+            listener.replies.put_nowait(Ended(ref=ref, outcome="failed"))
             raise
 
-    async def _posted(self, text: str, listener: Listener) -> str:
-        posting = asyncio.ensure_future(self._speaker.post(self._served, text, listener.thread_ts))
+    async def _posted(self, text: str, listener: Listener) -> MessageRef:
+        posting = asyncio.ensure_future(self._speaker.post(self._served, text, listener.thread))
         try:
             done, _ = await asyncio.wait((posting,), timeout=self._patience_s)
             if not done:
@@ -200,20 +226,6 @@ class Chat:
             posting.cancel()
 
     async def _press(self, press: Press, listener: Listener) -> None:
-        if press.action_id == REASON_ACTION or listener.thread_ts is None:
+        if press.action_id == REASON_ACTION or listener.thread is None:
             raise CodeButlerError("that button does not work in a terminal")
-        await self._speaker.hand_in(
-            ButtonClicked(
-                channel=self._served.channel_id,
-                is_direct=False,
-                user=OPERATOR,
-                message_ts=press.ts,
-                action_id=press.action_id,
-                value=press.value,
-                action_ts=f"local {uuid4().hex}",
-                thread_ts=listener.thread_ts,
-                user_name=OPERATOR,
-                picked=press.picked,
-                origin="local",
-            )
-        )
+        await self._speaker.press(self._served, press, listener.thread)

@@ -1,4 +1,4 @@
-"""Who follows a thread at this machine: `send --wait` and `chat` are told what is said in it, and what was."""
+"""Followers of a thread on this machine: `send --wait` and `chat` get what is said in it, now and before."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from codebutler.chat.chats import THREAD_PAGES
 from codebutler.chat.layout import Section, sections
 from codebutler.chat.port import History, HistoryMessage
+from codebutler.config.chats import message_url
 from codebutler.control.messages import (
     Choice,
     ControlReply,
@@ -28,55 +29,57 @@ from codebutler.control.messages import (
     Past,
     Said,
     SaidKind,
-    Started,
+    Working,
 )
 from codebutler.domain.message import PICK_ACTION, REASON_ACTION, STOP_ACTION
 from codebutler.domain.model import OPERATOR, MessagePosted, Operation, Post, TurnOutcome, Update, Upload
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.intake.dispatcher import GoOn
 from codebutler.intake.records import Entry
 from codebutler.protocol.messages import Live
-from codebutler.text.markup import ZERO_WIDTH_SPACE, bare, plain
+from codebutler.text.markup import ZERO_WIDTH_SPACE, bare, linked, plain
 
 ANSWER_FILE = "answer.md"
 SHOWN_FILE_BYTES = 200_000
-"""A terminal is no place for more."""
+"""A terminal shows no more than this."""
 
 MAX_CHARS = 4_000
-"""Of one message."""
+"""Per message."""
 _OPERATOR = f"*{OPERATOR}:* "
-"""As the chat's history tells it."""
+"""As it appears in the chat's history."""
 _FIGURES = re.compile(r"(?:✅|❌|🛑|⚠️|⏸️) (?:Done|\d+s|\d+m\d\ds|\d+h\d\dm)\b[^\n]*")
 
 
 class Listener:
-    """Somebody at this machine who follows one thread; ``thread_ts`` is None until something is said. All that they are
+    """Somebody at this machine who follows one thread; ``thread`` is None until something is said. All that they are
     to be shown is in ``replies``, in order, without secrets.
 
-    It knows what it has shown: a card stays one, and so does what was no progress. ``called``: what a user is called.
+    It remembers what it has shown: a card stays a card, and what was not progress stays that. ``called``: a user's
+    name.
     """
 
     def __init__(
         self,
-        channel: str,
-        thread_ts: str | None = None,
+        channel: ConversationRef,
+        thread: MessageRef | None = None,
         *,
-        called: Callable[[str], str] = str,
+        called: Callable[[PersonRef], str] = str,
         redact: Callable[[str], str] = str,
     ) -> None:
         self.channel = channel
-        self.thread_ts = thread_ts
+        self.thread = thread
         self.called = called
         self.redact = redact
         self.replies: asyncio.Queue[ControlReply | None] = asyncio.Queue()
-        self._awaited: set[str] = set()
-        self._kinds: dict[str, SaidKind] = {}
+        self._awaited: set[MessageRef] = set()
+        self._kinds: dict[MessageRef, SaidKind] = {}
 
-    def await_outcome(self, ts: str) -> None:
-        """The message ``ts`` of the thread is the operator's: its outcome is to be told."""
-        self._awaited.add(ts)
+    def await_outcome(self, ref: MessageRef) -> None:
+        """The message ``ref`` of the thread is the operator's: its outcome is to be told."""
+        self._awaited.add(ref)
 
     async def answers(self) -> AsyncIterator[Said | Done]:
-        """What is said until one awaited message has its outcome, which is the last."""
+        """Everything until an awaited message has its outcome, which comes last."""
         while True:
             match await self.replies.get():
                 case Said() as said:
@@ -85,111 +88,101 @@ class Listener:
                     yield Done(ok=outcome == "done", text=outcome)
                     return
 
-    def tell(self, operation: Operation, ts: str) -> None:
-        """An operation took effect in the channel; ``ts`` is the message's where it made one."""
+    def tell(self, operation: Operation, ref: MessageRef) -> None:
+        """An operation took effect in the channel; ``ref`` is the message's where it made one."""
         match operation:
-            case Post(thread_ts=thread_ts) if thread_ts == self.thread_ts:
-                self.replies.put_nowait(self._message(ts, operation))
-            case Update(target_ts=target_ts) if target_ts in self._kinds:
-                self.replies.put_nowait(self._message(target_ts, operation))
-            case Upload(thread_ts=thread_ts) if thread_ts == self.thread_ts:
-                self.replies.put_nowait(Said(text=self.redact(_of_file(operation)), ts=f"file {ts}"))
+            case Post(thread=thread) if thread == self.thread:
+                self.replies.put_nowait(self._message(ref, operation))
+            case Update(target=target) if target in self._kinds:
+                self.replies.put_nowait(self._message(target, operation))
+            case Upload(thread=thread) if thread == self.thread:
+                self.replies.put_nowait(
+                    Said(text=self.redact(_of_file(operation)), ref=MessageRef(f"file {ref}"))
+                )
 
-    def started(self, messages: Collection[str]) -> None:
+    def started(self, messages: Collection[MessageRef]) -> None:
         """These messages are being worked on."""
-        for ts in self._awaited.intersection(messages):
-            self.replies.put_nowait(Started(ts=ts))
+        for ref in self._awaited.intersection(messages):
+            self.replies.put_nowait(Working(ref=ref))
 
-    def ended(self, messages: Collection[str], outcome: TurnOutcome) -> None:
+    def ended(self, messages: Collection[MessageRef], outcome: TurnOutcome) -> None:
         """These messages have their outcome, and what answers them has been told."""
-        for ts in self._awaited.intersection(messages):
-            self._awaited.discard(ts)
-            self.replies.put_nowait(Ended(ts=ts, outcome=outcome))
+        for ref in self._awaited.intersection(messages):
+            self._awaited.discard(ref)
+            self.replies.put_nowait(Ended(ref=ref, outcome=outcome))
 
     def overhear(self, event: MessagePosted) -> None:
         """Somebody else writes in the channel."""
-        if event.thread_ts == self.thread_ts:
+        if event.thread == self.thread:
             self.replies.put_nowait(Past(who=self.called(event.user), text=self.redact(event.text)))
 
     def live(self, live: Live) -> None:
         """What a running turn says and does before it is posted."""
-        if live.thread_ts == self.thread_ts:
+        if live.thread == self.thread:
             self.replies.put_nowait(Heard(kind=live.kind, text=self.redact(live.text)))
 
-    def show(self, ts: str, parts: Sequence[Section], *, is_passing: bool = False) -> Said:
+    def show(self, ref: MessageRef, parts: Sequence[Section], *, is_passing: bool = False) -> Said:
         """What a message of ours says."""
         choices = tuple(choices_of(parts, self.redact))
-        kind = self._kinds[ts] = self._kind(ts, choices, is_passing=is_passing)
-        return Said(text=self.redact(_text(parts)), kind=kind, ts=ts, choices=choices)
+        kind = self._kinds[ref] = self._kind(ref, choices, is_passing=is_passing)
+        return Said(text=self.redact(_text(parts)), kind=kind, ref=ref, choices=choices)
 
-    def _message(self, ts: str, message: Post | Update) -> Said:
-        return self.show(ts, sections(message.message), is_passing=message.value == "progress")
+    def _message(self, ref: MessageRef, message: Post | Update) -> Said:
+        return self.show(ref, sections(message.message), is_passing=message.value == "progress")
 
-    def _kind(self, ts: str, choices: Sequence[Choice], *, is_passing: bool) -> SaidKind:
+    def _kind(self, ref: MessageRef, choices: Sequence[Choice], *, is_passing: bool) -> SaidKind:
         if any(choice.action_id != STOP_ACTION for choice in choices):
             return "card"
-        known = self._kinds.get(ts, "progress")
+        known = self._kinds.get(ref, "progress")
         if known != "progress":
             return known
         return "progress" if is_passing else "text"
 
 
 class Listeners:
-    """All who listen now, and ``on_ended``: who waits for outcomes however long. Those return once what they keep of it
-    is on disk. ``called`` says what a user is called; what a terminal shows goes through ``redact``."""
+    """All current listeners, and ``on_ended``: observers of outcomes, which may take long; those return once their
+    records are on disk. ``called`` returns a user's name; text for a terminal goes through ``redact``."""
 
-    def __init__(self, called: Callable[[str], str] = str, redact: Callable[[str], str] = str) -> None:
-        self.on_ended: list[Callable[[str, Collection[str], TurnOutcome], Awaitable[None]]] = []
+    def __init__(self, called: Callable[[PersonRef], str] = str, redact: Callable[[str], str] = str) -> None:
+        self.on_ended: list[Callable[[ConversationRef, Collection[str], TurnOutcome], Awaitable[None]]] = []
         self._called = called
         self._redact = redact
         self._listening: list[Listener] = []
 
     @contextmanager
-    def added(self, channel: str, thread_ts: str | None) -> Iterator[Listener]:
+    def added(self, channel: ConversationRef, thread: MessageRef | None) -> Iterator[Listener]:
         """Somebody who follows the thread while the context lives."""
-        listener = Listener(channel, thread_ts, called=self._called, redact=self._redact)
+        listener = Listener(channel, thread, called=self._called, redact=self._redact)
         self._listening.append(listener)
         try:
             yield listener
         finally:
             self._listening.remove(listener)
 
-    def tell(self, channel: str, operation: Operation, ts: str) -> None:
-        """An operation took effect in ``channel``."""
-        for listener in self._of(channel):
-            listener.tell(operation, ts)
+    def of(self, channel: ConversationRef) -> list[Listener]:
+        """Those who follow a thread of ``channel``."""
+        return [each for each in self._listening if each.channel == channel and each.thread is not None]
 
-    def started(self, channel: str, messages: Collection[str]) -> None:
-        """Messages of ``channel`` are being worked on."""
-        for listener in self._of(channel):
-            listener.started(messages)
-
-    async def ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
+    async def ended(
+        self, channel: ConversationRef, messages: Collection[MessageRef], outcome: TurnOutcome
+    ) -> None:
         """Messages of ``channel`` have their outcome."""
-        for listener in self._of(channel):
+        for listener in self.of(channel):
             listener.ended(messages, outcome)
         for told in self.on_ended:
             await told(channel, messages, outcome)
 
-    def live(self, channel: str, live: Live) -> None:
-        """A turn in ``channel`` says or does something."""
-        for listener in self._of(channel):
-            listener.live(live)
-
     def overhear(self, entry: Entry, go_on: GoOn) -> None:
-        """A step of the dispatcher: who listens to a thread hears what people write in it, too."""
+        """A step of the dispatcher: listeners to a thread also get what people write in it."""
         event = entry.event
         if isinstance(event, MessagePosted) and event.origin == "chat":
-            for listener in self._of(event.channel):
+            for listener in self.of(event.channel):
                 listener.overhear(event)
         go_on(entry)
 
-    def _of(self, channel: str) -> list[Listener]:
-        return [each for each in self._listening if each.channel == channel and each.thread_ts is not None]
-
 
 def _of_file(file: Upload) -> str:
-    """Its name, and what it says where that is short text; the file of a long answer is the answer."""
+    """The file's name, and its text if that is short; the file of a long answer is the answer."""
     try:
         text = file.content.decode() if len(file.content) <= SHOWN_FILE_BYTES else ""
     except UnicodeDecodeError:
@@ -204,7 +197,7 @@ def _size(count: int) -> str:
 
 
 def choices_of(parts: Iterable[Section], redact: Callable[[str], str]) -> Iterator[Choice]:
-    """The boxes and buttons of a message, in their order; not those that open a form, which a terminal cannot show."""
+    """A message's boxes and buttons, in order, without those that open a form, which a terminal cannot show."""
     for part in parts:
         for box in part.boxes:
             yield Choice(label=redact(box.label), action_id=PICK_ACTION, value=box.value, box=True)
@@ -216,7 +209,7 @@ def choices_of(parts: Iterable[Section], redact: Callable[[str], str]) -> Iterat
 def _text(parts: Iterable[Section]) -> str:
     """Markdown, which a terminal shows line by line."""
     shown = (
-        part.markdown if part.kind in ("foreign", "plan") else bare(part.markdown)
+        part.markdown if part.kind in ("foreign", "plan") else bare(linked(part.markdown, message_url))
         for part in parts
         if part.markdown
     )
@@ -224,19 +217,19 @@ def _text(parts: Iterable[Section]) -> str:
 
 
 def as_operator(text: str) -> str:
-    """The operator's words as they stand in the channel, so that everybody there sees what was asked."""
+    """The operator's words as posted in the channel, so that everybody there sees what was asked."""
     return f"**{OPERATOR}:** {plain(text)}"
 
 
 async def read_past(
-    reader: History, channel: str, thread_ts: str, most: int, listener: Listener
+    reader: History, channel: ConversationRef, thread: MessageRef, most: int, listener: Listener
 ) -> tuple[Past | Said, ...]:
-    """At most ``most`` messages of the thread, oldest first; what still waits for a decision or can be stopped is Said,
-    as ``listener`` shows it. Raises ChatError."""
+    """At most ``most`` messages of the thread, oldest first; those that await a decision or can be stopped are Said, as
+    ``listener`` shows them. Raises ChatError."""
     latest: deque[Past | Said] = deque(maxlen=most)
     cursor = ""
     for _ in range(THREAD_PAGES):
-        page = await reader.history(channel, thread_ts=thread_ts, cursor=cursor)
+        page = await reader.history(channel, thread=thread, cursor=cursor)
         latest.extend(past for message in page.messages if (past := _past(message, listener)) is not None)
         if not (cursor := page.next_cursor):
             break
@@ -244,13 +237,13 @@ async def read_past(
 
 
 def _past(message: HistoryMessage, listener: Listener) -> Past | Said | None:
-    """None for what says nothing, such as what a progress message has shrunk to."""
+    """None if nothing is left to show, as for a progress message after its end."""
     text, ours = message.text, message.is_ours
     if not text.strip() or (ours and _FIGURES.fullmatch(text.strip())):
         return None
     if any(choices_of(message.parts, str)):
-        return listener.show(message.ts, message.parts)
-    who = "" if ours else listener.called(message.user or "?")
+        return listener.show(message.ref, message.parts)
+    who = "" if ours else listener.called(message.user) or "?"
     if ours and text.startswith(_OPERATOR):
         who, text = OPERATOR, text.removeprefix(_OPERATOR)
     return Past(who=who, text=listener.redact(text[:MAX_CHARS]))

@@ -1,7 +1,7 @@
-"""What travels on the control socket: requests, wishes and replies, one JSON object per line.
+"""The messages on the control socket: requests, wishes and replies, one JSON object per line.
 
-A request is answered by any number of Said, then by Done, Failed or a status. A chat goes both ways: after its request
-come wishes, until one side closes.
+A request gets any number of Said, then Done, Failed or a status. A chat goes both ways: after its request come wishes,
+until one side closes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from codebutler.domain.model import TurnOutcome
+from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
 from codebutler.protocol.messages import LiveKind
 
-NO_CARD = "0.0"
-"""Before any card's ts."""
+NO_CARD = MessageRef("0.0")
+"""Before any card's ref."""
 SaidKind = Literal["text", "progress", "card"]
 
 
@@ -23,7 +24,7 @@ class _Request(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown
 
 
 class StatusRequest(_Request, frozen=True, tag="status"):
-    """What runs?"""
+    """What is running?"""
 
 
 class StopRequest(_Request, frozen=True, tag="stop"):
@@ -33,20 +34,24 @@ class StopRequest(_Request, frozen=True, tag="stop"):
 
 
 class SendRequest(_Request, frozen=True, tag="send"):
-    """Say ``text`` in the repository's channel as the operator; ``wait`` streams what is answered."""
+    """Post ``text`` in the repository's channel as the operator; ``wait`` streams the answers."""
 
     repo: str
     text: str
     wait: bool = False
-    thread_ts: str | None = None
+    thread: MessageRef | None = None
 
 
 class ReloadRequest(_Request, frozen=True, tag="reload"):
-    """The registry or a configuration changed: read them again."""
+    """The registry or a configuration has changed: read them again."""
+
+
+class RestartRequest(_Request, frozen=True, tag="restart"):
+    """Start anew in place."""
 
 
 class JobsRequest(_Request, frozen=True, tag="jobs"):
-    """What is scheduled; or run, pause or resume the job ``name`` (``repo/name`` where several have it)."""
+    """List the schedule; or run, pause or resume the job ``name`` (``repo/name`` if several have it)."""
 
     action: Literal["list", "run", "pause", "resume"] = "list"
     name: str = ""
@@ -57,25 +62,25 @@ class DashboardRequest(_Request, frozen=True, tag="dashboard"):
 
 
 class ChatRequest(_Request, frozen=True, tag="chat"):
-    """Say and hear everything in one thread, a new one if none is named. First come its last ``past`` messages."""
+    """Write and read everything in one thread, a new one if none is named. Its last ``past`` messages come first."""
 
     repo: str
-    thread_ts: str | None = None
+    thread: MessageRef | None = None
     past: int = 0
 
 
 class Say(_Request, frozen=True, tag="say"):
-    """In a chat: the operator says this. ``seen_ts``: the newest card that was shown when typing began; the
+    """In a chat: the operator says this. ``seen``: the newest card that was shown when typing began; the
     words decide no later one."""
 
     text: str
-    seen_ts: str = NO_CARD
+    seen: MessageRef = NO_CARD
 
 
 class Press(_Request, frozen=True, tag="press"):
-    """In a chat: press a button of the message ``ts``; ``picked`` are the boxes ticked beside it."""
+    """In a chat: press a button of the message ``ref``; ``picked`` are the boxes ticked beside it."""
 
-    ts: str
+    ref: MessageRef
     action_id: str
     value: str
     picked: tuple[str, ...] = ()
@@ -92,24 +97,24 @@ class StatusReply(_Reply, frozen=True, tag="status"):
 
 
 class JobsReply(_Reply, frozen=True, tag="jobs"):
-    """One row for each job."""
+    """One row per job."""
 
     jobs: list[dict[str, Any]]
 
 
 class DashboardReply(_Reply, frozen=True, tag="dashboard"):
-    """The dashboard's address, and the same with what lets a browser in, once."""
+    """The dashboard's address, and the same with a one-time login."""
 
     url: str
     link: str
 
 
 class Posted(_Reply, frozen=True, tag="posted"):
-    """The operator's message stands in the channel; its ts starts or continues the thread."""
+    """The operator's message stands in the channel; its ref starts or continues the thread."""
 
-    channel: str
-    ts: str
-    thread_ts: str
+    channel: ConversationRef
+    ref: MessageRef
+    thread: MessageRef
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -122,66 +127,73 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class Said(_Reply, frozen=True, tag="said"):
-    """Something was said in the thread; the same ``ts`` again replaces it. ``progress`` is of passing interest: where
+    """Something was said in the thread; the same ``ref`` again replaces it. ``progress`` is of passing interest: where
     a turn is in line, or what it does. A ``card`` waits for one of its ``choices`` while it has any; those of anything
     else end what it tells of."""
 
     text: str
     kind: SaidKind = "text"
-    ts: str = ""
+    ref: MessageRef = NOWHERE
     choices: tuple[Choice, ...] = ()
 
 
 class Heard(_Reply, frozen=True, tag="heard"):
-    """What the turn that runs in a chat's thread says and does, as it comes. The answer says the text again."""
+    """What the running turn in a chat's thread says and does, as it happens. The answer repeats the text."""
 
     kind: LiveKind
     text: str
 
 
 class Past(_Reply, frozen=True, tag="past"):
-    """An earlier message of a chat's thread, or one that somebody else writes there; ``who`` is "" for our own."""
+    """An earlier message of a chat's thread, or one that another person writes there; ``who`` is "" for our own."""
 
     who: str
     text: str
 
 
-class Opened(_Reply, frozen=True, tag="opened"):
-    """The chat can begin; what was to be told of the past is told. ``thread_ts`` is None if a new one begins."""
+class ChatOpened(_Reply, frozen=True, tag="opened"):
+    """The chat can begin; what was to be told of the past is told. ``thread`` is None if a new one begins."""
 
     repo: str
     agent: str
-    thread_ts: str | None = None
+    thread: MessageRef | None = None
 
 
-class Started(_Reply, frozen=True, tag="started"):
-    """In a chat: the operator's message ``ts`` is being worked on."""
+class Working(_Reply, frozen=True, tag="started"):
+    """In a chat: the operator's message ``ref`` is being worked on."""
 
-    ts: str
+    ref: MessageRef
 
 
 class Ended(_Reply, frozen=True, tag="ended"):
-    """In a chat: the operator's message ``ts`` has had its outcome; "" where it got nowhere."""
+    """In a chat: the operator's message ``ref`` has had its outcome; "" where it got nowhere."""
 
-    ts: str
+    ref: MessageRef
     outcome: TurnOutcome
 
 
 class Done(_Reply, frozen=True, tag="done"):
-    """That was all. ``ok`` is the turn's verdict where one was waited for."""
+    """The last reply. ``ok`` is the turn's verdict, if one was waited for."""
 
     ok: bool = True
     text: str = ""
 
 
 class Failed(_Reply, frozen=True, tag="failed"):
-    """It cannot be done; ``text`` is the line to show."""
+    """The request failed; ``text`` is the line to show."""
 
     text: str
 
 
 ControlRequest = (
-    StatusRequest | StopRequest | SendRequest | ReloadRequest | JobsRequest | DashboardRequest | ChatRequest
+    StatusRequest
+    | StopRequest
+    | SendRequest
+    | ReloadRequest
+    | RestartRequest
+    | JobsRequest
+    | DashboardRequest
+    | ChatRequest
 )
 Wish = Say | Press
 ControlReply = (
@@ -192,8 +204,8 @@ ControlReply = (
     | Said
     | Heard
     | Past
-    | Opened
-    | Started
+    | ChatOpened
+    | Working
     | Ended
     | Done
     | Failed

@@ -1,6 +1,6 @@
 """The control socket: how `codebutler status`, `stop`, `send` and `chat` talk to the running supervisor.
 
-The socket is the owner's alone (0600 in a 0700 directory), and the peer's user ID is checked besides.
+Only the owner can open the socket (0600 in a 0700 directory), and we also check the peer's user ID.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PEER = struct.Struct("3i")
 
 
 Answer = Callable[[ControlRequest], AsyncIterator[ControlReply]]
-"""Gives the replies to one request, as they come, until there is none left."""
+"""Yields the replies to one request as they come."""
 Converse = Callable[[ChatRequest, AsyncIterator[Wish]], AsyncIterator[ControlReply]]
-"""The same for a chat, until the wishes end: the other side has gone."""
+"""The same for a chat, until the wishes end because the other side has gone."""
 
 
 @asynccontextmanager
 async def control_server(path: Path, answer: Answer, converse: Converse) -> AsyncIterator[None]:
-    """Serve requests and chats on ``path`` while the context lives. A stale socket file is replaced."""
+    """Serve requests and chats on ``path`` while the context is open. A stale socket file is replaced."""
     path.unlink(missing_ok=True)
     mask = os.umask(0o177)
     try:
@@ -95,9 +95,9 @@ class _Connection:
 
 
 async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlReply, None]:
-    """Every reply of the running supervisor. Raises NotRunningError where none listens."""
+    """All replies of the running supervisor. Raises NotRunningError if there is none."""
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-        raise NotRunningError  # none starts there
+        raise NotRunningError  # no supervisor can be there
     try:
         reader, writer = await asyncio.open_unix_connection(path, limit=LINE_LIMIT_BYTES)
     except (FileNotFoundError, ConnectionRefusedError) as error:
@@ -115,7 +115,7 @@ async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlRepl
 
 
 def _is_owner(sock: socket.socket) -> bool:
-    """Linux tells who is on the other side (SO_PEERCRED); elsewhere the socket's mode decides alone."""
+    """Linux reports who is on the other side (SO_PEERCRED); elsewhere we rely on the socket's mode."""
     if not sys.platform.startswith("linux"):
         return True
     _, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))

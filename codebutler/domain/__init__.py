@@ -1,1 +1,1 @@
-"""What every room talks about: events, messages, commands, errors, time. Pure but for the clock."""
+"""What every room uses: events, messages, commands, errors, time. Pure except for the clock."""

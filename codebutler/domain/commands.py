@@ -1,82 +1,28 @@
-"""The commands: the one table behind ``!word``, ``/butler word``, ``/word``, ``!help``, completion, the Slack app and
-the docs. Whoever adds one adds an entry here and writes its handler (see CONTRIBUTING.md).
+"""The commands: the one table behind ``!word``, ``/butler word``, ``/word``, ``!help``, completion, the chats
+and the docs. To add a command, add an entry here and write its handler (see CONTRIBUTING.md).
 
-Pure, and imports nothing of ours. Both processes read it: to tell a word from a prompt, who may say it, and to do it.
+Pure. Both processes read it: to tell a word from a prompt, who may say it, and to do it.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal
+
+from codebutler.domain.refs import NO_PERSON, PersonRef
+from codebutler.domain.word import Word
 
 SLASH = "/butler"
-IN_THREADS = (
-    f"Slack takes slash commands only outside threads. In a thread write `!word`, not `{SLASH} word`."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """One of our words. ``usage`` is its argument as people read it, ``pattern`` what that must match as a whole
-    (any case); ``more`` says what one line does not; ``aliases`` mean the same after ``!`` and ``/butler``.
-
-    ``runs``: the process that does it. ``handler``: the function that does it, where that is not ``run`` in the file
-    of its name (``runs.kill``), below ``workers/codebutler_worker/commands/`` or ``codebutler/parent/commands/``.
-    ``direct``: the parent's function that answers it, alone, in a direct message for all repositories; it needs no
-    mark there. ``may``: who may say it, as ``codebutler.config.permission`` has it; an agent that is meant is judged
-    once it is known.
-
-    ``prefix``: it is a prompt for the agent of that name, with ``text`` if it takes no argument, and the agent's rule
-    allows it. ``shown``: its answer to a slash command is for the whole channel, not only for whoever asked.
-    """
-
-    name: str
-    gist: str
-    usage: str = ""
-    pattern: str = ""
-    more: str = ""
-    prefix: str = ""
-    text: str = ""
-    shown: bool = False
-    aliases: tuple[str, ...] = ()
-    handler: str = ""
-    runs: Literal["worker", "parent"] = "worker"
-    direct: str = ""
-    may: Literal["command", "skill", "continue", "undo"] = "command"
-
-    @property
-    def done_by(self) -> Sequence[str]:
-        """The file and the function that do it; none for what an agent does."""
-        found = self.handler or ("" if self.prefix else f"{self.name}.run")
-        return found.split(".") if found else ()
-
-    @property
-    def about(self) -> str:
-        """What more there is to say of it."""
-        also = f"Also {', '.join(f'`!{alias}`' for alias in self.aliases)}." if self.aliases else ""
-        return f"{self.more} {also}".strip()
-
-    @property
-    def example(self) -> str:
-        """The word as it is written: ``!stop [all]``."""
-        return f"!{self.name} {self.usage}".rstrip()
-
-    def takes(self, argument: str) -> bool:
-        """Whether ``argument`` is one that the word knows."""
-        return re.fullmatch(self.pattern, argument.strip(), re.IGNORECASE | re.DOTALL) is not None
+IN_THREADS = f"Where a thread takes no slash commands, write `!word` instead of `{SLASH} word`."
 
 
 ALL = (
     Word(
         "help",
-        "what you can say here",
-        "[WORD]",
+        "list commands",
+        "[COMMAND]",
         r"!?[\w-]*",
-        "With a word: what that one does.",
+        "With a command: what it does.",
         direct="direct.usage",
         handler="showing.usage",
     ),
@@ -84,36 +30,68 @@ ALL = (
     Word(
         "status",
         "show what is running and what is waiting",
-        more="The agent and its model, every run that is not over, what was used today, and the sandbox.",
+        more="The agent and its model, unfinished runs, today's usage, and the sandbox.",
         direct="direct.status",
         handler="showing.status",
     ),
     Word(
+        "costs",
+        "show what the runs here cost",
+        "[DAYS]",
+        r"|[1-9]\d{0,2}d?",
+        "Of the last seven days, or of DAYS, by person, agent and day. In a direct message, of all your repositories.",
+        direct="costs.directly",
+        runs="parent",
+    ),
+    Word(
         "list",
-        "the latest conversations",
-        more="Each with its state, its age and a link to its thread.",
+        "list the latest conversations",
+        more="Each with its state, its age, a link to its thread and its agent's session.",
         handler="showing.latest",
         direct="direct.latest",
     ),
     Word(
+        "find",
+        "search past conversations",
+        "WORDS",
+        ".+",
+        "Searches questions and answers in this channel for all the words, and shows the best matches "
+        "with links to their threads.",
+    ),
+    Word(
         "new",
-        "start a new conversation",
-        more="In a thread, the next message starts with a fresh session. Outside threads each message does anyway.",
+        "start a new conversation, or make a repository",
+        "[NAME [URL | PATH]]",
+        r"|[a-z0-9][\w.-]{0,63}(\s+\S+)?",
+        "In a thread, your next message starts a new session. Outside a thread, every message does. With NAME, it is "
+        "`!new-repo`: `!help new-repo` shows its details.",
         handler="runs.new",
+        with_argument="new-repo",
     ),
     Word(
         "continue",
         "resume interrupted or stopped work",
-        more="In a thread, its last run. Outside threads, the newest ones that can continue, to choose from.",
+        "[SESSION]",
+        r"|[\w-]{6,100}",
+        "In a thread, its last run. Outside threads, a choice of the newest. With the ID of a Claude "
+        "Code or Kimi Code session started in a terminal: opens a thread that continues it.",
         shown=True,
         handler="runs.resume",
         may="continue",
         aliases=("resume",),
     ),
     Word(
+        "terminal",
+        "continue this conversation in a terminal",
+        more="In a thread, the command that continues its session on the machine. Outside threads, the "
+        "sessions started in a terminal in this repository.",
+        may="continue",
+    ),
+    Word(
         "reset",
         "forget this conversation",
-        more="The next message in the thread starts with a fresh session.",
+        more="Your next message in the thread starts a new session, which knows nothing of this one. Files stay as "
+        "they are.",
         handler="runs.reset",
     ),
     Word(
@@ -121,32 +99,53 @@ ALL = (
         "stop running and cancel queued work",
         "[all]",
         "(all)?",
-        "In a thread, what belongs to it. With `all`, or outside threads, everything in the channel. "
-        "A stopped conversation can go on.",
+        "In a thread, its own. With `all`, or outside threads, everything in the channel. You can "
+        "continue a stopped conversation.",
         handler="runs.stop",
     ),
     Word(
         "kill",
-        "stop at once, by force",
+        "force stop",
         "[all]",
         "(all)?",
-        "For what `!stop` does not end.",
+        "For when `!stop` is not enough.",
         handler="runs.kill",
     ),
     Word(
         "output",
         "repeat the full answer",
-        more="The full text of the last run in the thread, or of the channel; as a file when it is long.",
+        more="The full text of the last run in the thread, or of the channel; as a file if it is long.",
         handler="showing.output",
     ),
     Word(
         "agent",
-        "give the built-in agent a task",
-        "TASK",
-        ".+",
-        "The same as `agent: TASK`: it works over many steps by itself, and shows its plan.",
+        "choose this thread's agent, or give the built-in one a task",
+        "[NAME | TASK]",
+        ".*",
+        "`!agent NAME`: that one answers here from now on; `!agent default` goes back; `!agent` alone shows which one "
+        "answers, and which there are. `!agent TASK`, of several words, is the same as `agent: TASK`: the built-in "
+        "agent works over many steps by itself, and shows its plan.",
         prefix="agent",
+        chooses=True,
+        handler="choosing.agent",
         shown=True,
+    ),
+    Word(
+        "model",
+        "choose this thread's model",
+        "[NAME]",
+        r"|\S+",
+        "Of the agent that answers here. Without a name, shows it; `default` goes back to the configured one.",
+        handler="choosing.model",
+    ),
+    Word(
+        "mode",
+        "choose how freely this thread's agent works",
+        "[plan | ask | edit | full | default]",
+        "(plan|ask|edit|full|default)?",
+        "`plan` changes nothing before you approve a plan, `ask` asks before each change, `edit` may edit files, "
+        "`full` asks nothing. What asks less than the configuration does needs `authorization.mayLoosen`.",
+        handler="choosing.mode",
     ),
     Word(
         "claude", "ask Claude Code", "TASK", ".+", "The same as `claude: TASK`.", prefix="claude", shown=True
@@ -167,7 +166,7 @@ ALL = (
     ),
     Word(
         "logs",
-        "show the logs of sessions",
+        "show session logs",
         "[ID [PART[-PART]] | list | tail [N]]",
         r"|list|tail( \d{1,6})?|[\w.-]+( \d{1,5}(-\d{1,5})?)?",
         "`!logs tail N` shows the last N lines of output. A log above 20 MB comes in parts, at most 25 at once: "
@@ -208,8 +207,8 @@ ALL = (
         "show what is remembered about this repository",
         "[forget N | undo]",
         r"|forget\s+\d{1,4}|undo",
-        "Each fact with its age and the thread it comes from. `undo` takes the last change back; say it again to redo "
-        "it.",
+        "Each fact with its age and the thread it comes from. `undo` undoes the last change; say it "
+        "again to redo it.",
         handler="knowledge.memory",
     ),
     Word(
@@ -217,7 +216,7 @@ ALL = (
         "list skills",
         "[NAME WHAT]",
         r"|[a-z0-9][a-z0-9-]*(\s.*)?",
-        "`!skills review-diff the last commit` has the default agent do it that way. See `codebutler skills`.",
+        "`!skills review-diff the last commit` has the default agent use the skill. See `codebutler skills`.",
         shown=True,
         may="skill",
         handler="knowledge.skills",
@@ -225,7 +224,7 @@ ALL = (
     Word(
         "agents",
         "list the available agents",
-        more="Each with its version, and whether it is ready to work.",
+        more="Each with its version, and whether it is ready.",
         handler="showing.agents",
     ),
     Word(
@@ -239,21 +238,100 @@ ALL = (
     Word(
         "undo",
         "undo the last run's changes",
-        more="Shows what would be put back, and asks. What was changed since stays, and so do commits; ignored "
-        "files and files above 20 MB are not covered. Say it again to redo it.",
+        more="Shows what would change, and asks first. Later changes and commits stay; ignored files and files above "
+        "20 MB are not covered. Say it again to redo it.",
         shown=True,
         may="undo",
         handler="changes.undo",
     ),
     Word(
+        "commit",
+        "commit what the last run changed",
+        "[MESSAGE]",
+        r".*",
+        more="Only that, with you as its author; without MESSAGE, the task is the message. Once per run.",
+        shown=True,
+        may="commit",
+        handler="changes.commit",
+    ),
+    Word(
+        "merge",
+        "merge this thread's branch",
+        "[MESSAGE]",
+        r".*",
+        "Into the branch checked out in the repository; rebases first if that has moved on. With "
+        "MESSAGE, commits uncommitted changes first. Conflicts go back to the agent. Needs "
+        "`agent.isolation` `worktree`.",
+        shown=True,
+        may="merge",
+        handler="worktrees.merge",
+    ),
+    Word(
+        "discard",
+        "discard this thread's worktree",
+        more="Asks first if there is unmerged work, and keeps a copy for 30 days.",
+        shown=True,
+        may="merge",
+        handler="worktrees.discard",
+    ),
+    Word(
+        "worktrees",
+        "list the threads' worktrees",
+        more="Each with its branch, uncommitted and unmerged work, and size.",
+    ),
+    Word(
+        "race",
+        "give two agents the same task, and pick the better result",
+        "[AGENT AGENT:] TASK",
+        ".+",
+        "The same as `race: TASK`. Each works in a worktree of its own, the repository's checks run on both, and one "
+        "card compares them: *Pick* merges one and removes the other. Without AGENT: the default one and the next that "
+        "is ready.",
+        shown=True,
+        colon=True,
+    ),
+    Word(
         "checks",
         "run the repository's checks",
-        more="What `checks.command` says, otherwise `make check`, `make test`, `npm test` or `pytest`, whichever "
-        "the repository has. With `authorization.rules`, the prefix `checks` allows it.",
+        more="What `checks` in the configuration says, otherwise `make check`, `make test`, `npm test` or `pytest`, "
+        "whichever the repository has. With `authorization.rules`, the prefix `checks` allows it.",
         prefix="checks",
         text="checks",
         shown=True,
         handler="changes.checks",
+    ),
+    Word(
+        "push",
+        "push what is committed here",
+        "[force]",
+        "(force)?",
+        "This machine pushes, with its owner's credentials, never an agent. Commits on a protected "
+        "branch go to a new branch. `force` replaces only what CodeButler pushed there before. With "
+        "`authorization.rules`, the prefix `push` allows it.",
+        shown=True,
+        may="push",
+        handler="forge.push",
+    ),
+    Word(
+        "pr",
+        "push, and open a pull request",
+        "[TITLE]",
+        ".*",
+        "It describes what was asked and answered in the thread; say it again to update it.",
+        shown=True,
+        may="push",
+        handler="forge.pull",
+    ),
+    Word(
+        "new-repo",
+        "make a repository with its own channel",
+        "NAME [URL | PATH]",
+        r"[a-z0-9][\w.-]{0,63}(\s+\S+)?",
+        "Empty, a clone of URL, or what is at PATH in `newRepos.root`; invites you. For those in `newRepos.allow`.",
+        shown=True,
+        may="new",
+        runs="parent",
+        anywhere=True,
     ),
 )
 
@@ -263,53 +341,11 @@ ALIASES: Mapping[str, str] = MappingProxyType({alias: word.name for word in ALL 
 
 
 def word_of(name: str) -> Word | None:
-    """The word of that name, or with that alias."""
+    """The command of that name, or with that alias."""
     return WORDS.get(ALIASES.get(name, name))
 
 
-def visible_only_to(user: str, name: str, argument: str) -> str:
-    """Who alone sees the answer to a slash command; "" = the whole channel."""
+def visible_only_to(user: PersonRef, name: str, argument: str) -> PersonRef:
+    """The only user who sees the answer to a slash command; "" = the whole channel."""
     word = WORDS.get(name)
-    return "" if word is not None and word.shown and word.takes(argument) else user
-
-
-def completions() -> tuple[tuple[str, str], ...]:
-    """What may be typed for a word, after its mark, and what that does: for whatever completes it."""
-    return tuple((name, word.gist) for word in ALL for name in (word.name, *word.aliases))
-
-
-def usage_error(word: Word) -> str:
-    """One line for an argument that the word does not know."""
-    if word.usage:
-        return f"Say it as `{word.example}`: {word.gist}."
-    return f"`{word.example}` takes no argument: {word.gist}."
-
-
-def nearest(name: str) -> str | None:
-    """The word that was probably meant."""
-    lower = name.lower()
-    names = [*WORDS, *ALIASES]
-    near = difflib.get_close_matches(lower, names, n=1)
-    if near:
-        return near[0]
-    begun = [name for name in names if len(lower) > 1 and name.startswith(lower)]
-    return begun[0] if len(begun) == 1 else None
-
-
-def usage_hint() -> str:
-    """What Slack shows beside the slash command while it is typed (at most 1,000 characters)."""
-    return " | ".join(f"{word.name} {word.usage}".rstrip() for word in ALL if "|" not in word.usage)
-
-
-def as_table() -> str:
-    """The words as a Markdown table, for the documentation."""
-    return "\n".join(("| word | does |", "|---|---|", *(_row(word) for word in ALL)))
-
-
-def _row(word: Word) -> str:
-    example = word.example.replace("|", "\\|")
-    return f"| `{example}` | {_sentence(word.gist)}{' ' + word.about if word.about else ''} |"
-
-
-def _sentence(gist: str) -> str:
-    return f"{gist[0].upper()}{gist[1:]}{'' if gist.endswith('?') else '.'}"
+    return NO_PERSON if word is not None and word.shown and word.takes(argument) else user

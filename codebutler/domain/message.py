@@ -1,7 +1,7 @@
-"""What is said, as meaning: text, buttons, choices and cards. How it looks is each chat's business.
+"""Messages by meaning: text, buttons, choices and cards. Each chat decides how they look.
 
-Text is Markdown (see ``codebutler.text.markup``). Imports nothing of ours. Buttons are known by their ``action_id`` to
-both processes and the chats: those are part of the contract.
+Text is Markdown (see ``codebutler.text.markup``). Imports nothing of ours. Both processes and the chats know
+buttons by their ``action_id``: these are part of the contract.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from codebutler.domain.refs import PersonRef
+
 T = TypeVar("T")
 Style = Literal["", "primary", "danger"]
 _OF_OURS = frozenset({"style", "kind"})
-"""Fields that hold one of a few words, not texts."""
+"""Fields with a fixed set of values, not texts."""
 
 
 class Button(Struct, frozen=True, omit_defaults=True):
-    """Something to press: ``action`` is one of those above or below, ``value`` what it is about."""
+    """A button: ``action`` is one of those in this file, ``value`` says what it is about."""
 
     label: str
     action: str
@@ -28,17 +30,18 @@ class Button(Struct, frozen=True, omit_defaults=True):
 
 
 class Option(Struct, frozen=True, omit_defaults=True):
-    """One of the answers to a question, and what explains it ("" = nothing)."""
+    """One answer to a question, with its explanation ("" = none)."""
 
     label: str
     detail: str = ""
 
 
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One request for permission: ``texts`` say what is asked, each a part of its own that must be shown whole.
+    """One request for permission: ``texts`` describe it, each a part that must be shown whole.
 
-    ``scope`` is what "for this session" would cover, "" where it is not offered. ``votes`` (Markdown) of the ``needed``
-    people have allowed it; ``verdict`` is what became of it, "" while it is open. A plan is the agent's own Markdown.
+    ``scope`` is what "for this session" would cover, "" if it is not offered. ``votes`` (Markdown) of the
+    ``needed`` people have allowed it; ``verdict`` is its outcome, "" while it is open. A plan is the agent's
+    own Markdown.
     """
 
     id: str
@@ -51,8 +54,8 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Question(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One question. ``text`` is plain, not Markdown. ``several``: more than one option may be chosen. ``verdict``
-    (Markdown) is what became of it, "" while it is open."""
+    """One question. ``text`` is plain, not Markdown. ``several``: more than one option may be chosen.
+    ``verdict`` (Markdown) is its outcome, "" while it is open."""
 
     id: str
     text: str
@@ -62,13 +65,13 @@ class Question(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ApprovalCard(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="approval"):
-    """Asks whether calls may run; each is decided by itself, or all that are open at once."""
+    """Asks whether calls may run; each is decided separately, or all open ones together."""
 
     requests: tuple[PermissionRequest, ...]
 
 
 class QuestionCard(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="question"):
-    """Asks what people want; ``ticked`` are the values of the boxes that somebody has ticked."""
+    """Asks people questions; ``ticked`` are the values of the boxes that somebody has ticked."""
 
     questions: tuple[Question, ...]
     ticked: tuple[str, ...] = ()
@@ -77,27 +80,27 @@ class QuestionCard(Struct, frozen=True, omit_defaults=True, tag_field="kind", ta
 class Message(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``markdown`` above ``buttons``, or a ``card``.
 
-    ``is_foreign``: all of it is an agent's own Markdown. ``names``: users who may be named by a mention. ``summary``:
-    it is a quiet note, of which a notification says this. ``is_short``: said as short text alone, as the chat has
-    refused more than that.
+    ``is_foreign``: all of it is an agent's own Markdown. ``names``: users whom it may mention. ``summary``:
+    it is a quiet note; a notification shows this instead. ``is_short``: sent as short text only, because the
+    chat refused more.
     """
 
     markdown: str = ""
     buttons: tuple[Button, ...] = ()
     card: ApprovalCard | QuestionCard | None = None
-    names: tuple[str, ...] = ()
+    names: tuple[PersonRef, ...] = ()
     is_foreign: bool = False
     summary: str = ""
     is_short: bool = False
 
 
 def said(markdown: str, *buttons: Button) -> Message:
-    """Words of ours, with buttons below."""
+    """Our own text, with buttons below."""
     return Message(markdown=markdown, buttons=buttons)
 
 
 def every_text(value: T, change: Callable[[str], str]) -> T:
-    """The same with every text in it changed."""
+    """The same with every text in it mapped."""
     changed: T = _changed(value, change)
     return changed
 
@@ -117,23 +120,41 @@ ALLOW_ACTION = "codebutler.allow"
 ALLOW_SESSION_ACTION = "codebutler.allow_session"
 DENY_ACTION = "codebutler.deny"
 REASON_ACTION = "codebutler.deny_reason"
-"""Opens a form for the reason; sent, the form is a press of ``DENY_ACTION`` with words."""
+"""Opens a form for the reason; the sent form is a press of ``DENY_ACTION`` with words."""
 ANSWER_ACTION = "codebutler.answer"
 PICK_ACTION = "codebutler.pick"
 """Boxes to tick: nothing is decided before a button beside them is pressed."""
 TICKED = "ticked"
-"""In the value of a button beside boxes, behind the question's ID: the answer is what is ticked."""
+"""In the value of a button beside boxes, after the question's ID: the ticked boxes are the answer."""
 STOP_ACTION = "codebutler.stop"
 RETRY_ACTION = "codebutler.retry"
 DROP_ACTION = "codebutler.drop"
+WAIT_ACTION = "codebutler.wait"
 ASK_AGAIN_ACTION = "codebutler.ask_again"
-"""Start a new run with a message that was edited after its run had begun."""
+"""Start a new run with a message that was edited after its run had started."""
+DIFF_ACTION = "codebutler.diff"
+DIFF_FILE_ACTION = "codebutler.diff_file"
+ASK_UNDO_ACTION = "codebutler.ask_undo"
+COMMIT_ACTION = "codebutler.commit"
+PUSH_ACTION = "codebutler.push"
+PR_ACTION = "codebutler.pr"
+CHECKS_ACTION = "codebutler.checks"
+"""Each is a command about the button's run, from the person who presses it."""
+FIX_ACTION = "codebutler.fix"
+"""Ask the agent to fix what the checks found."""
+HAND_OVER_ACTION = "codebutler.hand_over"
+"""Ask the agent to work on what a pull request's checks or reviewers said."""
+DISCARD_ACTION = "codebutler.discard"
+"""Discard a thread's worktree, if it is unchanged since that was asked."""
+PICK_RACE_ACTION = "codebutler.pick_race"
+"""Merge what one agent of a race did, and discard the rest."""
+DISCARD_RACE_ACTION = "codebutler.discard_race"
 REPO_ACTION = "codebutler.repo"
 """Which repository a direct conversation is about."""
 TOGETHER = ","
-"""Between the ids in the value of the button that allows several requests."""
+"""Between the IDs in the value of the button that allows several requests."""
 
 
 def box_value(question_id: str, at: int) -> str:
-    """What names one option of a question."""
+    """The value of one option of a question."""
     return f"{question_id}:{at}"

@@ -1,13 +1,13 @@
-"""The nouns of CodeButler: what happens in a chat, what was asked, and what is said back.
+"""The nouns of CodeButler: events in a chat, requests, and operations.
 
-Imports of ours only what is said. Every struct is frozen and is plain data: the parent journals it, the pipe carries
+Imports of ours only the message. Every struct is frozen plain data: the parent journals it, the pipe carries
 it and the worker stores it in the same JSON form.
 
-Only a chat's adapter reads its ids. To everybody else the ``ts`` of a message and a ``channel`` are names, compared for
-being the same; what the adapter read in them stands beside them. ``sent_at``: when it happened, in Unix seconds (of a
-deletion, whose time a chat may not tell, when the message was written). ``order``: sorts as text among all that was
-written in the channel, and so does the ts of a message of ours there. ``is_direct``: it is somebody's conversation with
-us alone.
+Only a chat's adapter reads its references. To everybody else the ``ref`` of a message and a ``channel`` are
+names, compared for equality; what the adapter reads in them has fields of its own. ``sent_at``: when it
+happened, in Unix seconds (for a deletion, whose time a chat may not tell, when the message was written).
+``order``: sorts as text among all messages of the channel, and so does the ref of a message of ours.
+``is_direct``: it is in a person's direct conversation with us.
 """
 
 from __future__ import annotations
@@ -17,118 +17,120 @@ from typing import Literal
 from msgspec import Struct
 
 from codebutler.domain.message import Message
+from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 
 Handled = Literal["no", "maybe", "yes"]
 Origin = Literal["chat", "local", "schedule"]
-OPERATOR = "operator"
-"""Who speaks from this machine itself; nobody in a chat is named like it."""
+OPERATOR = PersonRef("operator")
+"""The person at this machine itself; nobody in a chat has this name."""
 
 
 class File(Struct, frozen=True, kw_only=True):
-    """A file attached to a message, as the chat describes it; its content has not been fetched."""
+    """A file attached to a message, as the chat describes it; not fetched yet. ``is_voice``: the chat's own
+    recorder made it."""
 
     id: str
     name: str = ""
     mimetype: str = ""
     size_bytes: int = 0
     url: str = ""
-    subtype: str = ""
+    is_voice: bool = False
 
 
 class _OfMessage(Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """Something happened to the message ``ts``, by ``user``."""
+    """Something happened to the message ``ref``, by ``user``."""
 
-    channel: str
-    ts: str
+    channel: ConversationRef
+    ref: MessageRef
     sent_at: float
     order: str
     is_direct: bool
-    user: str
+    user: PersonRef
 
 
 class MessagePosted(_OfMessage, frozen=True, kw_only=True, tag="message"):
-    """Somebody wrote in a channel or a thread. ``late``: while we were away; ``stale``: so long ago that it
-    is to be asked whether it still counts. ``job``: the scheduled job that says it, "" if none does. ``seen_ts``: the
-    newest card that its writer saw when they began to write, "" = all above it. ``handled``: what the chat shows of
-    our work on it, though we do not remember any: our files are older than that."""
+    """A message in a channel or a thread. ``late``: sent while we were away; ``stale``: so long ago that we
+    ask whether it still counts. ``job``: the scheduled job that sent it, "" for none. ``seen``: the newest
+    card that its author saw when starting to write, "" = all above it. ``handled``: the chat shows that we
+    worked on it, but our records, which are older, do not."""
 
     text: str
-    thread_ts: str | None = None
+    thread: MessageRef | None = None
     files: tuple[File, ...] = ()
     mentioned: bool = False
     origin: Origin = "chat"
     late: bool = False
     stale: bool = False
     job: str = ""
-    seen_ts: str = ""
+    seen: MessageRef = NOWHERE
     handled: Handled = "no"
 
     @property
     def key(self) -> str:
-        """What makes this event the same event when the chat delivers it again (a mention comes twice)."""
-        return f"message:{self.channel}:{self.ts}"
+        """The same when the chat delivers this event again (a mention comes twice)."""
+        return f"message:{self.channel}:{self.ref}"
 
     @property
-    def root_ts(self) -> str:
+    def root(self) -> MessageRef:
         """The thread this message belongs to or would start."""
-        return self.thread_ts or self.ts
+        return self.thread or self.ref
 
 
 class MessageEdited(_OfMessage, frozen=True, kw_only=True, tag="edit"):
     """The text of an earlier message was replaced."""
 
     text: str
-    edited_ts: str
-    thread_ts: str | None = None
+    edit: str
+    thread: MessageRef | None = None
 
     @property
     def key(self) -> str:
         """One for each edit: the same message may be edited again."""
-        return f"edit:{self.channel}:{self.ts}:{self.edited_ts}"
+        return f"edit:{self.channel}:{self.ref}:{self.edit}"
 
 
 class MessageDeleted(_OfMessage, frozen=True, kw_only=True, tag="delete"):
-    """An earlier message was withdrawn by ``user`` (its author, as far as the chat tells)."""
+    """An earlier message was deleted by ``user`` (its author, if the chat does not tell)."""
 
-    thread_ts: str | None = None
+    thread: MessageRef | None = None
 
     @property
     def key(self) -> str:
-        """The same however often the chat tells of it: a message is withdrawn once."""
-        return f"delete:{self.channel}:{self.ts}"
+        """The same however often the chat reports it: a message is deleted once."""
+        return f"delete:{self.channel}:{self.ref}"
 
 
 class SlashCommand(Struct, frozen=True, kw_only=True, tag_field="kind", tag="slash"):
-    """``/butler …`` was typed; Slack shows no message for it and allows none inside threads."""
+    """``/butler …`` was typed; the chat shows no message for it."""
 
-    channel: str
+    channel: ConversationRef
     is_direct: bool
-    user: str
+    user: PersonRef
     command: str
     text: str
-    trigger_id: str
+    invocation: str
 
     @property
     def key(self) -> str:
-        """Slack's trigger id, which is new each time: the same words typed twice are two wishes."""
-        return f"slash:{self.channel}:{self.trigger_id}"
+        """``invocation`` is new each time: the same text typed twice is two events."""
+        return f"slash:{self.channel}:{self.invocation}"
 
 
 class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="click"):
-    """A button of one of our messages was pressed; ``user_name`` as the workspace shows it, if it says so.
+    """A button on one of our messages was pressed; ``user_name`` as the chat shows it, if it says so.
 
-    ``words``: what was written in the form that the button opened. ``picked``: the values of the boxes that were
+    ``words``: the text of the form that the button opened. ``picked``: the values of the boxes that were
     ticked beside it.
     """
 
-    channel: str
+    channel: ConversationRef
     is_direct: bool
-    user: str
-    message_ts: str
+    user: PersonRef
+    message: MessageRef
     action_id: str
     value: str
-    action_ts: str
-    thread_ts: str | None = None
+    press: str
+    thread: MessageRef | None = None
     user_name: str = ""
     words: str = ""
     picked: tuple[str, ...] = ()
@@ -136,85 +138,89 @@ class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="cl
 
     @property
     def key(self) -> str:
-        """``action_ts`` makes it one press: the same button may be pressed again."""
-        return f"click:{self.channel}:{self.message_ts}:{self.action_ts}"
+        """``press`` is new each time: the same button may be pressed again."""
+        return f"click:{self.channel}:{self.message}:{self.press}"
 
 
 Event = MessagePosted | MessageEdited | MessageDeleted | SlashCommand | ButtonClicked
 
 
 class Quoted(Struct, frozen=True, kw_only=True):
-    """Something that was said in the chat, as background. ``allowed``: by somebody who may instruct agents here."""
+    """An earlier message in the chat, as background. ``allowed``: from somebody who may instruct agents here."""
 
-    ts: str
-    user: str
+    ref: MessageRef
+    user: PersonRef
     text: str
     name: str = ""
     allowed: bool = False
 
 
 class Prompt(Struct, frozen=True, kw_only=True, tag_field="kind", tag="prompt"):
-    """Text for an agent; ``prefix`` names the one that was asked for (``claude: …``), None = the default."""
+    """Text for an agent; ``prefix`` is the typed one (``claude: …``), None = the default."""
 
     text: str
     prefix: str | None = None
 
 
 class Command(Struct, frozen=True, kw_only=True, tag_field="kind", tag="command"):
-    """One of our own words (``!status``), with the rest of the line as its argument."""
+    """One of our commands (``!status``), with the rest of the line as its argument."""
 
     name: str
     argument: str = ""
 
 
 class NoRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="none"):
-    """An event that carries no text to act on: a deletion, a click."""
+    """An event without text to act on: a deletion, a click."""
 
 
 Request = Prompt | Command | NoRequest
 
 
 Value = Literal["answer", "notice", "outcome", "progress", "sign"]
-"""What a call to the chat is worth, the dearest first: answers, questions and approvals; failures and notices; how a
-turn ended; how it goes on; passing signs (waiting, working) and what is taken away."""
+"""The value of a call to the chat, highest first: answers, questions and approvals; failures and notices; the
+outcome of a turn; progress; passing signs (waiting, working) and removals."""
 
 
 TurnOutcome = Literal["done", "failed", "stopped", "refused", "interrupted"]
-"""What became of a message: it was worked on, or was "refused" before anything ran. What was interrupted may still go
-on, if somebody says so, and has another outcome then."""
+"""The outcome of a message: of its run, or "refused" before anything ran. An interrupted run may still be
+continued, and then has another outcome."""
 
 
 class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
-    """Say something.
+    """Post a message.
 
     ``only_for``: the one user who sees it, until their client forgets it; it cannot be edited or found again.
-    ``mention``: a user to be called at its top, by the parent and only if allowed to talk to us.
-    ``in_place``: it is what was streamed in its thread, now whole: it may stand where that stands.
-    ``outdated``: nobody needs it any more; if it was sent before, its ts is wanted, else it is left unsent.
+    ``mention``: a user to mention at the top, by the parent and only if they may talk to us. ``in_place``: it
+    is the whole of what was streamed in its thread, and may replace it there. ``outdated``: nobody needs it
+    any more; if it was sent before, its ref is wanted, else it is not sent.
     """
 
     message: Message
-    thread_ts: str | None = None
-    only_for: str = ""
-    mention: str = ""
+    thread: MessageRef | None = None
+    only_for: PersonRef = NO_PERSON
+    mention: PersonRef = NO_PERSON
     in_place: bool = False
     value: Value = "answer"
     outdated: bool = False
 
 
 class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
-    """Replace the content of a message of ours. Who is named in it by a mention is called by nobody: it is an edit."""
+    """Replace the content of a message of ours. An edit notifies nobody, not even the users it mentions."""
 
-    target_ts: str
+    target: MessageRef
     message: Message
     value: Value = "progress"
 
 
-class React(Struct, frozen=True, kw_only=True, tag_field="kind", tag="react"):
-    """Set (or with ``remove`` take away) our reaction ``name`` on a message; doing it twice is harmless."""
+Mark = Literal["queued", "working", "waiting", "done", "failed", "stopped"]
+"""How far the work on a message is; "waiting": for a person."""
 
-    target_ts: str
-    name: str
+
+class React(Struct, frozen=True, kw_only=True, tag_field="kind", tag="react"):
+    """Set (or with ``remove`` take away) a mark on a message, as the chat shows it; doing it twice is harmless."""
+
+    target: MessageRef
+    mark: Mark
     remove: bool = False
     value: Value = "sign"
 
@@ -226,7 +232,7 @@ class Upload(Struct, frozen=True, kw_only=True, tag_field="kind", tag="upload"):
     content: bytes
     title: str = ""
     comment: str = ""
-    thread_ts: str | None = None
+    thread: MessageRef | None = None
     value: Value = "answer"
 
 
@@ -234,11 +240,12 @@ Operation = Post | Update | React | Upload
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What an agent waits to hear from people: leave, or a choice of ``options``. ``text`` (Markdown) says all of it;
-    "" where its card has to be read first. ``card_ts`` is that card. ``several``: more than one may be chosen."""
+    """A question that an agent waits for: permission, or a choice of ``options``. ``text`` (Markdown) is all
+    of it; "" if its card has to be read first. ``card`` is that card. ``several``: more than one may be
+    chosen."""
 
     id: str
-    card_ts: str
+    card: MessageRef
     text: str = ""
     options: tuple[str, ...] = ()
     is_question: bool = False
@@ -246,17 +253,19 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class TurnNote(Struct, frozen=True, kw_only=True):
-    """The newest turn of a conversation, as App Home shows it. ``state`` is the store's word, or "waiting" for one that
+    """A turn, as App Home and the dashboard show it. ``state`` is the store's word, or "waiting" for one that
     ended with an open question; ``at`` is the time of its last move (ISO 8601, UTC), ``text`` the first words of what
-    was asked. ``card_ts``: the message that asks whether it is to go on, "" if none does."""
+    was asked. ``card``: the message that asks whether it is to go on, "" if none does; ``changed``: whether it is
+    known to have changed files."""
 
     state: str
-    thread_ts: str
+    thread: MessageRef
     text: str
     agent: str
     at: str
     cost_usd: float | None = None
     id: str = ""
-    card_ts: str = ""
+    card: MessageRef = NOWHERE
     asked: tuple[Asked, ...] = ()
     why: str = ""
+    changed: bool = False

@@ -1,1 +1,1 @@
-"""Who may say something to us, and the journal that keeps it before it is acknowledged."""
+"""Decides who may talk to us, and journals each event before it is acknowledged."""

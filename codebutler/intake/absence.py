@@ -1,4 +1,4 @@
-"""A time in which we were offline, and what is said about it afterwards. Pure."""
+"""A time in which we were offline, and what we say about it afterwards. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-# Being back again so soon is not told again: a loop of crashes is told once.
+from codebutler.domain.refs import ConversationRef
+
+# Another return this soon is not announced: a crash loop is announced once.
 MERGED = timedelta(minutes=10)
-# A shorter one need not be told where nothing came of it,
+# A shorter absence without effect is not announced,
 NOTICED = timedelta(minutes=1)
 # and a longer one only where people were talking shortly before.
 RECENT = timedelta(minutes=30)
@@ -19,31 +21,45 @@ RECENT = timedelta(minutes=30)
 
 NOT_KEPT = "Messages sent more than {} ago did not reach me: send them again if they still matter."
 
-# What the chat held back comes with the connection, before it is known here that there is one.
+PRESSES_NOT_KEPT = (
+    "Buttons pressed while I was away may not have reached me: press them again if they are still there."
+)
+
+# Messages that the chat held back arrive with the connection, before we know that there is one.
 AT_ONCE = timedelta(seconds=1)
 
-# A loop of crashes that goes on all night is remembered by its latest ones.
+# Of a crash loop that lasts all night only the latest spans are kept.
 MOST_SPANS = 20
 
 
 class Arrival(NamedTuple):
-    """A message: the moment it was written (in Unix seconds, as the chat tells), and the moment it was on disk here."""
+    """A message: when it was written (Unix seconds, by the chat's clock), and when it was on disk here."""
 
     sent_at: float
     received_at: datetime
 
 
-class Absence(Struct, frozen=True, kw_only=True):
-    """The spans, first to last, in which we were offline: at least one, each with its beginning and its end.
+class ChatRetention(NamedTuple):
+    """How long the chat keeps what we missed, and presses of the buttons that are there; None = all of it."""
 
-    ``interrupted`` counts turns by channel; ``told`` are the channels that know; ``done``: all that had to be told
-    is.
+    messages: timedelta | None = None
+    presses: timedelta | None = None
+
+
+ALL = ChatRetention()
+
+
+class Absence(Struct, frozen=True, kw_only=True):
+    """The spans, first to last, in which we were offline: at least one, each with its start and its end.
+
+    ``interrupted`` counts turns by channel; ``told`` are the channels that know; ``done``: everything has
+    been announced.
     """
 
     id: str
     spans: tuple[tuple[datetime, datetime], ...]
-    interrupted: Mapping[str, int] = {}
-    told: tuple[str, ...] = ()
+    interrupted: Mapping[ConversationRef, int] = {}
+    told: tuple[ConversationRef, ...] = ()
     done: bool = False
 
     @property
@@ -58,8 +74,8 @@ class Absence(Struct, frozen=True, kw_only=True):
 
 
 def merged(earlier: Absence | None, latest: Absence) -> Absence:
-    """``latest``, and with it what is left to be told of the one before; else a channel that was told of that one
-    shortly before is left in peace."""
+    """``latest``, with what is left to announce of the previous absence; otherwise a channel that got an
+    announcement shortly before gets no other."""
     if earlier is None:
         return latest
     if not earlier.done:
@@ -68,7 +84,7 @@ def merged(earlier: Absence | None, latest: Absence) -> Absence:
 
 
 def late(absence: Absence, arrivals: Iterable[Arrival]) -> int:
-    """How many of the messages were written in one of the spans and came after it, or as it ended."""
+    """How many of the messages were written in one of the spans and arrived after it, or as it ended."""
     return sum(any(_is_late(each, since, until) for since, until in absence.spans) for each in arrivals)
 
 
@@ -80,21 +96,21 @@ def _is_late(arrival: Arrival, since: datetime, until: datetime) -> bool:
     return arrival.received_at >= (until - AT_ONCE if held_back else until)
 
 
-def with_interrupted(absence: Absence, channel: str) -> Absence:
-    """One more turn of ``channel`` was found interrupted."""
+def with_interrupted(absence: Absence, channel: ConversationRef) -> Absence:
+    """One more turn of ``channel`` was interrupted."""
     count = absence.interrupted.get(channel, 0) + 1
     return replace(absence, interrupted={**absence.interrupted, channel: count})
 
 
 def line(
     absence: Absence,
-    channel: str,
+    channel: ConversationRef,
     arrivals: Iterable[Arrival],
     newest_s: float,
-    kept: timedelta | None = None,
+    kept: ChatRetention = ALL,
 ) -> str:
-    """What ``channel`` is told, "" for nothing. ``newest_s``: when the last message before it was written there.
-    ``kept``: how long the chat keeps what we missed, None = all of it."""
+    """The announcement in ``channel``, "" for none. ``newest_s``: when the last message before it was written
+    there."""
     away, interrupted = absence.until - absence.since, absence.interrupted.get(channel, 0)
     count = late(absence, arrivals)
     if channel in absence.told:
@@ -106,18 +122,26 @@ def line(
         parts.append(
             f"{_count(interrupted, 'interrupted run')} {_ask(interrupted)} in its thread how to continue"
         )
-    is_used = bool(parts or newest_s)
-    if is_used and kept is not None and any(until - since > kept for since, until in absence.spans):
+    lost = []
+    if kept.messages is not None and (parts or newest_s) and _outlasts(absence, kept.messages):
+        lost.append(NOT_KEPT.format(span(kept.messages)))
+    if kept.presses is not None and _outlasts(absence, kept.presses):
+        lost.append(PRESSES_NOT_KEPT)
+    if lost:
         told = ", ".join(parts)
-        return f"👋 Back after {span(away)}{': ' if told else ''}{told}. {NOT_KEPT.format(span(kept))}"
+        return " ".join((f"👋 Back after {span(away)}{': ' if told else ''}{told}.", *lost))
     talking = newest_s > (absence.since - RECENT).timestamp()
     if not parts and (away < NOTICED or not talking):
         return ""
     return f"👋 Back after {span(away)}: {', '.join(parts) or 'nothing was missed'}."
 
 
+def _outlasts(absence: Absence, kept: timedelta) -> bool:
+    return any(until - since > kept for since, until in absence.spans)
+
+
 def span(time: timedelta) -> str:
-    """A time in words, as exactly as anybody wants to know."""
+    """A time span in words, as exact as people need it."""
     seconds = max(1, round(time.total_seconds()))
     if seconds < 60:
         return f"{seconds} s"

@@ -1,10 +1,10 @@
-"""Direct messages: which repository each of their threads is about, and how they are read.
+"""Direct messages: the repository of each of their threads, and how they are read.
 
-The repository of a thread is on disk before the event that decides it is; it is looked up in memory.
+The repository of a thread is on disk before the event that decides it; look-ups use memory.
 
-A worker knows its own channel only, so everything in such a thread is known by that channel (``home``) and by its
-own ts or file ID (``item``). Slack's ts are exact to the microsecond: two of one repository's, in two conversations,
-do not meet.
+A worker knows its own channel only, so everything in such a thread is known by that channel (``home``) and by
+its own ref or file ID (``item``). An adapter's refs differ between the messages of a repository's channel and
+of direct conversations.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from codebutler.domain.model import (
     Request,
     SlashCommand,
 )
+from codebutler.domain.refs import NO_CHANNEL, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
 from codebutler.intake.repos import Repo
-from codebutler.text.markup import relinked
 from codebutler.text.requests import request_of
 
 _NAMED = re.compile(r"\s*([\w.-]{1,100})\s*:\s*(.*)", re.DOTALL)
@@ -44,78 +44,77 @@ log = logging.getLogger("codebutler.intake.direct")
 
 
 class DirectThreads:
-    """Where the messages of each repository stand. A Detour for the sender. ``load`` it before use."""
+    """Where the messages of each repository are. A Detour for the sender. ``load`` it before use."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._places: dict[tuple[str, str], str] = {}
-        self._homes: dict[tuple[str, str], str] = {}
-        self._channels: dict[str, str] = {}
+        self._places: dict[tuple[ConversationRef, str], ConversationRef] = {}
+        self._homes: dict[tuple[ConversationRef, str], ConversationRef] = {}
+        self._channels: dict[ConversationRef, ConversationRef] = {}
 
     async def load(self) -> None:
-        """Read what earlier lives kept. Raises StoreError."""
+        """Read what earlier supervisors stored. Raises StoreError."""
         for home, item, channel in await self._journal.placed_direct():
             self._note(home, channel, (item,))
 
     @property
-    def people(self) -> frozenset[str]:
+    def people(self) -> frozenset[PersonRef]:
         """The users whose direct conversation is known by ``meet``."""
-        return frozenset(item for home, item in self._places if not home)
+        return frozenset(PersonRef(item) for home, item in self._places if not home)
 
-    async def meet(self, user: str, channel: str) -> None:
-        """This is the conversation with ``user``; it is about nothing yet. Raises StoreError."""
-        await self.place("", channel, (user,))
+    async def meet(self, user: PersonRef, channel: ConversationRef) -> None:
+        """This is the conversation with ``user``; it has no repository yet. Raises StoreError."""
+        await self.place(NO_CHANNEL, channel, (user,))
 
     @property
-    def channels(self) -> tuple[str, ...]:
-        """Every direct conversation that is known."""
+    def channels(self) -> tuple[ConversationRef, ...]:
+        """Every known direct conversation."""
         return tuple(self._channels)
 
-    def home(self, channel: str, *items: str) -> str:
+    def home(self, channel: ConversationRef, *items: str) -> ConversationRef:
         """The channel of the repository that one of these messages of a conversation belongs to; "" if none does."""
-        found = (self._homes.get((channel, item), "") for item in items)
-        return next((home for home in found if home), "")
+        found = (self._homes.get((channel, item), NO_CHANNEL) for item in items)
+        return next((home for home in found if home), NO_CHANNEL)
 
-    def latest(self, channel: str) -> str:
-        """The channel of the repository that the conversation was about last; "" if it was about none."""
-        return self._channels.get(channel, "")
+    def latest(self, channel: ConversationRef) -> ConversationRef:
+        """The channel of the repository that the conversation was last about; "" for none."""
+        return self._channels.get(channel, NO_CHANNEL)
 
-    def where(self, channel: str, item: str) -> str:
-        """The direct conversation in which ``item`` of a repository's channel stands; else the channel itself."""
+    def where(self, channel: ConversationRef, item: str) -> ConversationRef:
+        """The direct conversation that holds ``item`` of a repository's channel; else the channel itself."""
         return self._places.get((channel, item), channel)
 
-    async def place(self, home: str, channel: str, items: Collection[str]) -> None:
-        """From now on these belong to the repository of ``home``. Returns once that is on disk. Raises StoreError."""
+    async def place(self, home: ConversationRef, channel: ConversationRef, items: Collection[str]) -> None:
+        """Assign these to the repository of ``home``. Returns once that is on disk. Raises StoreError."""
         fresh = [item for item in items if self._places.get((home, item)) != channel]
         if fresh:
             await self._journal.place_direct(home, channel, fresh)
             self._note(home, channel, fresh)
 
-    def knows(self, home: str, channel: str, items: Collection[str]) -> bool:
-        """Whether all of them are placed there."""
+    def knows(self, home: ConversationRef, channel: ConversationRef, items: Collection[str]) -> bool:
+        """Whether all of them are assigned to it."""
         return all(self._places.get((home, item)) == channel for item in items)
 
-    def note(self, home: str, channel: str, items: Collection[str]) -> Coroutine[object, object, None]:
-        """The same, known at once; the rest, to be awaited or started, keeps it for the next life if the disk can."""
+    def note(
+        self, home: ConversationRef, channel: ConversationRef, items: Collection[str]
+    ) -> Coroutine[object, object, None]:
+        """The same, effective at once; the returned step, to be awaited or started, stores it if the disk
+        can."""
         self._note(home, channel, items)
         return self._keep(home, channel, tuple(items))
 
-    async def posted(self, channel: str, place: str, ts: str) -> None:
-        """Our own message stands in ``place``."""
-        await self.note(channel, place, (ts,))
+    async def posted(self, channel: ConversationRef, place: ConversationRef, ref: MessageRef) -> None:
+        """Our own message is in ``place``."""
+        await self.note(channel, place, (ref,))
 
-    async def _keep(self, home: str, channel: str, items: tuple[str, ...]) -> None:
+    async def _keep(self, home: ConversationRef, channel: ConversationRef, items: tuple[str, ...]) -> None:
         try:
             await self._journal.place_direct(home, channel, items)
         except StoreError as error:
             log.warning("a direct message is not kept for the next start: %s", error)
 
-    def relinked(self, text: str) -> str:
-        """The text with its links to messages leading to where they really stand."""
-        return relinked(text, self.where)
-
-    def _note(self, home: str, channel: str, items: Collection[str]) -> None:
-        self._channels[channel] = home or self._channels.get(channel, "")
+    def _note(self, home: ConversationRef, channel: ConversationRef, items: Collection[str]) -> None:
+        self._channels[channel] = home or self._channels.get(channel, NO_CHANNEL)
         for item in items:
             self._places[home, item] = channel
             self._homes[channel, item] = home
@@ -125,7 +124,7 @@ class DirectThreads:
             self._homes.pop((place, oldest[1]), None)
 
 
-def allowed(repos: Mapping[str, Repo], user: str) -> dict[str, Repo]:
+def allowed(repos: Mapping[ConversationRef, Repo], user: PersonRef) -> dict[ConversationRef, Repo]:
     """Those of ``repos`` (by channel) that the user may talk to, as App Home shows them."""
     return {
         home: repo
@@ -134,44 +133,51 @@ def allowed(repos: Mapping[str, Repo], user: str) -> dict[str, Repo]:
     }
 
 
-def root_of(event: Event) -> str:
-    """The first message of the thread that the event belongs to; "" for what belongs to none."""
+def root_of(event: Event) -> MessageRef:
+    """The first message of the event's thread; "" if it has none."""
     match event:
-        case MessagePosted(thread_ts=thread_ts, ts=ts) | MessageEdited(thread_ts=thread_ts, ts=ts):
-            return thread_ts or ts
-        case MessageDeleted(thread_ts=thread_ts, ts=ts):
-            return thread_ts or ts
-        case ButtonClicked(thread_ts=thread_ts, message_ts=ts):
-            return thread_ts or ts
-    return ""
+        case MessagePosted(thread=thread, ref=ref) | MessageEdited(thread=thread, ref=ref):
+            return thread or ref
+        case MessageDeleted(thread=thread, ref=ref):
+            return thread or ref
+        case ButtonClicked(thread=thread, message=ref):
+            return thread or ref
+    return NOWHERE
 
 
-def home_of(threads: DirectThreads, event: Event) -> str:
-    """The channel of the repository that the event's thread is about; "" while nobody has said which."""
+def home_of(threads: DirectThreads, event: Event) -> ConversationRef:
+    """The channel of the repository that the event's thread is about; "" until a person has said which."""
     return threads.home(event.channel, *items_of(event))
 
 
 def items_of(event: Event) -> tuple[str, ...]:
-    """What a worker may name when it answers: the message, its thread, its files."""
+    """The items a worker may name when it answers: the message, its thread, its files."""
     if isinstance(event, MessagePosted):
-        return (event.root_ts, event.ts, *(file.id for file in event.files))
+        return (event.root, event.ref, *(file.id for file in event.files))
     return (root,) if (root := root_of(event)) else ()
 
 
 class DirectReader:
-    """Reads direct messages for the intake. ``repos`` are those that are served, by channel."""
+    """Reads direct messages for the intake. ``repos`` are those that are served, by channel; ``config`` is what holds
+    for all of them."""
 
-    def __init__(self, threads: DirectThreads, repos: Callable[[], Mapping[str, Repo]]) -> None:
+    def __init__(
+        self,
+        threads: DirectThreads,
+        repos: Callable[[], Mapping[ConversationRef, Repo]],
+        config: Callable[[], Config] = Config,
+    ) -> None:
         self._threads = threads
         self._repos = repos
+        self._config = config
 
     def repo_of(self, event: Event) -> Repo | None:
-        """The repository that the event's thread is about, None if that is not known or not served."""
+        """The repository that the event's thread is about, None if unknown or not served."""
         return self._repos().get(home_of(self._threads, event))
 
     async def read(self, event: Event) -> tuple[Repo, Event, Request | None] | None:
-        """The repository that the event is for, the event as it reads there, and None. While nobody has said which
-        repository is meant: one that decides about it, and the request to keep. None for what is to be ignored.
+        """(repository, event as that repository reads it, None). While its repository is unknown: one that
+        decides about it, and the request to keep. None for an event to ignore.
 
         Raises StoreError.
         """
@@ -179,6 +185,9 @@ class DirectReader:
         if repo is not None and not isinstance(event, SlashCommand):
             return await self._about(repo, event)
         mine = tuple(allowed(self._repos(), event.user).values())
+        request = request_of(event, ())
+        if isinstance(request, Command) and request.name in WORDS and WORDS[request.name].anywhere:
+            return Repo("", self._config()), event, None
         if not mine:
             return Repo("", Config()), _addressed(event), None
         if isinstance(event, MessagePosted):
@@ -191,13 +200,13 @@ class DirectReader:
             if chosen is None:
                 return None
             await self._place(chosen, event)
-        return mine[0], event, request_of(event, ())
+        return mine[0], event, request
 
     async def _first(
         self, event: MessagePosted, mine: Sequence[Repo]
     ) -> tuple[Repo, Event, Request | None] | None:
-        """A message of a thread that is about no repository yet."""
-        if event.thread_ts is None:
+        """A message of a thread that has no repository yet."""
+        if event.thread is None:
             event = replace(event, text=worded(event.text))
         elif (repo := called(event.text, mine)) is not None:
             await self._place(repo, event)
@@ -210,7 +219,7 @@ class DirectReader:
         return await self._about(mine[0], event) if len(mine) == 1 else (mine[0], event, NoRequest())
 
     async def _about(self, repo: Repo, event: Event) -> tuple[Repo, Event, Request | None]:
-        """Everything said here is said to us."""
+        """Everything said here is meant for us."""
         await self._place(repo, event)
         if isinstance(event, MessagePosted | MessageEdited) and (found := named(event.text, (repo,))):
             event = replace(event, text=found[1])
@@ -225,22 +234,22 @@ def _addressed(event: Event) -> Event:
 
 
 def _is_ours(request: Command, repos: int) -> bool:
-    """What is answered for all repositories, and what none knows. With one, its worker knows more."""
+    """Commands for all repositories, and unknown ones. With one repository, its worker knows more."""
     if repos > 1 and request.name not in WORDS:
         return True
     return request.name in DIRECT and (request.name == "help" or repos > 1) and not request.argument
 
 
 def worded(text: str) -> str:
-    """The text, with the mark before one of the words that need none here."""
+    """The text, with the mark added to a command that needs none here."""
     match = _BARE.fullmatch(text)
     return f"!{match[1].lower()}" if match and match[1].lower() in DIRECT else text
 
 
 def named(text: str, repos: Iterable[Repo]) -> tuple[Repo, str] | None:
-    """The repository that ``name: text`` is for, and its text; None where no repository is named.
+    """The repository of ``name: text``, and the text; None if no repository is named.
 
-    A word that names an agent in it (``claude: …``) stays that.
+    The name of an agent (``claude: …``) keeps that meaning.
     """
     match = _NAMED.fullmatch(text)
     if match is None:
@@ -251,5 +260,5 @@ def named(text: str, repos: Iterable[Repo]) -> tuple[Repo, str] | None:
 
 
 def called(text: str, repos: Iterable[Repo]) -> Repo | None:
-    """The repository whose name is all that the text says."""
+    """The repository whose name is the whole text."""
     return next((repo for repo in repos if repo.name.lower() == text.strip().lower()), None)

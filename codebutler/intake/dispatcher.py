@@ -1,8 +1,8 @@
-"""The way of every accepted event, from the journal to its worker.
+"""The steps of every accepted event, from the journal to its worker.
 
-Each step takes the event (it answers it, or keeps it until it may go on) or lets it pass, as it is or translated. The
-journal keeps the event until it is settled: what a step still holds when the process dies
-is dispatched again at the next start.
+Each step takes the event (answers it, or keeps it for a while) or passes it on, unchanged or translated. The
+journal keeps the event until it is settled: an event that a step still holds when the process dies is
+dispatched again at the next start.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from functools import partial
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Command, Event, MessageDeleted, MessageEdited, MessagePosted, Prompt
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.records import Entry
 from codebutler.observe.chain import AuditAct, act_of, kind_of
 
 GoOn = Callable[[Entry], None]
-"""Hands an entry to the step after this one."""
+"""Passes an entry to the next step."""
 Step = Callable[[Entry, GoOn], None]
-"""Returns at once and raises nothing; it may go on later, in the order in which it was given a channel's entries."""
+"""Returns at once and raises nothing; it may pass entries on later, in the order it got a channel's."""
 
 RETRY_S = 5.0
 log = logging.getLogger("codebutler.audit")
@@ -49,29 +50,26 @@ class Dispatcher:
         )
         self._deliver = deliver
 
-    def dispatch(self, entry: Entry) -> None:
-        """Hand on an entry, in order per channel."""
-        self._go_on(0, entry)
-
-    def _go_on(self, done: int, entry: Entry) -> None:
+    def dispatch(self, entry: Entry, done: int = 0) -> None:
+        """Hand on an entry, in order per channel; so many steps are ``done``."""
         if done < len(self._steps):
-            self._steps[done](entry, partial(self._go_on, done + 1))
+            self._steps[done](entry, partial(self.dispatch, done=done + 1))
         else:
             self._deliver(entry)
 
 
 class HeldBack:
-    """A step of the dispatcher. Clicks, slash commands and what comes from this machine never wait."""
+    """A step of the dispatcher. Clicks, slash commands and the operator's messages never wait."""
 
     def __init__(self) -> None:
-        self._held: dict[str, list[tuple[str, Entry, GoOn]]] = {}
+        self._held: dict[ConversationRef, list[tuple[str, Entry, GoOn]]] = {}
 
-    def hold(self, channel: str) -> None:
-        """From now on the channel's messages wait for ``release``."""
+    def hold(self, channel: ConversationRef) -> None:
+        """Hold the channel's messages until ``release``."""
         self._held.setdefault(channel, [])
 
-    def release(self, channel: str) -> None:
-        """Hand on what waits, in the order it was written. A channel that is not held has nothing waiting."""
+    def release(self, channel: ConversationRef) -> None:
+        """Pass on what waits, in the order it was written. A channel that is not held has nothing waiting."""
         for _, entry, go_on in sorted(self._held.pop(channel, []), key=lambda held: (held[0], held[1].seq)):
             go_on(entry)
 
@@ -81,7 +79,7 @@ class HeldBack:
             self.release(channel)
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """Of a channel that is held, only what was written in it waits."""
+        """In a held channel, only messages wait."""
         held = self._held.get(entry.channel)
         if held is not None and (order := _order(entry.event)) is not None:
             held.append((order, entry, go_on))
@@ -90,7 +88,7 @@ class HeldBack:
 
 
 def _order(event: Event) -> str | None:
-    """Of what was written in the chat; None for everything else."""
+    """The channel of a message in the chat; None for everything else."""
     match event:
         case MessagePosted(origin="chat", order=order) | MessageEdited(order=order):
             return order
@@ -100,8 +98,8 @@ def _order(event: Event) -> str | None:
 
 
 class AuditFirst:
-    """A step of the dispatcher. What arrives together is synced together; order is kept. While the audit log cannot be
-    written, everything waits except commands, which start nothing: `!stop` must still work.
+    """A step of the dispatcher. Entries that arrive together are synced together, in order. While the audit
+    log cannot be written, everything waits except commands, which start nothing: `!stop` must still work.
 
     ``keep`` writes lines and syncs them to the disk; it blocks, and raises OSError.
     """
@@ -120,7 +118,7 @@ class AuditFirst:
         self.trouble = ""
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """What would start a turn waits for its audit line, and all that came after it does, too."""
+        """An event that would start a turn waits for its audit line, and everything after it waits, too."""
         passes = self.trouble and isinstance(entry.request, Command)
         if not passes and (self._waiting or isinstance(entry.request, Prompt)):
             self._waiting.append((entry, go_on))
@@ -129,36 +127,33 @@ class AuditFirst:
             go_on(entry)
 
     async def run(self) -> None:
-        """Write and hand on, until cancelled."""
+        """Write and pass on, until cancelled."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
             while self._waiting:
-                await self._hand_on()
-
-    async def _hand_on(self) -> None:
-        batch = list(self._waiting)
-        acts = [
-            act_of(entry.event, kind_of(entry.event, entry.request), "allowed")
-            for entry, _ in batch
-            if isinstance(entry.request, Prompt)
-        ]
-        try:
-            await asyncio.to_thread(self._keep, acts)
-        except OSError as error:
-            self._tell([entry for entry, _ in batch], error)
-            await self._clock.sleep(RETRY_S)
-            return
-        self.trouble = ""
-        for entry, go_on in batch:
-            self._waiting.popleft()
-            go_on(entry)
+                batch = list(self._waiting)
+                acts = [
+                    act_of(entry.event, kind_of(entry.event, entry.request), "allowed")
+                    for entry, _ in batch
+                    if isinstance(entry.request, Prompt)
+                ]
+                try:
+                    await asyncio.to_thread(self._keep, acts)
+                except OSError as error:
+                    self._tell([entry for entry, _ in batch], error)
+                    await self._clock.sleep(RETRY_S)
+                    continue
+                self.trouble = ""
+                for entry, go_on in batch:
+                    self._waiting.popleft()
+                    go_on(entry)
 
     def _tell(self, batch: Sequence[Entry], error: OSError) -> None:
-        """Once for each channel, as long as it lasts."""
+        """Once per channel, as long as it lasts."""
         trouble = f"the audit log cannot be written: {(error.strerror or str(error)).lower()}"
         if not self.trouble:
-            log.error("%s: nothing is started until it can", trouble)
+            log.error("%s: nothing starts until it can", trouble)
             for entry in {each.channel: each for each in batch}.values():
                 self._on_trouble(entry, error)
         self.trouble = trouble

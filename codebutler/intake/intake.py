@@ -1,6 +1,6 @@
 """Turns a parsed event into a committed journal entry: authorise, deduplicate, commit, dispatch.
 
-After that it may be acknowledged. Nothing here knows a chat's JSON; every source of events calls ``accept``.
+After that it may be acknowledged. It knows no chat's JSON; every source of events calls ``accept``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from codebutler.domain.model import (
     Prompt,
     Request,
 )
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.intake.direct import DirectReader
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
@@ -42,39 +43,42 @@ Outcome = Literal["accepted", "duplicate", "refused", "ignored"]
 
 
 class Refusals(Protocol):
-    """Where decisions go: to the audit log always, a refusal to the person too when ``tell`` says so."""
+    """Where decisions go: always to the audit log; a refusal also to the person if ``tell`` is set."""
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
-        """Write a decision down, and tell the person where ``tell`` says so. Returns at once."""
+        """Record a decision, and notify the person if ``tell`` is set. Returns at once."""
 
     def commanded(self, event: Event, kind: str) -> None:
         """A command or a click is about to be executed. (A prompt's line is written when its turn ends.)"""
 
+    def counted(self, outcome: Outcome, seconds: float) -> None:
+        """What became of an event, and how long that took."""
+
     def no_space(self, event: Event) -> None:
-        """The disk is full: people are told that nothing new starts. Returns at once."""
+        """The disk is full: people are notified that nothing new starts. Returns at once."""
 
 
-def _nothing(_repo: Repo, _thread_ts: str) -> bool:
+def _nothing(_repo: Repo, _thread: MessageRef) -> bool:
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """What is known of threads: ``awaits`` says whether something in one waits for what people write there, ``direct``
+    """What is known about threads: ``awaits`` says whether something in one waits for a reply, ``direct``
     which repository one of a direct conversation is about."""
 
-    awaits: Callable[[Repo, str], bool] = _nothing
+    awaits: Callable[[Repo, MessageRef], bool] = _nothing
     direct: DirectReader | None = None
 
 
 class Intake:
-    """One per parent. ``repos`` maps channel ID to repository and may change while we run. What was written
-    before this object was made counts as written while we were away. ``dispatch`` hands accepted events on."""
+    """One per parent. ``repos`` maps channel ID to repository and may change while we run. Messages written
+    before this object was made count as written while we were away. ``dispatch`` passes accepted events on."""
 
     def __init__(
         self,
         *,
-        repos: Callable[[], Mapping[str, Repo]],
+        repos: Callable[[], Mapping[ConversationRef, Repo]],
         journal: Journal,
         dispatch: Callable[[Entry], None],
         refusals: Refusals,
@@ -88,15 +92,21 @@ class Intake:
         self._clock = clock
         self._threads = threads
         self._away_until = clock.now()
-        self._noticed: dict[str, float] = {}
-        self._without_space: set[str] = set()
+        self._noticed: dict[PersonRef, float] = {}
+        self._without_space: set[ConversationRef] = set()
 
     async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
-        """Returns once the event is on disk or needs no keeping. Raises StoreError if it cannot be kept.
+        """Returns once the event is on disk or needs no storing. Raises StoreError if it cannot be stored.
 
         ``missed``: it came by catch-up or by a retry of the chat, so it may be late. A live event never is,
         however wrong our clock may be.
         """
+        began_s = self._clock.monotonic()
+        outcome = await self._accepted(event, missed=missed)
+        self._refusals.counted(outcome, self._clock.monotonic() - began_s)
+        return outcome
+
+    async def _accepted(self, event: Event, *, missed: bool) -> Outcome:
         repo = self._repos().get(event.channel)
         request: Request | None = None
         # A private chat may be a repository's own.
@@ -111,9 +121,6 @@ class Intake:
             event = dated(event, self._clock.now(), self._away_until, max_age_hours)
         if request is not None:
             return await self._keep(event, request)
-        return await self._take(repo, event)
-
-    async def _take(self, repo: Repo, event: Event) -> Outcome:
         if isinstance(event, MessagePosted) and event.handled == "yes":
             await self._journal.pass_over(event)
             return "ignored"
@@ -126,7 +133,7 @@ class Intake:
         return await self._keep(event, request)
 
     async def _keep(self, event: Event, request: Request) -> Outcome:
-        """Commit and hand on what is allowed; a "duplicate" came before."""
+        """Commit and dispatch an allowed event; a "duplicate" came before."""
         try:
             entry = await self._journal.append(event, request)
         except StoreFullError:
@@ -145,11 +152,12 @@ class Intake:
         return "accepted"
 
     def serves(self, event: Event) -> bool:
-        """Whether there is a repository that the event concerns."""
+        """Whether the event concerns a served repository."""
         return self._repo_of(event) is not None
 
     async def admits(self, event: Event) -> bool:
-        """Whether the event would be accepted, without accepting it; a refusal is the same as for the event itself.
+        """Whether the event would be accepted, without accepting it; a refusal has the same effect as for the
+        event itself.
 
         Raises StoreError.
         """
@@ -165,9 +173,9 @@ class Intake:
 
     def _is_awaited(self, repo: Repo, event: Event) -> bool:
         """Answering a card or typing into a program needs no mention."""
-        if not isinstance(event, MessagePosted) or event.thread_ts is None or not event.text.strip():
+        if not isinstance(event, MessagePosted) or event.thread is None or not event.text.strip():
             return False
-        return self._threads.awaits(repo, event.thread_ts)
+        return self._threads.awaits(repo, event.thread)
 
     def _repo_of(self, event: Event) -> Repo | None:
         repo = self._repos().get(event.channel)
@@ -176,8 +184,8 @@ class Intake:
         return repo
 
     async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
-        """In a direct message as in the repository's own channel. A refusal is written down, and told to a stranger
-        once an hour."""
+        """The rules of a direct message are those of the repository's own channel. A refusal is recorded, and
+        a stranger hears of it once an hour."""
         channel = repo.config.channel_id if event.is_direct else event.channel
         decision = decided(repo.config, event, request, channel)
         if not decision.allowed and await self._journal.pass_over(event):
@@ -185,7 +193,7 @@ class Intake:
             self._refusals.refused(event, kind_of(event, request), decision, tell=tell)
         return decision.allowed
 
-    def _first_within_the_hour(self, user: str) -> bool:
+    def _first_within_the_hour(self, user: PersonRef) -> bool:
         now_s = self._clock.monotonic()
         self._noticed = {u: t for u, t in self._noticed.items() if now_s - t < NOTICE_INTERVAL_S}
         if user in self._noticed:
@@ -195,8 +203,8 @@ class Intake:
 
 
 def dated(event: Event, now: datetime, away_until: datetime, max_age_hours: float) -> Event:
-    """The event, marked if it was written while we were away (before ``away_until``, or long before it
-    reached us), and marked as stale if that is longer ago than ``max_age_hours``, or if it may be done with."""
+    """The event, marked late if it was written while we were away (before ``away_until``, or long before it
+    reached us), and stale if that is longer ago than ``max_age_hours``, or if it may have been handled."""
     if not isinstance(event, MessagePosted) or event.origin != "chat":
         return event
     age_s = now.timestamp() - event.sent_at
@@ -210,7 +218,7 @@ def _not_for_us(config: Config, event: Event, request: Request) -> bool:
     if isinstance(event, MessagePosted | MessageEdited) and isinstance(request, Prompt):
         if not request.text.strip() and not getattr(event, "files", ()):
             if isinstance(event, MessagePosted):
-                # A name alone is an address: the worker starts a session, or asks what is to be done.
+                # A mention without text is for us: the worker starts a session, or asks what to do.
                 return not (request.prefix or event.mentioned)
             return not (request.prefix and is_session(config, request.prefix))
         if config.agent.mention == "mention" and request.prefix is None:

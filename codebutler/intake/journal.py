@@ -1,9 +1,9 @@
 """The parent's durable inbox: an event is committed here before it is acknowledged.
 
 One thread writes. Everything that waits when it becomes free goes into one transaction (group commit), so
-that a burst costs a few syncs instead of one each. Settling an entry is lazy, and in transactions of its own, so
-that no event waits for it: it is written when it has been quiet for a moment; losing that to a crash only delivers
-an event again, which the worker's own store knows.
+that a burst costs a few syncs instead of one each. Settling an entry is lazy, in separate transactions, so
+that no event waits for it: it is written after a quiet moment; if a crash loses it, the event is only
+delivered again, and the worker's own store knows it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import msgspec
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, MessagePosted, Request
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake import journal_file
 from codebutler.intake.absence import Arrival
 from codebutler.intake.journal_writer import (
@@ -54,7 +55,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path, clock: Clock, look_every_s: float = LOOK_EVERY_S) -> Journal:
-        """Open or create ``journal.db`` (mode 0600), and look every so often whether it is still there. Blocks.
+        """Open or create ``journal.db`` (mode 0600), and check every so often that it is still there. Blocks.
 
         Raises StoreTooNewError, StoreError.
         """
@@ -67,27 +68,27 @@ class Journal:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be accepted, "" if it can: the file was taken away."""
+        """Why nothing can be accepted, "" if it can: the file was removed."""
         return self._writer.trouble
 
     @property
     def mended(self) -> str:
-        """How the file was taken away and written again since it was opened, "" if it was not."""
+        """How the file was removed and written again since it was opened, "" if it was not."""
         return self._writer.mended
 
     async def news(self) -> str:
-        """Wait until the file was taken away and is there again, with a gap open for every channel, or cannot be put
-        back; returns what happened."""
+        """Wait until the file was removed and is back, with a gap open for every channel, or cannot be
+        restored; returns what happened."""
         job = WatchJob(asyncio.get_running_loop().create_future())
         self._submit(job)
         return await job.done
 
     async def append(self, event: Event, request: Request) -> Entry | None:
-        """Commit an event; None if it was seen before. Order of ``seq`` is order of calls.
+        """Commit an event; None if it is known. Order of ``seq`` is order of calls.
 
-        Raises StoreError if it could not be committed: then it is not kept and must not be acknowledged. The
-        journal goes on, and takes the next append as soon as the disk does. An append that is cancelled may
-        have been committed all the same; ``pending`` tells.
+        Raises StoreError if it could not be committed: then it is not stored and must not be acknowledged.
+        The journal continues, and takes the next append as soon as the disk does. A cancelled append may
+        still have been committed; ``pending`` shows it.
         """
         received_at = self._clock.now()
         encoded = msgspec.json.encode(event).decode(), msgspec.json.encode(request).decode()
@@ -97,9 +98,10 @@ class Journal:
         return None if seq is None else Entry(seq, event.channel, event, request, received_at)
 
     async def settle(self, seq: int) -> None:
-        """A worker has stored the entry: its payload may go, its key stays. Returns at once.
+        """A worker has stored the entry: drop its payload, keep its key. Returns at once.
 
-        Once more, or after ``close``, does nothing: the entry is then delivered again, which is harmless.
+        A second call, or one after ``close``, does nothing: the entry is then delivered again, which is
+        harmless.
         """
         if seq in self._pending and not self._closed:
             self._submit(SettleJob(seq))
@@ -110,73 +112,75 @@ class Journal:
         rows = await self._read(journal_file.pending_rows)
         return [self._entry(row) for row in rows if row[0] in self._pending]
 
-    async def high_water(self, channel: str) -> float:
-        """When the newest message of the channel was written that was ever appended, in Unix seconds; 0 if none."""
+    async def high_water(self, channel: ConversationRef) -> float:
+        """When the newest message ever appended for the channel was written, in Unix seconds; 0 if none."""
         return await self._read(journal_file.mark, channel)
 
     async def pass_over(self, event: Event) -> bool:
-        """Remember a message that is not for us, so that catching up does not take it for a new one. False if
-        it came before; what is no message is always new. Raises StoreError."""
+        """Remember a message that is not for us, so that catch-up does not take it for a new one. False if it
+        is known; an event that is no message is always new. Raises StoreError."""
         if (seen := _seen(event, taken=False)) is None:
             return True
         return await self._write("settle", journal_file.remember, event.channel, seen)
 
-    async def keep_channels(self, channels: Collection[str]) -> None:
-        """Forget where every other channel stood: should it come back, it begins anew. Raises StoreError."""
+    async def keep_channels(self, channels: Collection[ConversationRef]) -> None:
+        """Forget every other channel's position: one that comes back starts over. Raises StoreError."""
         await self._write("settle", journal_file.keep_channels, tuple(channels))
 
-    async def open_gaps(self, channels: Collection[str], now: datetime) -> None:
+    async def open_gaps(self, channels: Collection[ConversationRef], now: datetime) -> None:
         """From ``now`` on (the chat's time) messages of ``channels`` may be missed. Raises StoreError."""
         await self._write("settle", journal_file.open_gaps, tuple(channels), now.timestamp())
 
-    async def gap(self, channel: str, old_root: str = "") -> Gap | None:
-        """What may have been missed, None if nothing. Threads are old whose first message's ts sorts up to
+    async def gap(self, channel: ConversationRef, old_root: str = "") -> Gap | None:
+        """What may have been missed, None if nothing. A thread is old if its first message's ref sorts up to
         ``old_root``. Raises StoreError."""
         return await self._read(journal_file.gap, channel, old_root)
 
-    async def close_gap(self, channel: str) -> None:
-        """Everything of the channel's gap has been appended. Raises StoreError."""
+    async def close_gap(self, channel: ConversationRef) -> None:
+        """The channel's gap has been appended completely. Raises StoreError."""
         await self._write("settle", journal_file.close_gap, channel)
 
-    async def seen(self, channel: str, after_s: float = 0.0) -> tuple[SeenMessage, ...]:
+    async def seen(self, channel: ConversationRef, after_s: float = 0.0) -> tuple[SeenMessage, ...]:
         """The channel's messages of the last days that were written after ``after_s``, oldest first. Raises
         StoreError."""
         return await self._read(journal_file.seen_after, channel, after_s)
 
-    async def arrivals(self, channel: str, since: datetime) -> tuple[Arrival, ...]:
+    async def arrivals(self, channel: ConversationRef, since: datetime) -> tuple[Arrival, ...]:
         """The channel's messages of the last days that were written from ``since`` on. Raises StoreError."""
         return await self._read(journal_file.arrivals, channel, since.timestamp())
 
-    async def newest_before(self, channel: str, moment: datetime) -> float:
+    async def newest_before(self, channel: ConversationRef, moment: datetime) -> float:
         """When the channel's last message of the last days before ``moment`` was written, 0 if there is none. Raises
         StoreError."""
         return await self._read(journal_file.newest_before, channel, moment.timestamp())
 
     async def note(self, name: str) -> str:
-        """What was noted under ``name``, in this life or an earlier one; "" if nothing was. Raises StoreError."""
+        """The note ``name``, from this supervisor or an earlier one; "" for none. Raises StoreError."""
         return await self._read(journal_file.note, name)
 
     async def keep_note(self, name: str, value: str) -> None:
-        """Note something for later, in place of what was noted before. Raises StoreError."""
+        """Store a note, replacing an earlier one. Raises StoreError."""
         await self._write("", journal_file.keep_note, name, value)
 
-    async def place_direct(self, home: str, channel: str, items: Collection[str]) -> None:
+    async def place_direct(
+        self, home: ConversationRef, channel: ConversationRef, items: Collection[str]
+    ) -> None:
         """These messages and files of a direct conversation belong to the repository of channel ``home``.
 
         Raises StoreError.
         """
         await self._write("", journal_file.place_direct, home, channel, tuple(items))
 
-    async def placed_direct(self) -> list[tuple[str, str, str]]:
-        """The latest of what ``place_direct`` kept, oldest first: (home, item, channel). Raises StoreError."""
+    async def placed_direct(self) -> list[tuple[ConversationRef, str, ConversationRef]]:
+        """The latest assignments of ``place_direct``, oldest first: (home, item, channel). Raises StoreError."""
         return await self._read(journal_file.placed_direct)
 
     async def forget_old(self, now: datetime) -> None:
-        """Drop what is too old, or too much, to be asked for again. Raises StoreError."""
+        """Delete what is too old, or too much, to be asked for again. Raises StoreError."""
         await self._write("", journal_file.forget_old, now)
 
     async def close(self) -> None:
-        """Finish what was asked for, then close the file. May be called twice."""
+        """Finish the queued jobs, then close the file. A second call does nothing."""
         if not self._closed:
             self._submit(StopJob())
             self._closed = True
@@ -218,7 +222,7 @@ class Journal:
         try:
             return Entry(
                 seq,
-                channel,
+                ConversationRef(channel),
                 msgspec.json.decode(event, type=Event),
                 msgspec.json.decode(request, type=Request),
                 datetime.fromisoformat(received_at),
@@ -230,4 +234,4 @@ class Journal:
 def _seen(event: Event, *, taken: bool) -> SeenMessage | None:
     if not isinstance(event, MessagePosted) or event.origin != "chat":
         return None
-    return SeenMessage(event.ts, event.root_ts, event.user, taken, event.sent_at)
+    return SeenMessage(event.ref, event.root, event.user, taken, event.sent_at)

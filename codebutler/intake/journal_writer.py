@@ -1,4 +1,4 @@
-"""The one thread that writes the journal: whatever waits when it becomes free is one transaction."""
+"""The one thread that writes the journal: everything that waits when it becomes free is one transaction."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from codebutler.platform.backups import put_back
 from codebutler.platform.killpoints import reached
 
 BATCH = 500
-# Settled entries are written down when it has been quiet for so long, or when there are so many.
+# Settled entries are written after this much quiet, or when there are this many.
 SETTLE_AFTER_S = 0.2
 GATHERED = 100
 RETRY_AFTER_S = 5.0
-# So often it is looked whether the file is still there, when there is nothing else to do.
+# How often it checks that the file is still there, if it has nothing else to do.
 LOOK_EVERY_S = 30.0
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ Label = Literal["append", "settle", ""]
 
 @dataclass(frozen=True, slots=True)
 class ReadJob:
-    """Something to look up, in the order of the jobs; ``done``, which belongs to the loop that asks, gives it."""
+    """A query, in the order of the jobs; ``done``, which belongs to the asking loop, gets its result."""
 
     function: Callable[[sqlite3.Connection], Any]
     done: asyncio.Future[Any]
@@ -45,8 +45,8 @@ class ReadJob:
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """Something to write; ``done`` gives what it returned: for an "append" the new entry's seq, None if it was known.
-    ``label`` names its kill points; "" = no event depends on it."""
+    """A write; ``done`` gets its result: for an "append" the new entry's seq, None if it was known. ``label``
+    names its kill points; "" = no event depends on it."""
 
     function: Callable[[sqlite3.Connection], Any]
     done: asyncio.Future[Any]
@@ -62,7 +62,7 @@ class SettleJob:
 
 @dataclass(frozen=True, slots=True)
 class WatchJob:
-    """Done with a sentence once the file was removed or replaced, and is there again or cannot be put back."""
+    """Resolved with a sentence once the file was removed or replaced, and is back or cannot be restored."""
 
     done: asyncio.Future[str]
 
@@ -73,13 +73,13 @@ class StopJob:
 
 Job = ReadJob | WriteJob | SettleJob | WatchJob | StopJob
 Told = tuple[asyncio.Future[Any], Any, StoreError | None]
-"""A job's future, and what it gives or raises."""
+"""A job's future, and its result or exception."""
 
 
 class Writer:
-    """The thread that owns the connection. ``pending`` is shared: it adds what it has committed.
+    """The thread that owns the connection. ``pending`` is shared: the thread adds what it has committed.
 
-    A file that is removed or replaced while it is in use is written again from what the connection still sees.
+    A file that is removed or replaced while in use is written again from what the connection still sees.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Writer:
         self.trouble = ""
         """Why nothing can be written, "" if it can."""
         self.mended = ""
-        """How the file was taken away and written again, "" if it was not."""
+        """How the file was removed and written again, "" if it was not."""
         self._clock = clock
         self._look_every_s = look_every_s
         self._watching: list[asyncio.Future[str]] = []
@@ -105,7 +105,8 @@ class Writer:
         self._pending = pending
         self._unwritten: set[int] = set()
         self._patience_s = SETTLE_AFTER_S
-        # A daemon, so that a parent that forgets to close can still exit: SQLite survives that by design.
+        # A daemon thread, so that a parent that forgets to close can still exit: SQLite survives that by
+        # design.
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -126,7 +127,8 @@ class Writer:
                     self._read(job)
             self._watching += [job.done for job in jobs if isinstance(job, WatchJob)]
             if not jobs:
-                self._look()
+                with suppress(StoreError):  # it is told by ``trouble``
+                    self._mend()
             self._spread()
             self._unwritten.update(job.seq for job in jobs if isinstance(job, SettleJob))
             if self._unwritten and (not jobs or not going or len(self._unwritten) >= GATHERED):
@@ -134,18 +136,18 @@ class Writer:
         self._connection.close()
 
     def _take(self) -> list[Job]:
-        """All jobs that wait, at least one; none at all when it has been quiet for long enough."""
+        """All waiting jobs, at least one; none after a long enough quiet."""
         try:
             jobs = [self.jobs.get(timeout=self._patience_s if self._unwritten else self._look_every_s)]
         except queue.Empty:
             return []
-        # Nobody else takes from it: what it has, it has still.
+        # Nobody else takes from it: what it has now stays.
         while len(jobs) < BATCH and not self.jobs.empty():
             jobs.append(self.jobs.get())
         return jobs
 
     def _write(self, writes: list[WriteJob]) -> None:
-        """One transaction. What it could not do is told to those who wait."""
+        """One transaction. Its failures go to the jobs that wait."""
         labels = {job.label for job in writes}
         label: Label = "append" if "append" in labels else "settle" if "settle" in labels else ""
         try:
@@ -159,7 +161,7 @@ class Writer:
         _tell([(job.done, result, None) for job, result in zip(writes, results, strict=True)])
 
     def _settle(self) -> None:
-        """Write down what is settled, in a transaction of its own: nobody waits for it. If need be later."""
+        """Store settled entries, in a separate transaction that nobody waits for. A failure is retried later."""
         try:
             self._transact(partial(journal_file.drop_payloads, seqs=self._unwritten), "settle")
         except Exception:  # noqa: BLE001 - whatever it was, an event that waits would be told
@@ -169,7 +171,7 @@ class Writer:
         self._unwritten.clear()
 
     def _transact(self, work: Callable[[sqlite3.Connection], T], label: Label) -> T:
-        """What ``work`` gives, once it is on disk."""
+        """The result of ``work``, once it is on disk."""
         self._mend()
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
@@ -185,12 +187,8 @@ class Writer:
             raise
         return result
 
-    def _look(self) -> None:
-        with suppress(StoreError):  # it is told by ``trouble``
-            self._mend()
-
     def _mend(self) -> None:
-        """See that the file is the one that was opened; else put it back. Raises StoreError."""
+        """Check that the file is the one that was opened; else restore it. Raises StoreError."""
         if self._anchor.holds:
             return
         now = self._clock.now()
@@ -232,7 +230,7 @@ class Writer:
 
 
 def _tell(outcomes: Sequence[Told]) -> None:
-    """Hand them to the loop that waits: all at once, since each call wakes it."""
+    """Pass them to the waiting loop together, since each call wakes it."""
     for loop, told in groupby(outcomes, key=lambda outcome: outcome[0].get_loop()):
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_settle, list(told))

@@ -1,4 +1,4 @@
-"""What the journal keeps and hands out: accepted events, and what is remembered of a channel's messages."""
+"""The journal's records: accepted events, and the recent messages of a channel."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import msgspec
 
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, Request
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 
-# How far before a gap is looked: for what came out of order, and for edits and deletions.
+# How far before a gap to look: for messages out of order, and for edits and deletions.
 LOOK_BACK_S = 3600.0
 
 
@@ -23,7 +24,7 @@ class Entry:
     """A committed event; ``seq`` is its place in the journal."""
 
     seq: int
-    channel: str
+    channel: ConversationRef
     event: Event
     request: Request
     received_at: datetime
@@ -31,25 +32,25 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class SeenMessage:
-    """A message that came in. ``taken``: it was accepted; else it was passed over (a stranger's)."""
+    """A received message. ``taken``: it was accepted; else it was ignored (a stranger's)."""
 
-    ts: str
-    root_ts: str
-    user: str
+    ref: MessageRef
+    root: MessageRef
+    user: PersonRef
     taken: bool
     sent_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What may have been missed in a channel: messages after ``since_s``, and what became of those ``known`` from
-    LOOK_BACK_S before on. Nothing up to ``floor_s`` is ours: it was said before we first listened.
+    """What may have been missed in a channel: messages after ``since_s``, and the ``known`` ones from
+    LOOK_BACK_S before on. Messages up to ``floor_s`` are not ours: they were written before we first
+    listened.
 
-    ``first_root`` began the oldest thread that is alive; ``beyond`` are the last messages of those threads that are
-    old.
+    ``first_root`` started the oldest live thread; ``beyond`` are the last messages of old live threads.
     """
 
-    channel: str
+    channel: ConversationRef
     since_s: float
     floor_s: float
     known: tuple[SeenMessage, ...]
@@ -63,17 +64,17 @@ log = logging.getLogger("codebutler.notes")
 
 
 class Notes(Protocol):
-    """What outlives the process: the journal."""
+    """Notes that outlive the process: the journal."""
 
     async def note(self, name: str) -> str:
-        """What was last kept under a name; "" if nothing was. Raises StoreError."""
+        """The note of that name; "" if there is none. Raises StoreError."""
 
     async def keep_note(self, name: str, value: str) -> None:
-        """Keep a value under a name, in place of what was there. Raises StoreError."""
+        """Store a note, replacing an earlier one. Raises StoreError."""
 
 
 class Kept(Generic[T]):
-    """``value`` is the note ``name`` as it stands now, once it is opened; before that, and without one, ``empty``.
+    """``value`` is the note ``name``, once it is opened; before that, and without one, ``empty``.
 
     A stored note that cannot be read is replaced by ``empty``.
     """
@@ -94,7 +95,7 @@ class Kept(Generic[T]):
         return self.value
 
     async def change(self, change: Callable[[T], T]) -> None:
-        """Change the value, and keep it. Raises StoreError: then all is as it was."""
+        """Change the value, and store it. Raises StoreError, and nothing changes."""
         before = await self.open()
         self.value = after = change(before)
         if after == before:
@@ -115,16 +116,16 @@ class Kept(Generic[T]):
 
 
 class OwnNotes:
-    """Notes of one chat alone: two that keep the same kind of thing do not meet."""
+    """One chat's own notes: those of two chats never collide."""
 
     def __init__(self, notes: Notes, chat: str) -> None:
         self._notes = notes
         self._chat = chat
 
     async def note(self, name: str) -> str:
-        """What this chat last kept under a name; "" if nothing. Raises StoreError."""
+        """This chat's note of that name; "" if there is none. Raises StoreError."""
         return await self._notes.note(f"{name} of {self._chat}")
 
     async def keep_note(self, name: str, value: str) -> None:
-        """Keep a value under a name, for this chat alone. Raises StoreError."""
+        """Store a note for this chat alone. Raises StoreError."""
         await self._notes.keep_note(f"{name} of {self._chat}", value)

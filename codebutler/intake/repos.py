@@ -1,4 +1,4 @@
-"""The repositories this supervisor serves, each with its configuration, and what is wrong with the others."""
+"""The repositories this supervisor serves, each with its configuration, and the problems of the others."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
-from codebutler.config.channels import ChatName, chat_of, served_chats
+from codebutler.config.channels import served_chats, without_tokens
+from codebutler.config.chats import ChatName, chat_of
 from codebutler.config.paths import Home
 from codebutler.config.programs import RUN
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.config.resolve import env_file_values, resolve_repo
-from codebutler.config.schema import Config, RepoSettings, SlackSection, TelegramSection
+from codebutler.config.resolve import env_file_values, resolve_global, resolve_repo
+from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.secrets import SECRET_AGENT_VARIABLES, secrets_of
 from codebutler.domain.errors import ConfigError
+from codebutler.domain.refs import NO_CHANNEL, ConversationRef, PersonRef
 
-# What an agent's program reads from the environment to reach its service; nothing else of ours gets there.
+# What an agent's program reads from the environment to reach its service; it gets nothing else.
 AGENT_VARIABLES = (
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -36,7 +36,7 @@ AGENT_VARIABLES = (
 
 
 def with_env_file(home: Home, env: Mapping[str, str]) -> dict[str, str]:
-    """``env``, and what agents read of the home's ``.env``: a service does not see anybody's shell.
+    """``env``, plus what agents read of the home's ``.env``: a service does not see a shell's variables.
 
     Raises ConfigError if the file cannot be used.
     """
@@ -44,30 +44,16 @@ def with_env_file(home: Home, env: Mapping[str, str]) -> dict[str, str]:
     return {name: kept[name] for name in AGENT_VARIABLES if name in kept} | dict(env)
 
 
-def without_tokens(config: Config) -> Config:
-    """As a worker is told it: of the chats only its own place, and who may speak there."""
-    slack, telegram = config.slack, config.telegram
-    return msgspec.structs.replace(
-        config,
-        slack=SlackSection(
-            channel_id=slack.channel_id, channel_name=slack.channel_name, allowed_users=slack.allowed_users
-        ),
-        telegram=TelegramSection(
-            chat_id=telegram.chat_id, chat_name=telegram.chat_name, allowed_users=telegram.allowed_users
-        ),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Repo:
-    """What the intake needs to know of a repository. ``prefixes`` are the words that name an agent here."""
+    """A repository as the intake sees it. ``prefixes`` are those of its agents."""
 
     name: str
     config: Config
     prefixes: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Each event asks for them."""
+        """Cached: each event asks for them."""
         configured = {rule.prefix for rule in self.config.commands}
         prefixes = frozenset(configured | {self.config.agent.default, "rehearsal", RUN.prefix})
         object.__setattr__(self, "prefixes", prefixes)
@@ -83,7 +69,7 @@ class Served:
     trusted: bool
 
     @property
-    def channel_id(self) -> str:
+    def channel_id(self) -> ConversationRef:
         """Where it is spoken to."""
         return self.config.channel_id
 
@@ -94,14 +80,12 @@ class Served:
 
     @property
     def unheard(self) -> str:
-        """Why nothing that is said in its channel is heard; "" if it is."""
-        heard, channel = self.config.slack.listen_channels, self.channel_id
-        if not heard or self.config.is_on_telegram or channel in heard:
-            return ""
-        return f"nothing said in {channel} is heard: add it to slack.listenChannels (SLACK_LISTEN_CHANNELS)"
+        """Why no message in its channel is heard; "" if they are."""
+        return self.config.chat.unheard
 
     def settings(self, env: Mapping[str, str]) -> RepoSettings:
-        """As its worker sees it: no token of a chat, and of the environment only what agents need."""
+        """As its worker sees it: without chat tokens, and with only those environment variables that agents
+        need."""
         return RepoSettings(
             name=self.entry.name,
             path=self.entry.path,
@@ -114,7 +98,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Unserved:
-    """One that cannot be, and the line that says what to do about it."""
+    """One that cannot be served, and the line that says what to do about it."""
 
     entry: RepoEntry
     problem: str
@@ -122,34 +106,37 @@ class Unserved:
 
 @dataclass(frozen=True)
 class RepoTable:
-    """All registered repositories, read once; read anew to see changes."""
+    """All registered repositories, read once; read anew to see changes. ``config``: what holds for all of them."""
 
     served: tuple[Served, ...]
     unserved: tuple[Unserved, ...] = ()
+    config: Config = field(default_factory=Config)
 
     @classmethod
-    def read(cls, home: Home, env: Mapping[str, str]) -> RepoTable:
-        """One's fault keeps no other from being served. Raises ConfigError for a damaged registry."""
+    def read(cls, home: Home, env: Mapping[str, str], *, of_hosts: bool = False) -> RepoTable:
+        """One repository's fault does not affect the others. ``of_hosts``: serve those of a cluster's hosts, not this
+        machine's. Raises ConfigError for a damaged registry."""
         served: list[Served] = []
         unserved: list[Unserved] = []
         for entry in Registry(home).load():
             try:
+                _check_machine(entry, of_hosts=of_hosts)
                 resolved = resolve_repo(home, entry, env)
                 _check_place(entry.name, resolved.config)
                 served.append(Served(entry, resolved.config, resolved.notes, resolved.trusted))
             except ConfigError as error:
                 unserved.append(Unserved(entry, str(error)))
-        return cls(tuple(served), tuple(unserved))
+        return cls(tuple(served), tuple(unserved), resolve_global(home, env).config)
 
     def keeping(self, earlier: RepoTable) -> RepoTable:
-        """A repository that was served and is still registered stays so while its file cannot be read: an
-        agent that breaks its own configuration takes nothing out of service."""
+        """A served repository that is still registered stays served while its file cannot be read: an agent
+        that breaks its own configuration takes nothing out of service."""
         broken = {each.entry.name: each for each in self.unserved}
         kept = [each for each in earlier.served if _same_place(each.entry, broken.get(each.entry.name))]
-        return RepoTable((*self.served, *kept), self.unserved)
+        return RepoTable((*self.served, *kept), self.unserved, self.config)
 
     def of_chats(self, chats: Collection[ChatName]) -> RepoTable:
-        """Without the repositories of chats that this supervisor was started without."""
+        """Without the repositories of chats that were not set up when this supervisor started."""
         served = [each for each in self.served if chat_of(each.channel_id) in chats]
         left_out = [
             Unserved(
@@ -158,18 +145,18 @@ class RepoTable:
             for each in self.served
             if each not in served
         ]
-        return RepoTable(tuple(served), (*self.unserved, *left_out))
+        return RepoTable(tuple(served), (*self.unserved, *left_out), self.config)
 
-    def by_channel(self) -> dict[str, Repo]:
+    def by_channel(self) -> dict[ConversationRef, Repo]:
         """Channel ID to repository; with ``listenChannels`` set, only those channels."""
         return {each.channel_id: each.repo for each in self.served if not each.unheard}
 
-    def channels(self) -> set[str]:
+    def channels(self) -> set[ConversationRef]:
         """Every channel that a registered repository has, served or not."""
         configured = {each.channel_id for each in self.served}
         served = {each.entry.channel_id for each in self.served}
         unserved = {each.entry.channel_id for each in self.unserved}
-        return (configured | served | unserved) - {""}
+        return (configured | served | unserved) - {NO_CHANNEL}
 
     @property
     def absent(self) -> tuple[Unserved, ...]:
@@ -181,7 +168,7 @@ class RepoTable:
         return next((each for each in self.served if each.entry.name == name), None)
 
     def secrets(self, env: Mapping[str, str]) -> set[str]:
-        """Every secret value in force, those an agent is given in its environment too, for the redactor."""
+        """Every secret value in force, including those in an agent's environment, for the redactor."""
         found = {env[name] for name in SECRET_AGENT_VARIABLES if env.get(name)}
         for each in self.served:
             found |= secrets_of(each.config)
@@ -189,43 +176,58 @@ class RepoTable:
 
 
 class Repos:
-    """What is served now. ``direct`` are the direct conversations that are known, which may be about any of them."""
+    """The repositories served now. ``direct`` are the known direct conversations, which may be about any of
+    them."""
 
-    def __init__(self, table: RepoTable, direct: Callable[[], Collection[str]]) -> None:
+    def __init__(self, table: RepoTable, direct: Callable[[], Collection[ConversationRef]]) -> None:
         self._direct = direct
         self.use(table)
 
     def use(self, table: RepoTable) -> None:
-        """From now on that is served."""
+        """Serve these from now on."""
         self.table = table
         self._by_channel = table.by_channel()
 
-    def by_channel(self) -> Mapping[str, Repo]:
+    def by_channel(self) -> Mapping[ConversationRef, Repo]:
         """Channel ID to repository."""
         return self._by_channel
 
-    def listened(self, chat: ChatName) -> dict[str, Repo]:
-        """The same of one chat, with every direct conversation there."""
+    def listened(self, chat: ChatName) -> dict[ConversationRef, Repo]:
+        """The same for one chat, with each of its direct conversations."""
         everywhere = {**self._by_channel, **dict.fromkeys(self._direct(), Repo("direct messages", Config()))}
         return {channel: repo for channel, repo in everywhere.items() if chat_of(channel) == chat}
 
-    def channels(self, table: RepoTable | None = None) -> set[str]:
-        """Where we listen with ``table``: the repositories' channels and the direct conversations."""
+    def channels(self, table: RepoTable | None = None) -> set[ConversationRef]:
+        """The channels to listen in with ``table``: the repositories' channels and the direct conversations."""
         return (table or self.table).channels() | set(self._direct())
 
-    def people(self) -> frozenset[str]:
-        """Everybody who may talk to some repository."""
+    def people(self) -> frozenset[PersonRef]:
+        """Everybody who may talk to a repository."""
         return frozenset(user for served in self.table.served for user in served.config.allowed_users)
 
-    def name_of(self, channel: str) -> str:
+    def name_of(self, channel: ConversationRef) -> str:
         """The repository of the channel; "" if there is none."""
         repo = self._by_channel.get(channel)
         return "" if repo is None else repo.name
 
+    def named(self, name: str) -> Served | None:
+        """The repository that is served under that name now."""
+        return self.table.named(name)
+
     def path_of(self, name: str) -> Path | None:
-        """Where a served repository is; None if it is not there."""
+        """The path of a served repository; None if it is not served."""
         served = self.table.named(name)
         return path if served is not None and (path := Path(served.entry.path)).is_dir() else None
+
+
+def _check_machine(entry: RepoEntry, *, of_hosts: bool) -> None:
+    if of_hosts and not entry.host:
+        raise ConfigError(
+            f"{entry.name}: it is on this machine, and a gateway serves hosts: run `codebutler remove-repo "
+            f"{entry.name}`, then `codebutler add-repo HOST:{entry.name}`"
+        )
+    if entry.host and not of_hosts:
+        raise ConfigError(f"{entry.name}: it is on the host {entry.host}: serve it with `codebutler gateway`")
 
 
 def _check_place(name: str, config: Config) -> None:

@@ -1,1 +1,1 @@
-"""What can be looked at afterwards: logs, and the audit chain."""
+"""Logs, and the audit log with its chain of hashes."""

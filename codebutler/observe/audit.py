@@ -1,9 +1,9 @@
-"""The audit log: one JSON object per executed or refused command, each bound to the line before.
+"""The audit log: one JSON object per executed or refused command, each linked to the line before.
 
-A full file is put aside as ``audit.000001.jsonl`` and so on; the chain goes on in the next. It is deleted when its last
-line is older than what is kept, after a line has said so. Where the log was taken away or cut, the next line says so.
-While the disk takes nothing, nothing may begin (``keep`` raises); the lines of what has happened already wait in
-memory, and are written before any later one.
+A full file is renamed to ``audit.000001.jsonl`` and so on; the chain continues in the next. It is deleted when its last
+line is older than the retention time, after a line has recorded that. If the log was removed or cut, the next line says
+so. While the disk is full, nothing may start (``keep`` raises); lines about what has already happened wait in memory,
+and are written before any later one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import msgspec
 from msgspec import structs
 
 from codebutler.domain.clock import Clock
+from codebutler.domain.refs import NO_CHANNEL, NO_PERSON, ConversationRef, PersonRef
 from codebutler.observe.chain import (
     CUT,
     EXPIRED,
@@ -41,10 +42,10 @@ from codebutler.observe.chain import (
     shortened,
 )
 
-# What a stranger tries again and again is one line of the audit log and, an hour later, one with a count.
+# A stranger's repeated attempts become one line of the audit log and, an hour later, one with a count.
 
 COUNTED_S = 3600.0
-# More than so many at once are counted for less than an hour.
+# If more than this many are counted at once, they are counted for less than an hour.
 MOST = 10_000
 
 
@@ -56,13 +57,13 @@ class _Count:
 
 
 class Repeats:
-    """Told apart by user, place and what was tried (a prompt, a command, a button, an edit …)."""
+    """Grouped by user, place and what was attempted (a prompt, a command, a button, an edit …)."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, str, str], _Count] = {}
+        self._counts: dict[tuple[PersonRef, ConversationRef, str], _Count] = {}
 
     def is_first(self, act: AuditAct, now_s: float) -> bool:
-        """Whether it is a line of its own; else it is counted. Ask ``over`` before."""
+        """Whether it gets its own line; otherwise it is counted. Call ``over`` before."""
         key = (act.user, act.channel, act.kind.partition(" ")[0])
         count = self._counts.get(key)
         if count is None:
@@ -88,7 +89,7 @@ def _line(count: _Count) -> AuditAct:
 
 TAIL_BYTES = 2**20
 ROTATE_BYTES = 64 * 2**20
-# So much may wait in memory: while nothing new begins, the ends of what runs need far less.
+# May wait in memory: while nothing new starts, the endings of what is running need far less.
 HELD_CHARS = 2**20
 LINE_CHARS = 500
 FLUSH_S = 30.0
@@ -102,7 +103,7 @@ _Stamped: TypeAlias = tuple[str, AuditAct]
 
 
 class AuditLog:
-    """``with AuditLog(path, clock, redact) as audit``. A line torn by a crash stays; the next says so."""
+    """``with AuditLog(path, clock, redact) as audit``. A line cut by a crash stays; the next one says so."""
 
     def __init__(
         self,
@@ -148,8 +149,8 @@ class AuditLog:
         os.close(self._fd)
 
     def append(self, act: AuditAct) -> None:
-        """Write one line, or hold it until it can be written; any thread may. Raises OSError where too much is held
-        already: then the line is lost."""
+        """Write one line, or hold it until it can be written; callable from any thread. Raises OSError if too much is
+        held already: then the line is lost."""
         with self._lock:
             line = self._stamped(act)
             try:
@@ -158,15 +159,15 @@ class AuditLog:
                 self._hold(line, error)
 
     def keep(self, acts: Sequence[AuditAct]) -> None:
-        """Write lines and sync them to the disk: what they speak of may begin. Blocks. Raises OSError, and holds none
-        of them."""
+        """Write lines and sync them to disk: after that, what they record may start. Blocks. Raises OSError, and then
+        holds none of them."""
         with self._lock:
             self._write([self._stamped(act) for act in acts], sync=True)
 
     def refuse(self, act: AuditAct, *, counted: bool) -> None:
-        """Write down what was refused, shortened; a repetition that is ``counted`` later, as a number. Raises as
+        """Record what was refused, shortened; a repetition that is ``counted`` later becomes a number. Raises like
         ``append``."""
-        # Redacted before it is cut: half a secret would not be recognised.
+        # Redacted before it is cut: half a secret would not be recognized.
         act = shortened(structs.replace(act, text=self._redact(_clean(act.text))))
         now_s = self._clock.monotonic()
         with self._lock:
@@ -177,7 +178,7 @@ class AuditLog:
             self.append(line)
 
     def expire(self) -> None:
-        """Delete the full files that are too old. Blocks. Raises OSError."""
+        """Delete full files that are too old. Blocks. Raises OSError."""
         oldest = self._clock.now() - timedelta(days=self._retention_days)
         found = expired(self._path, oldest.isoformat(timespec="milliseconds"))
         if found:
@@ -188,7 +189,7 @@ class AuditLog:
             file.unlink()
 
     def flush(self) -> None:
-        """Write what was counted until now, and what is held if the disk takes it."""
+        """Write the counts so far, and held lines if the disk accepts them."""
         self._flush(self._clock.monotonic())
 
     def _flush(self, now_s: float) -> None:
@@ -215,7 +216,7 @@ class AuditLog:
         self._held_chars = chars
 
     def _write(self, lines: Sequence[_Stamped], *, sync: bool) -> None:
-        """What is held goes first. Raises OSError: then none of ``lines`` is part of the chain."""
+        """Held lines go first. Raises OSError: then none of ``lines`` is part of the chain."""
         self._follow()
         prev, raw = self._prev, []
         for time, act in (*self._held, *lines):
@@ -236,7 +237,7 @@ class AuditLog:
                 self._rotate()
 
     def _follow(self) -> None:
-        """Begin anew where what we write to is no longer what people find there."""
+        """Start a new chain if the file at our path is no longer the one we write to."""
         ours = os.fstat(self._fd)
         try:
             there = self._path.lstat()
@@ -249,7 +250,7 @@ class AuditLog:
             self._held.insert(0, self._stamped(_note("the log before this line was taken away", CUT)))
 
     def _rotate(self) -> None:
-        """Raises OSError: then this file goes on."""
+        """Raises OSError: then this file stays in use."""
         numbers = [0, *map(number_of, rotated(self._path))]
         aside = self._path.with_suffix(f".{max(numbers) + 1:06}.jsonl")
         self._path.rename(aside)
@@ -277,29 +278,28 @@ class AuditLog:
 
 
 async def maintain(audit: AuditLog, clock: Clock) -> None:
-    """See that nothing is counted or held for long, and old files are deleted: at once and every day. Until
-    cancelled."""
+    """Write counts and held lines in time, and delete old files: at once and every day. Runs until cancelled."""
     due_s = clock.monotonic()
     while True:
         if clock.monotonic() >= due_s:
             due_s += EXPIRE_S
-            with suppress(OSError):  # tomorrow again
+            with suppress(OSError):  # tried again tomorrow
                 await asyncio.to_thread(audit.expire)
         await clock.sleep(FLUSH_S)
         await asyncio.to_thread(audit.flush)
 
 
 def _note(text: str, decision: str) -> AuditAct:
-    return AuditAct(kind=OURS, user="", channel="", text=text, decision=decision)
+    return AuditAct(kind=OURS, user=NO_PERSON, channel=NO_CHANNEL, text=text, decision=decision)
 
 
 def _clean(value: Any) -> Any:
-    """Lone surrogates, which no JSON can hold, are written as escapes."""
+    """Lone surrogates, which JSON cannot represent, are written as escapes."""
     return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
 
 
 def _write_whole(fd: int, data: bytes) -> None:
-    """All of ``data`` or, after an error, none of it."""
+    """Write all of ``data`` or, after an error, none of it."""
     end = os.fstat(fd).st_size
     view = memoryview(data)
     try:

@@ -1,11 +1,12 @@
-"""The chain of the audit log: what a line is, and whether all of them are there.
+"""The chain of the audit log: the format of a line, and whether all lines are there.
 
-``prev`` is the SHA-256 (hex) of the previous line without its newline, "" in the first: that shows that a line was
-changed, removed or inserted. The digest of the last line that was synced is kept in ``audit.head`` beside the log:
-that shows that its end was. Whoever may write both can forge both: a record against them belongs on another machine.
+``prev`` is the SHA-256 (hex) of the previous line without its newline, "" in the first: it shows that a line was
+changed, removed or inserted. The digest of the last synced line is stored in ``audit.head`` next to the log: it shows
+that the end was cut. Anybody who may write both can forge both; protection against them needs a copy on another
+machine.
 
-A file that was put aside expires. A line in the chain names the digest of its last line before it is deleted: the
-oldest file that is kept may begin there and nowhere else.
+A rotated file expires. Before it is deleted, a line in the chain records the digest of its last line: the oldest
+remaining file may start there and nowhere else.
 """
 
 from __future__ import annotations
@@ -22,20 +23,22 @@ import msgspec
 from msgspec import Struct, structs
 
 from codebutler.domain.model import ButtonClicked, Command, Event, Prompt, Request
+from codebutler.domain.refs import ConversationRef, PersonRef
+from codebutler.protocol.messages import Audit
 
-# What stands in the audit log: acts, made of the chat's events.
+# What the audit log contains: acts, made from the chat's events.
 
-# So much of what was refused is kept.
+# How much of a refused text is kept.
 TEXT_CHARS = 500
 KIND_CHARS = 100
 
 
 class AuditAct(Struct, frozen=True, kw_only=True):
-    """What was executed or refused. ``thread``: its ts, "" for none."""
+    """What was executed or refused. ``thread``: its ref, "" for none."""
 
     kind: str
-    user: str
-    channel: str
+    user: PersonRef
+    channel: ConversationRef
     text: str
     decision: str
     thread: str = ""
@@ -44,7 +47,7 @@ class AuditAct(Struct, frozen=True, kw_only=True):
 
 
 def kind_of(event: Event, request: Request) -> str:
-    """The audit log's word for what was asked."""
+    """The audit log's name for the kind of request."""
     if isinstance(event, ButtonClicked):
         return f"button {event.action_id}"
     if isinstance(request, Command):
@@ -55,14 +58,28 @@ def kind_of(event: Event, request: Request) -> str:
 
 
 def act_of(event: Event, kind: str, decision: str) -> AuditAct:
-    """What an event of the chat asked for."""
+    """The act that an event of the chat requested."""
     return AuditAct(
         user=event.user,
         channel=event.channel,
-        thread=str(getattr(event, "thread_ts", None) or getattr(event, "ts", "")),
+        thread=str(getattr(event, "thread", None) or getattr(event, "ref", "")),
         kind=kind,
         text=getattr(event, "text", "") or getattr(event, "words", ""),
         decision=decision,
+    )
+
+
+def worker_act(channel: ConversationRef, record: Audit) -> AuditAct:
+    """What a worker says was executed, under its own channel."""
+    return AuditAct(
+        user=record.user,
+        channel=channel,
+        thread=record.thread,
+        kind=record.kind,
+        text=record.text,
+        decision=record.decision,
+        exit_code=record.exit_code,
+        duration_s=record.duration_s,
     )
 
 
@@ -76,13 +93,13 @@ def shortened(act: AuditAct) -> AuditAct:
 
 
 OURS = "audit"
-"""The kind of a line in which the log speaks of itself."""
+"""The kind of a line about the log itself."""
 TORN = "torn"
-"""The decision of a line that says: the one before was cut short by a crash."""
+"""The decision of a line that says: a crash cut the line before."""
 CUT = "cut"
-"""The decision of a line that says: lines before this one were taken away."""
+"""The decision of a line that says: lines before this one were removed."""
 EXPIRED = "expired"
-"""The decision of a line that says: a file ended with the digest in the text, and was deleted for its age."""
+"""The decision of a line that says: a file ended with the digest in the text, and was deleted because of its age."""
 _ROTATED = re.compile(r"\.(\d{6})\.jsonl$")
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 
@@ -91,8 +108,8 @@ class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A line of the log. ``time``: ISO 8601, UTC."""
 
     time: str
-    user: str
-    channel: str
+    user: PersonRef
+    channel: ConversationRef
     thread: str
     kind: str
     text: str
@@ -103,13 +120,13 @@ class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class AuditHead:
-    """The digest of the last line that is surely on the disk, beside the log at ``path``."""
+    """The digest of the last line known to be on disk, stored next to the log at ``path``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_suffix(".head")
 
     def read(self) -> str:
-        """ "" if there is none, or none that can be read."""
+        """ "" if it is missing or unreadable."""
         with suppress(OSError):
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
@@ -120,7 +137,7 @@ class AuditHead:
         return ""
 
     def write(self, digest: str) -> None:
-        """Keep another one. A disk that does not take it leaves an older one, which is in the log, too."""
+        """Store another digest. If the disk does not accept it, an older one remains, which is in the log too."""
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             fd = os.open(self._path, flags, 0o600)
@@ -132,8 +149,8 @@ class AuditHead:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """The first line (from 1) that does not fit the one before; ``cut``: before which, or after which, lines were taken
-    away."""
+    """The first line (from 1) that does not match the one before; ``cut``: lines were removed before it or, at the end,
+    after it."""
 
     path: Path
     line: int
@@ -141,7 +158,7 @@ class Break:
 
 
 def rotated(path: Path) -> list[Path]:
-    """The full files that were put aside, oldest first."""
+    """The rotated files, oldest first."""
     return sorted(
         (each for each in path.parent.glob(f"{path.stem}.*.jsonl") if _ROTATED.search(each.name)),
         key=number_of,
@@ -149,13 +166,13 @@ def rotated(path: Path) -> list[Path]:
 
 
 def number_of(path: Path) -> int:
-    """Which of the files that were put aside it is, from 1."""
+    """The number of a rotated file, from 1."""
     match = _ROTATED.search(path.name)
     return int(match[1]) if match else 0
 
 
 def expired(path: Path, before: str) -> list[tuple[Path, str]]:
-    """The full files, oldest first, whose last line is from before a time (ISO 8601, UTC), and that line's digest.
+    """The full files, oldest first, whose last line is older than ``before`` (ISO 8601, UTC), and that line's digest.
     Raises OSError."""
     found = []
     for file in rotated(path):
@@ -169,8 +186,8 @@ def expired(path: Path, before: str) -> list[tuple[Path, str]]:
 
 
 def verify(path: Path) -> Break | None:
-    """The first break of the chain over all its files, None if there is none. Raises OSError."""
-    head = AuditHead(path).read()  # first: the log may grow meanwhile
+    """The first break of the chain across all its files, None if there is none. Raises OSError."""
+    head = AuditHead(path).read()  # first, since the log may grow meanwhile
     walk = _Walk(head)
     files = (*rotated(path), path)
     for file in files:
@@ -182,7 +199,7 @@ def verify(path: Path) -> Break | None:
 
 
 def holds(path: Path, digest: str) -> bool:
-    """Whether a line with this digest is in the log, or in the newest file that was put aside. Raises OSError."""
+    """Whether a line with this digest is in the log, or in the newest rotated file. Raises OSError."""
     for file in (path, *rotated(path)[-1:]):
         with file.open("rb") as lines:
             if any(digest_of(raw.removesuffix(b"\n")) == digest for raw in lines):
@@ -191,7 +208,7 @@ def holds(path: Path, digest: str) -> bool:
 
 
 class _Walk:
-    """Along the chain, one file after the other."""
+    """Walks along the chain, one file after the other."""
 
     def __init__(self, head: str) -> None:
         self._head = head
@@ -203,11 +220,11 @@ class _Walk:
 
     @property
     def begins_well(self) -> bool:
-        """Whether the first line is the chain's first, or follows a file that the chain knows to have expired."""
+        """Whether the first line starts the chain, or follows a file recorded as expired."""
         return self._begin is None or self._begin in self._expired
 
     def through(self, path: Path) -> Break | None:
-        """An unreadable line is accepted only where the next one is the note of a crash."""
+        """An unreadable line is accepted only if the next one records a crash."""
         unreadable = self.lines = 0
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
@@ -237,7 +254,7 @@ class _Walk:
 
 
 def digest_of(line: bytes) -> str:
-    """What the next line holds of this one."""
+    """The digest that the next line stores of this one."""
     return hashlib.sha256(line).hexdigest()
 
 

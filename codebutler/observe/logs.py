@@ -1,7 +1,7 @@
-"""The parent's log: stderr, ``logs/codebutler.log`` and the last lines in memory, by standard ``logging``.
+"""The parent's log: stderr, ``logs/codebutler.log`` and the last lines in memory, through standard ``logging``.
 
-Code logs with ``logging.getLogger("codebutler…")``; ``extra={"tag": "MSG", "repo": "name"}`` names another
-tag than the level's and the repository. Other libraries' warnings arrive here as well.
+Code logs with ``logging.getLogger("codebutler…")``; ``extra={"tag": "MSG", "repo": "name"}`` sets the repository, and a
+tag other than the level's. Other libraries' warnings are included.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from typing import Literal, TextIO
 
 from multiprocessing_logging import MultiProcessingHandler
 
-from codebutler.observe.ring import LEVELS, LineFormatter, NamesById, Ring, level_of
+from codebutler.observe.ring import LEVELS, LineFormatter, Ring, level_of
 from codebutler.protocol.messages import LogTag
 
-# Log handlers that never block who logs: a thread of their own writes.
+# Log handlers that never block the caller: a separate thread writes.
 #
-# multiprocessing-logging's handler does the work; its installer refuses every start method but "fork", so the
-# handler is built directly.
+# Based on multiprocessing-logging's handler; its installer refuses every start method but "fork", so the handler is
+# built directly.
 
 _MARK = "codebutler.observe.written"
 CLOSE_S = 5.0
 
 
 class PrivateFileHandler(RotatingFileHandler):
-    """Rotates by size; the file is its owner's alone and is never opened through a symlink. Of lines that it cannot
-    write the first one is told on stderr, which has them all."""
+    """Rotates by size; the file is private to its owner and never opened through a symlink. Of the lines that it cannot
+    write, the first is reported on stderr, which has them all."""
 
     _lost = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record. Raises nothing."""
+        """Write a record. Never raises."""
         before = self._lost
         super().emit(record)
         if self._lost == before:
             self._lost = 0
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002 - they are logging's
-        """Instead of a traceback for each line, with the line as it was before it was redacted."""
+        """Reports once, instead of a traceback for each line that would show it before redaction."""
         self._lost += 1
         if self._lost == 1 and sys.stderr is not None:
             error = sys.exc_info()[1]
@@ -61,7 +61,7 @@ class PrivateFileHandler(RotatingFileHandler):
 
 
 class _Marked(logging.Handler):
-    """Writes through ``inner`` and notices the mark that ``BackgroundHandler.close`` sends as the last record."""
+    """Writes through ``inner`` and notices the marker that ``BackgroundHandler.close`` sends as the last record."""
 
     def __init__(self, inner: logging.Handler) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class _Marked(logging.Handler):
 
 
 class BackgroundHandler:
-    """``inner`` behind a queue and a thread: ``handler`` is what a logger gets."""
+    """``inner`` behind a queue and a thread: give ``handler`` to a logger."""
 
     def __init__(self, name: str, inner: logging.Handler) -> None:
         self._marked = _Marked(inner)
@@ -95,7 +95,7 @@ class BackgroundHandler:
         try:
             self._queue.qsize()
         except NotImplementedError:
-            # macOS cannot count a queue, and the handler's thread asks when it is told to end.
+            # macOS cannot count a queue, and the handler's thread does so when it is told to end.
             self._queue.qsize = _nothing
         self.handler.close()
 
@@ -124,7 +124,7 @@ Level = Literal["debug", "info", "warn", "error"]
 
 
 class Logs:
-    """``with Logs(path, level, redact) as logs``: leaving the block writes what is queued and lets go.
+    """``with Logs(path, level, redact) as logs``: leaving the block writes what is queued and closes the files.
 
     ``path`` None: no file. ``stream`` None: nothing on a terminal either.
     """
@@ -137,11 +137,11 @@ class Logs:
         *,
         stream: TextIO | None = sys.stderr,
         retention_days: int = 30,
-        people: NamesById | None = None,
+        named: Callable[[str, bool], str] | None = None,
     ) -> None:
         self._path = path
         self._level = LEVELS[level]
-        self._formatter = LineFormatter(redact, people)
+        self._formatter = LineFormatter(redact, named)
         self._stream = stream
         self._retention_days = retention_days
         self._backgrounds: list[BackgroundHandler] = []
@@ -181,7 +181,7 @@ class Logs:
         self._backgrounds.clear()
 
     def record(self, repo: str, tag: LogTag, text: str) -> None:
-        """Log ``text`` under ``tag`` and the name of a repository ("" = none)."""
+        """Log ``text`` with ``tag`` and the name of a repository ("" = none)."""
         self._logger.log(level_of(tag), "%s", text, extra={"tag": tag, "repo": repo})
 
     def _handlers(self) -> list[logging.Handler]:
@@ -189,7 +189,7 @@ class Logs:
 
 
 def _forget_old(path: Path, before: float) -> None:
-    """Remove rotated files that nothing was written to since ``before`` (seconds since the epoch)."""
+    """Remove rotated files that were not written since ``before`` (seconds since the epoch)."""
     for old in path.parent.glob(f"{path.name}.*"):
         with suppress(OSError):
             if old.stat().st_mtime < before:

@@ -1,4 +1,4 @@
-"""The last log lines in memory, and a record as one line: ``2026-02-14 15:04:05 TAG  text``, in local time."""
+"""The last log lines in memory, and the format of a line: ``2026-02-14 15:04:05 TAG  text``, in local time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import heapq
 import logging
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
 
 from msgspec import Struct
 
-# The last log lines in memory, and whoever follows them.
+# The last log lines in memory, and the followers who read new ones.
 
 RING_LINES = 2000
 FOLLOWER_LINES = 500
@@ -30,23 +29,23 @@ class LogLine(Struct, frozen=True, kw_only=True):
 
 
 class Follower:
-    """New lines for one reader; one that reads too slowly loses the oldest and is told how many."""
+    """New lines for one reader; a slow one loses the oldest and is told how many."""
 
     def __init__(self, past: Iterable[LogLine] = (), limit: int = FOLLOWER_LINES) -> None:
         self.past = tuple(past)
-        """The lines before those that come: none is in both, none in neither."""
+        """The lines before the followed ones, without gaps or duplicates."""
         self.lost = 0
         self.loop = asyncio.get_running_loop()
         self._lines: deque[LogLine] = deque(maxlen=limit)
 
     def put(self, line: LogLine) -> None:
-        """From the loop's own thread."""
+        """Called on the event loop's thread."""
         if len(self._lines) == self._lines.maxlen:
             self.lost += 1
         self._lines.append(line)
 
     def take(self) -> list[LogLine]:
-        """What has come since it was taken last, without waiting."""
+        """The lines since the last call, without waiting."""
         lines = list(self._lines)
         self._lines.clear()
         return lines
@@ -55,7 +54,8 @@ class Follower:
 class Ring(logging.Handler):
     """A log handler that keeps the last lines. ``describe`` turns a record into a line.
 
-    When there are too many, the oldest line of the repository with the most goes: a flood drives out itself.
+    If there are too many, the oldest line of the repository with the most lines is dropped: a flood displaces only
+    itself.
     """
 
     def __init__(self, describe: Callable[[logging.LogRecord], LogLine], size: int = RING_LINES) -> None:
@@ -64,15 +64,24 @@ class Ring(logging.Handler):
         self._size = size
         self._count = 0
         self._lines: dict[str, deque[tuple[int, LogLine]]] = {}
-        """Of each repository ("" = none), with the number of each line among all."""
+        """By repository ("" = none), with the number of each line in the whole log."""
         self._followers: set[Follower] = set()
+        self.tags: Counter[str] = Counter()
+        """How many lines of each tag there were."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the record's line and hand it on. Called with the handler's lock held, from any thread."""
+        """Keep the record's line and pass it on. Called with the handler's lock held, from any thread."""
         line = self._describe(record)
-        self._keep(line)
+        self.tags[line.tag] += 1
+        self._count += 1
+        self._lines.setdefault(line.repo, deque()).append((self._count, line))
+        if sum(map(len, self._lines.values())) > self._size:
+            longest = max(self._lines, key=lambda repo: len(self._lines[repo]))
+            self._lines[longest].popleft()
+            if not self._lines[longest]:
+                del self._lines[longest]
         for follower in tuple(self._followers):
-            # A loop that is closed has no followers any more.
+            # A closed loop has no followers any more.
             with contextlib.suppress(RuntimeError):
                 follower.loop.call_soon_threadsafe(follower.put, line)
 
@@ -82,15 +91,6 @@ class Ring(logging.Handler):
         with self.lock:
             lines = self._in_order([repo] if repo else list(self._lines))
         return lines[-count:] if count > 0 else []
-
-    def _keep(self, line: LogLine) -> None:
-        self._count += 1
-        self._lines.setdefault(line.repo, deque()).append((self._count, line))
-        if sum(map(len, self._lines.values())) > self._size:
-            longest = max(self._lines, key=lambda repo: len(self._lines[repo]))
-            self._lines[longest].popleft()
-            if not self._lines[longest]:
-                del self._lines[longest]
 
     def _in_order(self, repos: list[str]) -> list[LogLine]:
         return [line for _, line in heapq.merge(*(self._lines.get(repo, ()) for repo in repos))]
@@ -110,7 +110,7 @@ class Ring(logging.Handler):
 
 # A log record as one line: ``2026-02-14 15:04:05 TAG  text``, in local time.
 #
-# Whatever is logged may come from a stranger: what could forge a line or drive a terminal is escaped.
+# Any logged text may come from a stranger: characters that could forge a line or control a terminal are escaped.
 
 _LEVELS = {"DBG": logging.DEBUG, "WRN": logging.WARNING, "ERR": logging.ERROR}
 _TAG = re.compile("[A-Z]{3}")
@@ -127,17 +127,17 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u
 
 
 def escape_controls(text: str) -> str:
-    """``text`` on one line, each control character as Python would write it."""
+    """``text`` on one line, with each control character escaped as in Python."""
     return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
 
 
 def level_of(tag: str) -> int:
-    """How much a line with this tag matters: INF, MSG, RSP, MEM and those of agents inform."""
+    """The log level of a tag: INF, MSG, RSP, MEM and those of agents are informational."""
     return _LEVELS.get(tag, logging.INFO)
 
 
 def tag_of(record: logging.LogRecord) -> str:
-    """The record's own tag (``extra={"tag": "MSG"}``), or the one of its level."""
+    """The record's own tag (``extra={"tag": "MSG"}``), or the one for its level."""
     tag = str(getattr(record, "tag", ""))
     if _TAG.fullmatch(tag):
         return tag
@@ -148,27 +148,20 @@ def tag_of(record: logging.LogRecord) -> str:
     return "INF" if record.levelno >= logging.INFO else "DBG"
 
 
-class NamesById(Protocol):
-    """Whoever knows names."""
-
-    def named(self, text: str, *, with_ids: bool = False) -> str:
-        """``text`` with names in place of the IDs in it, or (``with_ids``) before them."""
-
-
 class LineFormatter(logging.Formatter):
-    """Formats records; ``redact`` takes the secrets out of their text, ``people`` puts names in place of user IDs."""
+    """Formats records; ``redact`` removes secrets, ``named`` replaces people's IDs by names, or (True) adds them."""
 
-    def __init__(self, redact: Callable[[str], str], people: NamesById | None = None) -> None:
+    def __init__(self, redact: Callable[[str], str], named: Callable[[str, bool], str] | None = None) -> None:
         super().__init__("%(message)s")
         self._redact = redact
-        self._people = people
+        self._named = named
 
     def describe(self, record: logging.LogRecord) -> LogLine:
         """The record as data; a traceback becomes part of its text."""
         text = super().format(record)
-        if self._people is not None:
-            # What went wrong is about somebody: then it has to be sure about whom.
-            text = self._people.named(text, with_ids=record.levelno >= logging.WARNING)
+        if self._named is not None:
+            # Warnings and errors must identify a person exactly.
+            text = self._named(text, record.levelno >= logging.WARNING)
         return LogLine(
             at=record.created,
             tag=tag_of(record),
@@ -182,7 +175,7 @@ class LineFormatter(logging.Formatter):
 
 
 def render(line: LogLine) -> str:
-    """``line`` as it stands in the log."""
+    """``line`` as written in the log."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at))
     repo = f"[{line.repo}] " if line.repo else ""
     return f"{stamp} {line.tag}  {repo}{line.text}"

@@ -1,1 +1,1 @@
-"""Looking after an installation: doctor, service, demo."""
+"""Operating an installation: doctor, service, demo."""

@@ -20,11 +20,12 @@ from codebutler.config.paths import Home
 from codebutler.config.resolve import VARIABLES
 from codebutler.control.messages import DashboardReply, DashboardRequest
 from codebutler.control.wire import ask
-from codebutler.domain.commands import SLASH, completions, usage_hint
+from codebutler.domain.command_help import completions, usage_hint
+from codebutler.domain.commands import SLASH
 from codebutler.domain.errors import CodeButlerError
 from codebutler.parent.bootstrap import supervise
 from codebutler.platform.signals import Stopping
-from codebutler.workspace.manifest import Offers, SlashCommand, Suggestion
+from codebutler.workspace.manifest import AppCommand, Offers, Suggestion
 from codebutler.workspace.server import Options, WorkspaceServer
 
 TOUR = (
@@ -33,7 +34,7 @@ TOUR = (
     Suggestion(shows="Answer a question", text="add a .gitignore"),
     Suggestion(shows="Follow a plan", text="review this repository"),
 )
-"""What the product is for, shown on the sample repository by the rehearsal agent."""
+"""What the product does, shown on the sample repository by the rehearsal agent."""
 ELSEWHERE = (
     Suggestion(shows="Create a file", text="create hello.txt with Hello!"),
     Suggestion(shows="Approve a command", text="delete hello.txt"),
@@ -57,7 +58,7 @@ SAMPLE = {
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a running demo is. ``dashboard``: a link that opens it once, "" where there is none."""
+    """Where a running demo is. ``dashboard``: a one-time link, "" if it has none."""
 
     url: str
     api_url: str
@@ -80,7 +81,7 @@ class DemoOptions:
 async def run_demo(
     wishes: DemoOptions, scratch: Path, env: Mapping[str, str], started: Callable[[Demo], None]
 ) -> None:
-    """Until SIGTERM or SIGINT; everything but the person's own repository lives in ``scratch``.
+    """Runs until SIGTERM or SIGINT; everything except the person's own repository is in ``scratch``.
 
     Raises CodeButlerError with one line: no git, no repository, the port is taken, no sandbox for the agent.
     """
@@ -88,7 +89,7 @@ async def run_demo(
     name = repo.name.lower()
     home = Home(scratch / "home").ensure()
     words = dict(completions())
-    butler = SlashCommand(
+    butler = AppCommand(
         command=SLASH, description="Ask CodeButler about its work", usage_hint=usage_hint(), words=words
     )
     options = Options(
@@ -101,7 +102,8 @@ async def run_demo(
     async with WorkspaceServer(options) as workspace:
         own_env = _environment(env, home)
         sandboxed = wishes.agent != "rehearsal" or _bubblewrap_works(repo)
-        _write_config(home, workspace, wishes.agent, sandboxed=sandboxed)
+        projects = _projects(scratch, repo)
+        _write_config(home, workspace, wishes.agent, projects, sandboxed=sandboxed)
         channel = workspace.channel_id(_channel(name))
         await _command(own_env, "add-repo", str(repo), "--channel", channel, "--agent", wishes.agent)
         registered = await _command(own_env, "repos", "--json")
@@ -123,7 +125,7 @@ def _suggestions(wishes: DemoOptions) -> tuple[Suggestion, ...]:
 
 
 async def _supervise(home: Home, env: Mapping[str, str], started: Callable[[str], None]) -> None:
-    """Serve, and say so once everything is up."""
+    """Serve, and report once everything is up."""
     stopping = Stopping()
     serving = asyncio.create_task(supervise(home, env, stopping), name="supervise")
     ready = asyncio.create_task(stopping.ready.wait(), name="ready")
@@ -135,7 +137,7 @@ async def _supervise(home: Home, env: Mapping[str, str], started: Callable[[str]
 
 
 async def _dashboard(home: Home) -> str:
-    """A demo goes on without it: its port, and all those after it, may be taken."""
+    """A demo runs without it if its port and the following ones are taken."""
     with suppress(CodeButlerError):
         async with aclosing(ask(home.socket, DashboardRequest())) as replies:
             async for reply in replies:
@@ -145,8 +147,8 @@ async def _dashboard(home: Home) -> str:
 
 
 def _repository(path: Path | None, scratch: Path, person: Owner) -> Path:
-    """A sample, or a copy of the person's own: a demo changes nothing of theirs. Where root runs it, it is
-    ``person``'s, or that of whoever owns the repository: no agent is root."""
+    """A sample, or a copy of the person's own: a demo never changes theirs. If root runs it, it belongs to
+    ``person``, or to the repository's owner: no agent is root."""
     git = shutil.which("git")
     if git is None:
         raise CodeButlerError("git is not installed: install it, the demo needs it")
@@ -168,7 +170,7 @@ def _repository(path: Path | None, scratch: Path, person: Owner) -> Path:
 
 
 def _clone(git: str, path: Path, place: Path) -> subprocess.CompletedProcess[str]:
-    """By whoever owns ``path`` where we are root: git serves each user his own repositories only."""
+    """As the owner of ``path`` if we are root: git serves users only their own repositories."""
     words = [git, "clone", "-q", "--", str(path), str(place)]
     owner = Owner.at(path) if os.geteuid() == 0 and path.exists() else None
     if owner is None or owner.is_root:
@@ -194,14 +196,21 @@ def _sample(git: str, place: Path) -> Path:
     for name, text in SAMPLE.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)
-    who = ["-c", "user.name=CodeButler", "-c", "user.email=demo@localhost", "-c", "init.defaultBranch=main"]
-    for arguments in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "Start"]):
-        subprocess.run([git, *who, *arguments], cwd=place, check=True, capture_output=True)
+    begin = (
+        ("-c", "init.defaultBranch=main", "init", "-q"),
+        # *Commit* works on a machine where git knows nobody yet.
+        ("config", "user.name", "CodeButler demo"),
+        ("config", "user.email", "demo@localhost"),
+        ("add", "."),
+        ("commit", "-q", "-m", "Start"),
+    )
+    for arguments in begin:
+        subprocess.run([git, *arguments], cwd=place, check=True, capture_output=True)
     return place
 
 
 def _give_away(repo: Path, scratch: Path, person: Owner) -> None:
-    """What root has made to an ordinary user, who gets there."""
+    """Give what root has made to an ordinary user."""
     scratch.chmod(PASSABLE)
     for path in (repo, *repo.rglob("*")):
         os.chown(path, person.uid, person.gid, follow_symlinks=False)
@@ -212,24 +221,35 @@ def _channel(name: str) -> str:
 
 
 def _environment(env: Mapping[str, str], home: Home) -> dict[str, str]:
-    """Ours, without what would point the demo at a real workspace."""
+    """Our environment, without variables that would point the demo at a real workspace."""
     kept = {name: value for name, value in env.items() if name not in VARIABLES}
     return {**kept, "CODEBUTLER_HOME": str(home.root)}
 
 
-def _write_config(home: Home, workspace: WorkspaceServer, agent: str, *, sandboxed: bool) -> None:
+def _projects(scratch: Path, repo: Path) -> Path:
+    """Where `!new` makes repositories: whose ``repo`` is."""
+    (projects := scratch / "projects").mkdir()
+    if os.geteuid() == 0:
+        os.chown(projects, (owner := Owner.at(repo)).uid, owner.gid)
+    return projects
+
+
+def _write_config(
+    home: Home, workspace: WorkspaceServer, agent: str, projects: Path, *, sandboxed: bool
+) -> None:
     config = {
-        "slack": workspace.section,
+        **workspace.sections,
         "agent": {"default": agent, "debounceSeconds": 1},
         "sandbox": {"mode": "auto" if sandboxed else "none"},
+        "newRepos": {"root": str(projects), "allow": ["*"]},
     }
     home.config.touch(mode=0o600)
     home.config.write_bytes(msgspec.json.encode(config))
 
 
 def _bubblewrap_works(repo: Path) -> bool:
-    """For the owner of ``repo``. Without it only the rehearsal agent may run, in the open: it runs nothing but its own
-    few commands."""
+    """As the owner of ``repo``. Without a sandbox only the rehearsal agent may run: it runs nothing but a few
+    commands of its own."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return False
@@ -262,13 +282,13 @@ def _only_name(registered: bytes) -> str:
 
 
 def remove_scratch(scratch: Path) -> None:
-    """Take the throw-away home and sample away; what cannot go is left to the system's cleaner."""
+    """Delete the temporary home and sample; the system's cleaner gets what cannot be deleted."""
     shutil.rmtree(scratch, ignore_errors=True)
 
 
 def scratch_place() -> str:
-    """Where the throw-away files go; short, because a Unix socket's path must be, and for root where the ordinary user
-    gets who has the repository."""
+    """The directory for temporary files; short, because a Unix socket's path must be, and under root one that
+    the repository's owner can reach."""
     place = Path(os.environ.get("TMPDIR") or TMP)
     if os.geteuid() == 0 and barrier(place / "any", sudo_user(os.environ)):
         return TMP

@@ -1,6 +1,6 @@
-"""`codebutler doctor`: all checks in order, first what everything else needs: this machine, the chats, the workers.
+"""`codebutler doctor`: all checks, in order of dependence: this machine, the chats, the workers.
 
-What a worker would find is asked of the worker's own code, in a process with a worker's environment.
+A worker's checks run in the worker's own code, in a process with a worker's environment.
 """
 
 from __future__ import annotations
@@ -9,41 +9,41 @@ import asyncio
 import contextlib
 import json
 import shutil
-import sqlite3
 import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
 
-from codebutler.config.channels import served_chats
+from codebutler.chat.platforms import platform
+from codebutler.config.channels import served_chats, without_chats, without_tokens
+from codebutler.config.chats import SECTIONS
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
-from codebutler.config.schema import Config, RepoSettings, SlackSection
+from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.search_path import login_shell, noted, search_path
 from codebutler.control.messages import StatusReply, StatusRequest
 from codebutler.control.wire import ask
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError, LockHeldError, NotRunningError
+from codebutler.domain.refs import NO_CHANNEL
 from codebutler.intake import journal_file
-from codebutler.intake.repos import AGENT_VARIABLES, RepoTable, with_env_file, without_tokens
-from codebutler.operations.chat_checks import check_slack, check_telegram
-from codebutler.platform import sqlitefile
+from codebutler.intake.repos import AGENT_VARIABLES, RepoTable, with_env_file
 from codebutler.platform.lookup import TERMINAL_PATH
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler.supervisor.forkserver import scrubbed
 from codebutler.supervisor.supervisor import SupervisorLock, is_held
 
-# What of a repository is its own; the rest is the same for all with the same configuration.
+# The parts specific to a repository; the rest is the same for all with the same configuration.
 OWN = frozenset({"store"})
-# Below the first there is hardly room for a day's work, below the second nothing can be accepted soon.
+# Below the first there is hardly room for a day's work, below the second events will soon be refused.
 SCARCE_BYTES = 2**30
 FULL_BYTES = 100 * 2**20
-# The parts of the status that say what is wrong with them.
-RUNNING = ("supervisor", "journal", "slack", "telegram")
+# The parts of the status that report problems.
+RUNNING = ("supervisor", "journal", *(each.key for each in SECTIONS))
 # The parent never imports the worker.
 CHECKUP = "codebutler_worker.checkup"
 # Its longest part, a live turn, has a limit of its own.
@@ -52,7 +52,7 @@ MAX_LINE_BYTES = 2**20
 
 
 async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: bool) -> AsyncIterator[Finding]:
-    """Every finding as it is found. ``live``: have each installed agent answer once."""
+    """Every finding as it is found. ``live``: ask each installed agent for an answer."""
     if not home.root.is_dir():
         yield fail("home", str(home.root), "there is none yet: run `codebutler setup`")
         return
@@ -76,27 +76,25 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
     everything = with_env_file(home, env)
     settings = [each.settings(everything) for each in table.served]
     if not settings:
-        # Walls and agents are the machine's; they can be looked at before there is a repository.
+        # Sandbox and agents belong to the machine: they can be checked before there is a repository.
         agents = {name: everything[name] for name in AGENT_VARIABLES if name in everything}
         settings = [
-            RepoSettings(name="", path="", channel_id="", config=without_tokens(config), agent_env=agents)
+            RepoSettings(
+                name="", path="", channel_id=NO_CHANNEL, config=without_tokens(config), agent_env=agents
+            )
         ]
     async for finding in _workers(settings, home, env, live=live):
         yield finding
 
 
 async def _chats(config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:
-    served = served_chats(config)
-    if "Slack" in served:
-        async for finding in check_slack(config.slack, table, clock):
-            yield finding
-    if "Telegram" in served:
-        async for finding in check_telegram(config.telegram, table):
+    for name in served_chats(config):
+        async for finding in platform(name).doctor(config, table, clock):
             yield finding
 
 
 async def _programs(home: Home, env: Mapping[str, str]) -> dict[str, str]:
-    """The environment with the PATH of the supervisor: of the one that runs, or that would run."""
+    """The environment with the supervisor's PATH: of the running one, or the one that would run."""
     return {**env, "PATH": await programs_path(home, env), TERMINAL_PATH: env.get("PATH", "")}
 
 
@@ -115,27 +113,27 @@ def _named(finding: Finding, group: tuple[RepoSettings, ...]) -> Finding:
 
 
 async def programs_path(home: Home, env: Mapping[str, str]) -> str:
-    """What the supervisor looks for programs in: the one that runs, or the one that would run."""
+    """Where the supervisor looks for programs: the running one, or the one that would run."""
     running = is_held(home.lock) and noted(home)
     return running or await search_path(env, login_shell())
 
 
 def check_home(home: Home) -> Iterator[Finding]:
-    """Whose it is, who may read it, whether its journal is whole, and whether anybody serves it."""
+    """The owner and mode of the home, its journal, and whether a supervisor is running."""
     mode = stat.S_IMODE(home.root.stat().st_mode)
     if mode & 0o077:
         yield warn(
-            "home", str(home.root), f"others may enter it (mode {mode:o}): run `chmod 700 {home.root}`"
+            "home", str(home.root), f"other users can enter it (mode {mode:o}): run `chmod 700 {home.root}`"
         )
     else:
-        yield ok("home", str(home.root), "yours alone")
+        yield ok("home", str(home.root), "private")
     yield disk_finding(home.root, shutil.disk_usage(home.root).free)
     yield _journal(home)
     yield _supervisor(home)
 
 
 async def check_running(home: Home) -> AsyncIterator[Finding]:
-    """What the supervisor that runs says is wrong with itself, with its journal and with its connection."""
+    """Problems that the running supervisor reports about itself, its journal and its connections."""
     try:
         async with aclosing(ask(home.socket, StatusRequest())) as replies:
             async for reply in replies:
@@ -150,7 +148,7 @@ async def check_running(home: Home) -> AsyncIterator[Finding]:
 
 
 def check_repos(home: Home, table: RepoTable) -> Iterator[Finding]:
-    """Each registered repository: its configuration and whether that is the trusted one; its disk."""
+    """Each registered repository: its configuration, whether that is trusted, and its disk."""
     if not table.served and not table.unserved:
         yield warn("repos", "none", "no repository is registered: run `codebutler add-repo PATH`")
     for unserved in table.unserved:
@@ -169,7 +167,7 @@ def check_repos(home: Home, table: RepoTable) -> Iterator[Finding]:
 
 
 def disk_finding(path: Path, free_bytes: int) -> Finding:
-    """Is there room where ``path`` is?"""
+    """Is there room at ``path``?"""
     told = f"{free_bytes / 2**30:.1f} GB free"
     if free_bytes < FULL_BYTES:
         return fail("disk", str(path), f"{told}: messages are refused when it is full, free some space")
@@ -179,21 +177,14 @@ def disk_finding(path: Path, free_bytes: int) -> Finding:
 
 
 def _journal(home: Home) -> Finding:
-    path = home.journal
     try:
-        if not sqlitefile.exists(path):
-            return ok("store", "journal", "none yet: the first start creates it")
-        with closing(sqlitefile.attach(path, writable=not sqlitefile.is_open(path))) as connection:
-            found = sqlitefile.examine(connection, path)
-    except sqlite3.Error as error:
-        return fail("store", "journal", str(sqlitefile.store_error(path, error)))
+        revision = journal_file.revision_of(home.journal)
     except CodeButlerError as error:
         return fail("store", "journal", str(error))
-    if found.revision == journal_file.HEAD:
-        return ok("store", "journal", f"revision {found.revision}")
-    if found.revision in journal_file.REVISIONS:
-        return ok("store", "journal", f"revision {found.revision}, migrated at the next start")
-    return fail("store", "journal", f"{path} is not a journal this version can read: update CodeButler")
+    if not revision:
+        return ok("store", "journal", "none yet: the first start creates it")
+    due = "" if revision == journal_file.HEAD else ", migrated at the next start"
+    return ok("store", "journal", f"revision {revision}{due}")
 
 
 def _supervisor(home: Home) -> Finding:
@@ -201,20 +192,22 @@ def _supervisor(home: Home) -> Finding:
         with SupervisorLock(home.lock):
             pass
     except LockHeldError as error:
-        return ok("supervisor", "process", f"runs (pid {error.holder_pid}): see `codebutler status`")
+        return ok("supervisor", "process", f"running (pid {error.holder_pid}): see `codebutler status`")
     except OSError as error:
         return fail("supervisor", "process", f"{home.lock} cannot be opened: {error.strerror}")
     return warn(
-        "supervisor", "process", "none runs: `codebutler supervise`, or `codebutler install` once for all"
+        "supervisor",
+        "process",
+        "not running: `codebutler supervise`, or `codebutler install` to run it as a service",
     )
 
 
 def groups(settings: Sequence[RepoSettings]) -> list[tuple[RepoSettings, ...]]:
-    """Repositories whose agents would find the same, together: only the first of each need be asked about
-    walls and agents."""
+    """Groups repositories whose agents would find the same: only the first of each is checked for sandbox and
+    agents."""
     found: dict[bytes, list[RepoSettings]] = {}
     for each in settings:
-        config = msgspec.structs.replace(each.config, slack=SlackSection())
+        config = without_chats(each.config)
         key = msgspec.json.encode((config, each.agent_env))
         found.setdefault(key, []).append(each)
     return [tuple(group) for group in found.values()]
@@ -251,7 +244,7 @@ async def check_worker(
             last = (await errors).decode(errors="replace").strip().splitlines()[-1:]
             yield fail("worker", names, f"the check failed: {' '.join(last)[:300]}")
     except TimeoutError:
-        yield fail("worker", names, f"the check did not end within {SILENCE_S:g} s")
+        yield fail("worker", names, f"the check did not finish within {SILENCE_S:g} s")
     except msgspec.DecodeError as error:
         yield fail("worker", names, f"the check printed something unexpected: {error}")
     finally:

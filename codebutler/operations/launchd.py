@@ -1,7 +1,7 @@
-"""A LaunchAgent: its property list, and putting it in place.
+"""A LaunchAgent: its property list, and its installation.
 
-Sources: launchd.plist(5), launchctl(1). Made for macOS and never run there by the tests, which hold the text and
-the calls.
+Sources: launchd.plist(5), launchctl(1). For macOS; the tests never run it there, they check the text and the
+calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def label(service: ServiceSpec) -> str:
 
 
 def agent_plist(service: ServiceSpec) -> bytes:
-    """The property list. Restarted unless it ended by itself in good order."""
+    """The property list. Restarted unless it exited successfully."""
     log = str(service.home / "logs" / "service.log")
     return plistlib.dumps(
         {
@@ -41,7 +41,7 @@ def agent_plist(service: ServiceSpec) -> bytes:
             "ExitTimeOut": service.stop_s,
             "ProcessType": "Interactive",
             "Umask": 0o077,
-            # launchd's own soft limit of 256 open files is little for workers and agents, too.
+            # launchd's own soft limit of 256 open files is low for workers and agents, too.
             "SoftResourceLimits": {"NumberOfFiles": 1024},
             "StandardOutPath": log,
             "StandardErrorPath": log,
@@ -50,7 +50,7 @@ def agent_plist(service: ServiceSpec) -> bytes:
 
 
 class Launchd:
-    """The user's own manager. Installing again replaces the agent and restarts it."""
+    """The user's launchd. A second install replaces the agent and restarts it."""
 
     def __init__(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> None:
         self._service = service
@@ -61,7 +61,7 @@ class Launchd:
         self.file = home / "Library" / "LaunchAgents" / f"{label(service)}.plist"
 
     def install(self) -> None:
-        """Write, load and start it; the start is not waited for. Raises CodeButlerError."""
+        """Write, load and start it; does not wait for the start. Raises CodeButlerError."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_bytes(agent_plist(self._service))
         self._launchctl("bootout", self._target, may_fail=True)
@@ -69,7 +69,7 @@ class Launchd:
         self._launchctl("bootstrap", self._domain, str(self.file))
 
     def uninstall(self) -> bool:
-        """Stop it and take it away; False if it was not installed. Raises CodeButlerError."""
+        """Stop and remove it; False if it was not installed. Raises CodeButlerError."""
         if not self.file.exists():
             return False
         self._launchctl("bootout", self._target, may_fail=True)
@@ -77,7 +77,7 @@ class Launchd:
         return True
 
     def report(self) -> Report:
-        """How it is now. Raises CodeButlerError."""
+        """Its current state. Raises CodeButlerError."""
         if not self.file.exists():
             return Report("absent")
         done = self._run(("launchctl", "print", self._target))
@@ -91,7 +91,7 @@ class Launchd:
         return Report("starting" if state is not None and "spawn" in state[1] else "stopped")
 
     def advice(self) -> str:
-        """A LaunchAgent runs while its user is logged in; there is no other kind for what needs a keychain."""
+        """A LaunchAgent runs while its user is logged in; programs that need a keychain have no alternative."""
         return "It starts when you log in."
 
     def _launchctl(self, *arguments: str, may_fail: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""CodeButler as a user service: what a service manager is told of us, and the port to one (systemd, launchd)."""
+"""CodeButler as a user service: its description, and the port to a service manager (systemd, launchd)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CARRIED = ("LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``pid`` is 0 while there is no process; ``text``: what it says of itself, or why it failed."""
+    """``pid`` is 0 without a process; ``text``: its own status, or why it failed."""
 
     state: State
     pid: int = 0
@@ -36,7 +36,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """What became of a program."""
+    """A program's result."""
 
     code: int
     out: str = ""
@@ -47,25 +47,25 @@ Run = Callable[[Sequence[str]], ProgramResult]
 
 
 class Manager(Protocol):
-    """``file`` is what describes the service. All raise CodeButlerError with a line that says what to do."""
+    """``file`` describes the service. All raise CodeButlerError with a line that says what to do."""
 
     file: Path
 
     def install(self) -> None:
-        """Write ``file``, switch the service on and begin to start it; what was installed is replaced."""
+        """Write ``file``, enable the service and start it; replaces an installed one."""
 
     def uninstall(self) -> bool:
-        """Stop the service and take it away; False if there was none."""
+        """Stop and remove the service; False if there was none."""
 
     def report(self) -> Report:
-        """How the service is now."""
+        """The service's current state."""
 
     def advice(self) -> str:
-        """What is left to do so that it runs without anybody being logged in; "" if nothing."""
+        """What is left to do so that it runs without a login; "" if nothing."""
 
 
 def run(argv: Sequence[str]) -> ProgramResult:
-    """Run a program to its end. Raises CodeButlerError if it is absent or takes too long."""
+    """Run a program to its end. Raises CodeButlerError if it is missing or takes too long."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_S, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def run(argv: Sequence[str]) -> ProgramResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
     """``name`` is the same for the same home. ``argv`` starts the supervisor; ``environment`` is all it gets
-    of the shell that installs it. ``stop_s``: how long an ordered end may take."""
+    of the installing shell. ``stop_s``: how long an orderly stop may take."""
 
     name: str
     argv: tuple[str, ...]
@@ -92,7 +92,7 @@ class ServiceSpec:
 
 def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = False) -> ServiceSpec:
     """The service of ``home`` as the user with ``env`` would run it by hand. ``setuid_sandbox``: bubblewrap
-    needs its setuid bit here, which a service that may gain no privileges would take from it."""
+    needs its setuid bit here, which a service without new privileges would lose."""
     usual = Home.from_env({"HOME": env.get("HOME", "")})
     name = "codebutler"
     environment = {"PATH": env.get("PATH") or DEFAULT_PATH}

@@ -1,8 +1,8 @@
-"""A systemd user unit: its text, and putting it in place.
+"""A systemd user unit: its text, and its installation.
 
-Sources: systemd.service(5), systemd.exec(5), systemd.syntax(7) for the quoting. What would build walls of its
-own (PrivateTmp, ProtectSystem, ProtectHome) is left out: user units ignore it silently, and the agents have
-their sandbox.
+Sources: systemd.service(5), systemd.exec(5), systemd.syntax(7) for the quoting. systemd's own sandboxing
+(PrivateTmp, ProtectSystem, ProtectHome) is left out: user units ignore it silently, and the agents have their
+sandbox.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from codebutler.operations.service import NO_SESSION, Report, Run, ServiceSpec
 
 WATCHDOG_S = 60
 RESTART_S = 2
-# So many starts within so long, and systemd gives up: something is wrong that a restart does not cure.
+# After this many starts within this time systemd gives up: a restart does not help.
 BURST, BURST_S = 10, 300
 
 
@@ -29,7 +29,7 @@ def unit_text(service: ServiceSpec) -> str:
     return f"""\
 # Written by `codebutler install`, removed by `codebutler uninstall`.
 [Unit]
-Description=CodeButler: coding agents in Slack
+Description=CodeButler: coding agents in your chats
 StartLimitIntervalSec={BURST_S}
 StartLimitBurst={BURST}
 
@@ -60,7 +60,7 @@ WantedBy=default.target
 
 
 def quoted(text: str, *, command: bool = False) -> str:
-    """A word as systemd reads it back: no specifier, no variable, no escape in it counts."""
+    """A word as systemd reads it back, with specifiers, variables and escapes quoted."""
     text = _escaped(text.replace("\\", "\\\\").replace('"', '\\"'))
     return f'"{text.replace("$", "$$") if command else text}"'
 
@@ -70,7 +70,7 @@ def _escaped(text: str) -> str:
 
 
 def read_report(fields: Mapping[str, str]) -> Report:
-    """What the unit's properties mean. A job that waits is a start: no other is ever left to itself."""
+    """The meaning of the unit's properties. A waiting job is a start: no other is ever left waiting."""
     pid = int(fields.get("MainPID") or 0)
     active = fields.get("ActiveState", "")
     if active == "failed":
@@ -83,7 +83,7 @@ def read_report(fields: Mapping[str, str]) -> Report:
 
 
 class Systemd:
-    """The user's own manager. Installing again replaces the unit and restarts it."""
+    """The user's systemd. A second install replaces the unit and restarts it."""
 
     def __init__(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> None:
         self._service = service
@@ -93,8 +93,8 @@ class Systemd:
         self.file = Path(base) / "systemd" / "user" / f"{service.name}.service"
 
     def install(self) -> None:
-        """Write, enable and start it; the start is not waited for. Raises CodeButlerError."""
-        # Before anything is written: without a manager to talk to, there would be a file that does nothing.
+        """Write, enable and start it; does not wait for the start. Raises CodeButlerError."""
+        # Before anything is written: without a manager the file would do nothing.
         self._systemctl("show-environment")
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(unit_text(self._service), encoding="utf-8")
@@ -104,7 +104,7 @@ class Systemd:
         self._systemctl("restart", "--no-block", self.file.name)
 
     def uninstall(self) -> bool:
-        """Stop it and take it away; False if it was not installed. Raises CodeButlerError."""
+        """Stop and remove it; False if it was not installed. Raises CodeButlerError."""
         if not self.file.exists():
             return False
         self._systemctl("disable", "--now", self.file.name)
@@ -113,7 +113,7 @@ class Systemd:
         return True
 
     def report(self) -> Report:
-        """How it is now. Raises CodeButlerError."""
+        """Its current state. Raises CodeButlerError."""
         if not self.file.exists():
             return Report("absent")
         names = "ActiveState,MainPID,StatusText,Result,ExecMainStatus,Job"
@@ -121,11 +121,11 @@ class Systemd:
         return read_report(dict(line.partition("=")[::2] for line in shown.splitlines()))
 
     def advice(self) -> str:
-        """What the user has to do for it to run without being logged in; "" if nothing."""
+        """What the user has to do for it to run without a login; "" if nothing."""
         lingering = Path("/var/lib/systemd/linger") / self._user
         if lingering.exists():
             return ""
-        return "It starts when you log in; to have it run from boot on: `loginctl enable-linger`"
+        return "It starts when you log in; to start it at boot: `loginctl enable-linger`"
 
     def _systemctl(self, *arguments: str, may_fail: bool = False) -> str:
         done = self._run(("systemctl", "--user", *arguments))

@@ -1,1 +1,1 @@
-"""One supervisor at work: its life from start to stop, the configuration in force, and what it tells of itself."""
+"""One running supervisor: its life from start to stop, its configuration, and its status."""

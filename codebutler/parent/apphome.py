@@ -1,4 +1,4 @@
-"""Publishes App Home to whoever has opened it, when it is opened and when something has changed."""
+"""Publishes App Home to people who opened it: at once, and after each change."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from codebutler.config.permission import Person, Where, may
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.domain.message import every_text
+from codebutler.domain.refs import PersonRef
 from codebutler.intake.records import Notes
 from codebutler.intake.repos import Served
 from codebutler.parent.apphome_page import UNSERVED, RepoCard, home, stranger
 from codebutler.parent.parts import LatestTurns, Parts
-from codebutler.supervisor.supervisor import RepoRow, Supervisor
+from codebutler.supervisor.supervisor import RepoRow
+from codebutler.supervisor.workers import Workers
 from codebutler.text.amounts import load
-from codebutler.text.markup import with_real_links
+from codebutler.text.markup import Addresses, linked
 
 PACE_S = 3.0
-"""Changes within it are one publication; Slack allows views.publish 100 times a minute and more for an app."""
+"""Changes within this time are published together."""
 MAX_READERS = 100
 READERS = "home.readers"
 
@@ -39,17 +41,17 @@ TROUBLED = {
 
 @dataclass(frozen=True, slots=True)
 class HomeSources:
-    """The workers' newest ``turns``, the ``cards`` that a user may see (None for a stranger), what is wrong with the
-    chat ("" if nothing is), and the key that says who may use it."""
+    """The workers' newest ``turns``, the ``cards`` that a user may see (None for a stranger), the chat's
+    problem ("" if it has none), and the key that says who may use it."""
 
     turns: LatestTurns
-    cards: Callable[[str], list[RepoCard] | None]
+    cards: Callable[[PersonRef], list[RepoCard] | None]
     trouble: Callable[[], str]
-    key: str = "slack.allowedUsers"
+    key: str
 
 
 class AppHome:
-    """``run`` is its life. Who reads outlives us. A chat without homes shows none."""
+    """``run`` until cancelled. The list of readers outlives us. A chat without homes shows none."""
 
     def __init__(
         self,
@@ -58,31 +60,31 @@ class AppHome:
         sources: HomeSources,
         clock: Clock,
         redact: Callable[[str], str],
-        workspace_url: Callable[[], Awaitable[str]],
+        addresses: Callable[[], Awaitable[Addresses]],
     ) -> None:
         self._page = page
         self._notes = notes
         self._sources = sources
         self._clock = clock
         self._redact = redact
-        self._workspace_url = workspace_url
-        self._readers: list[str] = []
-        self._due: set[str] = set()
-        self._not_served: set[str] = set()
-        self._shown: dict[str, list[Section]] = {}
+        self._addresses = addresses
+        self._readers: list[PersonRef] = []
+        self._due: set[PersonRef] = set()
+        self._not_served: set[PersonRef] = set()
+        self._shown: dict[PersonRef, list[Section]] = {}
         self._news = asyncio.Event()
         self._unkept = False
 
-    def opened(self, user: str) -> None:
-        """Somebody looks at our home."""
+    def opened(self, user: PersonRef) -> None:
+        """Somebody opened our home."""
         self._readers = [user, *(each for each in self._readers if each != user)][:MAX_READERS]
         self._shown.pop(user, None)
         self._due.add(user)
         self._unkept = True
         self._news.set()
 
-    def not_served(self, user: str) -> None:
-        """They pressed a button of what is no longer served: they see that, and what is left."""
+    def not_served(self, user: PersonRef) -> None:
+        """They pressed a button of a repository that is no longer served: show that, and the rest."""
         self._not_served.add(user)
         self.opened(user)
 
@@ -92,7 +94,7 @@ class AppHome:
         self._news.set()
 
     async def run(self) -> None:
-        """Until cancelled. A home that cannot be published is shown by the next change."""
+        """Runs until cancelled. A home that cannot be published is published with the next change."""
         await self._restore()
         while True:
             await self._news.wait()
@@ -105,10 +107,10 @@ class AppHome:
     async def _restore(self) -> None:
         try:
             await self._sources.turns.restore()
-            known = msgspec.json.decode(await self._notes.note(READERS) or "[]", type=list[str])
+            known = msgspec.json.decode(await self._notes.note(READERS) or "[]", type=list[PersonRef])
             self._readers += [user for user in known if user not in self._readers]
         except (StoreError, msgspec.DecodeError) as error:
-            log.warning("App Home begins anew: %s", error)
+            log.warning("cannot read App Home's saved state, so it starts empty: %s", error)
 
     async def _keep(self) -> None:
         try:
@@ -117,9 +119,9 @@ class AppHome:
                 self._unkept = False
                 await self._notes.keep_note(READERS, msgspec.json.encode(self._readers).decode())
         except StoreError as error:
-            log.warning("App Home is not kept for the next start: %s", error)
+            log.warning("cannot save App Home's state for the next start: %s", error)
 
-    async def _publish(self, user: str) -> None:
+    async def _publish(self, user: PersonRef) -> None:
         cards = self._sources.cards(user)
         parts = (
             stranger(self._sources.key)
@@ -128,8 +130,8 @@ class AppHome:
         )
         if user in self._not_served:
             parts = [UNSERVED, *parts]
-        url = await self._workspace_url()
-        parts = [self._cleaned(part, url) for part in parts]
+        address = await self._addresses()
+        parts = [self._cleaned(part, address) for part in parts]
         if self._page is None or self._shown.get(user) == parts:
             return
         try:
@@ -140,22 +142,22 @@ class AppHome:
             self._due.add(user)
             await self._clock.sleep(error.retry_after_s)
         except ChatError as error:
-            log.info("the home of %s could not be published: %s", user, error)
+            log.info("cannot publish App Home for %s: %s", user, error)
 
-    def _cleaned(self, part: Section, url: str) -> Section:
-        return every_text(part, lambda text: with_real_links(self._redact(text), url))
+    def _cleaned(self, part: Section, address: Addresses) -> Section:
+        return every_text(part, lambda text: self._redact(linked(text, address)))
 
 
 class Cards:
-    """What each person may see of all repositories, as things stand now."""
+    """What each person may see of all repositories, right now."""
 
-    def __init__(self, parts: Parts, supervisor: Supervisor, chats: Chats) -> None:
+    def __init__(self, parts: Parts, supervisor: Workers, chats: Chats) -> None:
         self._parts = parts
         self._supervisor = supervisor
         self._chats = chats
 
-    def of(self, user: str) -> list[RepoCard] | None:
-        """One card for each repository that the user may talk to; None if there is none."""
+    def of(self, user: PersonRef) -> list[RepoCard] | None:
+        """A card for each repository that the user may talk to; None if there is none."""
         table, rows = self._parts.repos.table, {row.name: row for row in self._supervisor.rows()}
         cards = [
             self._card(served, rows.get(served.entry.name))
@@ -180,12 +182,14 @@ class Cards:
             turns=self._parts.turns.by_repo.get(name, ()),
             today=self._parts.budgets.words(name, self._parts.clock.now()),
             load=_load(row),
+            channel_name=served.config.chat.place_shown,
+            week=self._parts.spending.week(name),
             trouble=self._chats.of(channel).sender.channels.trouble(channel) or TROUBLED.get(state, ""),
         )
 
 
 def _load(row: RepoRow | None) -> str:
-    """ "" where there is nothing to do."""
+    """ "" if there is nothing to do."""
     turns = row.turns if row else None
     if turns is None or not (turns.running or turns.waiting or turns.queued):
         return ""

@@ -1,32 +1,25 @@
-"""App Home: what needs somebody, and how it goes. Pure. A chat takes about a hundred parts."""
+"""App Home: what needs somebody, and the state of everything. Pure. A chat allows about a hundred parts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from codebutler.chat.layout import Box, Placed, Section, done_button, packed
-from codebutler.domain.message import (
-    ALLOW_ACTION,
-    ANSWER_ACTION,
-    DENY_ACTION,
-    DROP_ACTION,
-    REASON_ACTION,
-    RETRY_ACTION,
-    Button,
-    box_value,
-)
+from codebutler.chat.layout import Placed, Section, asked_part, going_on, packed
 from codebutler.domain.model import Asked, TurnNote
+from codebutler.domain.refs import ConversationRef, MessageRef
+from codebutler.observe.sums import together, words
+from codebutler.protocol.messages import DayUse
 from codebutler.text.amounts import amount
 from codebutler.text.markup import channel, clip, message_link, plain
 
 MAX_NEEDS = 20
 MAX_DECISIONS = 40
-"""Parts with which to decide here; what is beyond is decided in its thread."""
+"""Parts for decisions on this page; the rest is decided in threads."""
 MAX_TEXT = 2800
 ELSEWHERE = "Too long for this page: open its thread to read and decide it."
 MAX_RECENT = 10
@@ -44,22 +37,24 @@ HEALTH = {
 
 
 UNSERVED = Section("⚠️ That repository is no longer served: nothing was decided.")
-"""For somebody who pressed a button of a repository that is gone, until the next change."""
+"""For somebody who pressed a button of a removed repository, until the next change."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepoCard:
-    """A repository as somebody who may use it sees it. ``trouble``: what is out of order, "" if nothing is;
-    ``load``: how many runs there are of each kind, "" where there are none; ``today``: what is used today, "" where
-    nobody has told."""
+    """A repository as one of its users sees it. ``trouble``: its problem, "" if it has none; ``load``: the
+    number of runs of each kind, "" if there are none; ``today``: today's use, "" if unknown; ``week``: what
+    was used on the last seven days. ``channel_name``: as people read it."""
 
     name: str
-    channel: str
+    channel: ConversationRef
     worker: str
     turns: tuple[TurnNote, ...] = ()
     trouble: str = ""
     today: str = ""
     load: str = ""
+    channel_name: str = ""
+    week: DayUse = field(default_factory=DayUse)
 
 
 def stranger(key: str) -> list[Section]:
@@ -69,7 +64,7 @@ def stranger(key: str) -> list[Section]:
 
 
 def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[Section]:
-    """What needs somebody first, then what is out of order, what was done, and every repository."""
+    """What needs somebody first, then problems, recent work, and every repository."""
     needs = [(card, turn) for card in cards for turn in card.turns if turn.state in NEEDS]
     recent = sorted(
         ((card, turn) for card in cards for turn in card.turns if turn.state in SIGNS),
@@ -88,6 +83,7 @@ def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[Section
             MAX_RECENT,
             "Nothing yet: write in a channel, or to me under Messages.",
         ),
+        *_week(cards),
         Section("Repositories", "heading"),
         *_lines(
             [repo_line(card) for card in cards],
@@ -97,8 +93,21 @@ def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[Section
     ]
 
 
+def _week(cards: Sequence[RepoCard]) -> list[Section]:
+    """What was used lately; nothing if nothing was."""
+    used = sorted(
+        (card for card in cards if card.week.runs),
+        key=lambda card: (-card.week.usd, -card.week.runs, card.name),
+    )
+    if not used:
+        return []
+    lines = [f"{_where(card)} {plain(words(card.week))}" for card in used]
+    whole = [f"All together: {plain(words(together(card.week for card in used)))}"] if len(used) > 1 else []
+    return [Section("Last 7 days", "heading"), *_lines([*whole, *lines], MAX_RECENT, "")]
+
+
 def _needs(needs: Sequence[tuple[RepoCard, TurnNote]], now: datetime) -> list[Section]:
-    """Each with its link and, as far as there is room, with the buttons of its card."""
+    """Each with its link and, as far as there is room, its card's buttons."""
     if not needs:
         return [Section("Nothing. Everything is taken care of.")]
     parts: list[Section] = []
@@ -115,7 +124,7 @@ def _needs(needs: Sequence[tuple[RepoCard, TurnNote]], now: datetime) -> list[Se
 
 
 def _size(part: Section) -> int:
-    """In rows: buttons of one kind are below one another."""
+    """In rows: buttons of the same kind below one another."""
     kinds = Counter(button.action for button in part.buttons)
     return bool(part.markdown) + bool(part.boxes) + max(kinds.values(), default=0)
 
@@ -123,50 +132,27 @@ def _size(part: Section) -> int:
 def _decisions(card: RepoCard, turn: TurnNote) -> list[Section]:
     if turn.state == "waiting":
         return [_asked(card, turn, asked) for asked in turn.asked]
-    if not turn.card_ts or not turn.id:
+    if not turn.card or not turn.id:
         return []
-    go_on = "Try now" if turn.state == "parked" else "Continue"
-    place = _place(card, turn, turn.card_ts, turn.id)
-    buttons = (Button(go_on, RETRY_ACTION, place, "primary"), Button("Drop", DROP_ACTION, place))
+    buttons = tuple(replace(each, value=_place(card, turn, turn.card, each.value)) for each in going_on(turn))
     return [Section(buttons=buttons)]
 
 
 def _asked(card: RepoCard, turn: TurnNote, asked: Asked) -> Section:
-    """What is not shown here as a whole cannot be allowed here."""
+    """A request that is not shown completely cannot be allowed here."""
     if not asked.text:
         return Section(ELSEWHERE, "note")
-    text = clip(asked.text, MAX_TEXT)
-    values = [box_value(asked.id, at) for at in range(len(asked.options))]
-    if asked.several and asked.options:
-        boxes = tuple(Box(label, value) for label, value in zip(asked.options, values, strict=True))
-        done = done_button(asked.id)
-        return Section(text, boxes=boxes, buttons=(_placed(card, turn, asked, done),))
-    if asked.is_question:
-        offered = [
-            Button(label, ANSWER_ACTION, value) for label, value in zip(asked.options, values, strict=True)
-        ]
-    else:
-        offered = [
-            Button("Allow", ALLOW_ACTION, asked.id, "primary"),
-            Button("Deny", DENY_ACTION, asked.id, "danger"),
-            Button("Deny with a reason…", REASON_ACTION, asked.id),
-        ]
-    return Section(text, buttons=tuple(_placed(card, turn, asked, button) for button in offered))
+    part = asked_part(asked)
+    buttons = tuple(replace(each, value=_place(card, turn, asked.card, each.value)) for each in part.buttons)
+    return replace(part, markdown=clip(part.markdown, MAX_TEXT), buttons=buttons)
 
 
-def _placed(card: RepoCard, turn: TurnNote, asked: Asked, button: Button) -> Button:
-    """The same as on its card."""
-    return replace(button, value=_place(card, turn, asked.card_ts, button.value))
-
-
-def _place(card: RepoCard, turn: TurnNote, card_ts: str, value: str) -> str:
-    return packed(
-        Placed(channel=card.channel, message_ts=card_ts, value=value, thread_ts=turn.thread_ts or None)
-    )
+def _place(card: RepoCard, turn: TurnNote, shown: MessageRef, value: str) -> str:
+    return packed(Placed(channel=card.channel, message=shown, value=value, thread=turn.thread or None))
 
 
 def need_line(card: RepoCard, turn: TurnNote, now: datetime) -> str:
-    """A turn that needs somebody: what for, and its link."""
+    """A turn that needs somebody: its need, and its link."""
     line = f"{_need(turn)}: {_link(card, turn)} · {_where(card)} · {_age(turn, now)}"
     return f"{line}\n{plain(turn.why)}" if turn.why else line
 
@@ -184,25 +170,25 @@ def _need(turn: TurnNote) -> str:
 
 
 def done_line(card: RepoCard, turn: TurnNote, now: datetime) -> str:
-    """A turn and what became of it, with its link."""
+    """A turn and its outcome, with its link."""
     cost = "" if turn.cost_usd is None else f" · {plain(amount('usd', turn.cost_usd))}"
     return f"{SIGNS[turn.state]} {_link(card, turn)} · {_where(card)} · {plain(turn.agent)}{cost} · {_age(turn, now)}"
 
 
 def repo_line(card: RepoCard) -> str:
-    """A repository, how its worker does, how many runs there are, and what they have used today."""
+    """A repository, its worker's state, its runs, and today's use."""
     told = [card.worker, card.load, f"today {card.today}" if card.today else ""]
     words = " · ".join(plain(each) for each in told if each)
     return f"{HEALTH.get(card.worker, '⚪')} {_where(card)} **{plain(card.name)}** · {words}"
 
 
 def _where(card: RepoCard) -> str:
-    return channel(card.channel)
+    return channel(card.channel, card.channel_name)
 
 
 def _link(card: RepoCard, turn: TurnNote) -> str:
     words = plain(" ".join(turn.text.split())[:120]) or "…"
-    return message_link(card.channel, turn.thread_ts, words) if turn.thread_ts else words
+    return message_link(card.channel, turn.thread, words) if turn.thread else words
 
 
 def _age(turn: TurnNote, now: datetime) -> str:

@@ -1,30 +1,32 @@
-"""The parent's composition root: the one place that knows which concrete parts a supervisor is made of.
+"""The parent's composition root: the one place that knows a supervisor's concrete parts.
 
-Read it from ``_serve`` down: what everybody works with, the way out to the chats, the way in from them, the pages
-that show how everything stands. Each part is whole once it is made; who is to hear of something that is made later
-hears it from ``Signals``.
+Read it from ``_serve`` down: the common base, the way out to the chats, the way in from them, the pages that
+show the state. Each part is complete once it is made; parts made earlier hear from later ones through
+``Signals``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import random
 import secrets
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.handover import begin_anew
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.port import ChatPort
-from codebutler.config.channels import ChatName, served_chats
+from codebutler.chat.platform import Platform
+from codebutler.chat.platforms import platform
+from codebutler.config.channels import served_chats
 from codebutler.config.paths import Home
 from codebutler.config.registry import Provenance, Registry
 from codebutler.config.resolve import resolve_global
+from codebutler.config.schema import Config
 from codebutler.config.search_path import login_shell, supervisors_path
+from codebutler.control.chat import Speaker
 from codebutler.control.wire import control_server
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.direct import DirectReader
@@ -36,77 +38,97 @@ from codebutler.parent.apphome import Cards
 from codebutler.parent.commands.asked import ParentCommands, Resources
 from codebutler.parent.configuration import GRACE_S, Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
-from codebutler.parent.integration import ChatConnections, Directories, Inbound, Outbound, own_notes
+from codebutler.parent.integration import ChatConnections, Directories, Inbound, OpenedChat, Outbound
+from codebutler.parent.local import Beginning, LocalWorkers, WorkerSource
+from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
-from codebutler.parent.slack import SlackIntegration
-from codebutler.parent.telegram import TelegramIntegration
 from codebutler.platform import killpoints
-from codebutler.platform.descriptors import raise_limit
-from codebutler.platform.processes import disable_core_dumps, return_large_blocks, shorten_switch_interval
+from codebutler.platform.processes import (
+    disable_core_dumps,
+    raise_limit,
+    return_large_blocks,
+    shorten_switch_interval,
+)
 from codebutler.platform.signals import Stopping, notifying
 from codebutler.platform.tasks import beside
+from codebutler.protocol.messages import StopReason
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
 from codebutler.schedule.hooks import HookRunner
 from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
-from codebutler.supervisor.forkserver import ForkServer, kill_orphans
-from codebutler.supervisor.port import Places, Shared
-from codebutler.supervisor.supervisor import Supervisor, SupervisorLock
-from codebutler.web.dashboard.dashboard import Dashboard, Sources
+from codebutler.supervisor.supervisor import SupervisorLock
+from codebutler.web.dashboard.acts import Acts, ActSources
+from codebutler.web.dashboard.conversations import Conversations, ConversationSources
+from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.keys import Keys
+from codebutler.web.dashboard.ledger import LedgerPage, LedgerSources
+from codebutler.web.dashboard.reviews import ChangeReviews, ReviewSources
 from codebutler.web.front import Hooks, WebServer
-
-Integration = SlackIntegration | TelegramIntegration
-INTEGRATIONS: Mapping[ChatName, type[Integration]] = {
-    "Slack": SlackIntegration,
-    "Telegram": TelegramIntegration,
-}
+from codebutler.web.metrics import MetricsPage
 
 FLUSH_S = 5.0
 
 
-async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
-    """Serve every registered repository until ``stopping`` asks; SIGTERM and SIGINT do.
+async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> bool:
+    """Serve every registered repository until ``stopping``, SIGTERM, SIGINT or a request to restart, for which it
+    returns True.
 
     Raises ConfigError, LockHeldError, ChatAuthError and StoreError, each with one line that says what to do.
     """
     home.ensure()
-    resolved = resolve_global(home, env)
-    used = [INTEGRATIONS[name] for name in served_chats(resolved.config)]
+    used = chats_of(config := resolve_global(home, env).config)
+    stopping = stopping or Stopping(may_restart=True)
+    async with begun(home, env, stopping) as beginning:
+        await serve(beginning, config, used, LocalWorkers(beginning))
+    return stopping.restarts
+
+
+def chats_of(config: Config) -> Sequence[Platform]:
+    """The chats that are used. Raises ConfigError if one lacks what it needs."""
+    used = [platform(name) for name in served_chats(config)]
     for each in used:
-        each.check(resolved.config)
+        each.check(config)
+    return used
+
+
+@asynccontextmanager
+async def begun(home: Home, env: Mapping[str, str], stopping: Stopping) -> AsyncIterator[Beginning]:
+    """The process is prepared, holds the home's lock and hears signals. Raises ConfigError, LockHeldError."""
     shorten_switch_interval()
     return_large_blocks()
     disable_core_dumps()
     descriptors = raise_limit()
     killpoints.watch("parent", env)
-    stopping = stopping or Stopping()
     env = with_env_file(home, env)
     # At a terminal the PATH is a shell's already.
     shell = None if os.isatty(0) else login_shell()
     with SupervisorLock(home.lock), stopping.on_signals():
         env["PATH"] = await supervisors_path(home, env, shell)
-        async with AsyncExitStack() as stack:
-            given = Given(home, env, resolved.config, SystemClock(), descriptors)
-            await _serve(given, used, stack, stopping)
+        yield Beginning(home, env, SystemClock(), descriptors, stopping)
 
 
-async def _serve(
-    given: Given, used: Sequence[type[Integration]], stack: AsyncExitStack, stopping: Stopping
-) -> None:
-    """``stack`` closes everything again, in reverse order."""
-    # A demo's home is none that our own environment names; and programs are looked for in more than our own PATH.
-    env = {"CODEBUTLER_HOME": str(given.home.root), "PATH": given.env.get("PATH", os.defpath)}
-    spawner = ForkServer(given=env, files=given.descriptors.given)
-    spawner.start()
+async def serve(beginning: Beginning, config: Config, used: Sequence[Platform], source: WorkerSource) -> None:
+    """Serve the registered repositories until ``stopping``. Raises as ``supervise``."""
+    home, env = beginning.home, beginning.env
+    async with AsyncExitStack() as stack:
+        given = Given(
+            home, env, config, beginning.clock, beginning.descriptors, beginning.stopping, source.are_remote
+        )
+        await _serve(given, used, source, stack)
+
+
+async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, stack: AsyncExitStack) -> None:
+    """``stack`` closes everything in reverse order."""
+    stopping = given.stopping
+    source.start()
     parts = await open_parts(given, stack)
-    integrations = [each(parts) for each in used]
-    outbound = await _outbound(parts, integrations, spawner, stack)
+    opened = [OpenedChat.of(each, parts) for each in used]
+    outbound = await _outbound(parts, opened, source, stack)
     inbound = _inbound(parts, outbound)
-    chats = [each.connect(parts, outbound, inbound) for each in integrations]
+    chats = [each.connected(parts, outbound, inbound) for each in opened]
     connections = ChatConnections(
         chats, parts.repos.people, parts.people.meet, parts.logs.record, parts.tasks
     )
@@ -117,15 +139,20 @@ async def _serve(
     configuration = Configuration(parts, outbound, connections)
     operator = Operator(parts, outbound, inbound, status=status, configuration=configuration, front=front)
     serving = Serving(parts, outbound, inbound.intake, configuration, connections)
-    if ended := await asyncio.to_thread(kill_orphans):
-        parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
     on_files = partial(_use, inbound.hooks, front, watchers)
     for name, work in (
         ("audit", inbound.audit.run()),
         ("audit-log", maintain(parts.audit, parts.clock)),
-        ("people", parts.people.run(Directories({each.name: each.person for each in integrations}))),
+        (
+            "people",
+            parts.people.run(
+                Directories({each.platform.name: each.integration.person for each in opened}).person
+            ),
+        ),
         *((each.name, each.work()) for each in chats),
         ("front", front.run()),
+        ("spending", parts.spending.run()),
+        ("reloads", parts.reloads.serve(configuration.reload)),
         ("schedule", inbound.scheduler.run(inbound.intake.accept, on_files)),
     ):
         await stack.enter_async_context(beside(work, name=name))
@@ -134,35 +161,34 @@ async def _serve(
 
 
 async def _outbound(
-    parts: Parts, integrations: Sequence[Integration], spawner: ForkServer, stack: AsyncExitStack
+    parts: Parts, opened: Sequence[OpenedChat], source: WorkerSource, stack: AsyncExitStack
 ) -> Outbound:
-    chats = Chats([await _served(each, parts, stack) for each in integrations])
-    clock, journal = parts.clock, parts.journal
+    chats = Chats([await _served(each, parts, stack) for each in opened])
+    journal = parts.journal
     services = ParentServices(parts, chats)
     if parts.restored is not None:
         fetched = filter(chats.has_history, parts.repos.by_channel())
         await journal.open_gaps([*fetched], parts.restored.taken_at)
         services.restored(parts.restored, parts.repos.by_channel())
-    places = Places(parts.given.descriptors.workers)
-    shared = Shared(spawner.spawn, services, clock, random.random, places=places)
-    supervisor = await stack.enter_async_context(Supervisor(shared))
-    cards = Cards(parts, supervisor, chats)
-    return Outbound(chats=chats, services=services, supervisor=supervisor, cards=cards)
+    workers = await stack.enter_async_context(source.open(services, parts.logs.record))
+    parts.spending.changed.add(workers.tell_total)
+    parts.spending.changed.add(parts.signals.changed.tell)
+    cards = Cards(parts, workers, chats)
+    return Outbound(chats=chats, services=services, supervisor=workers, cards=cards)
 
 
-async def _served(integration: Integration, parts: Parts, stack: AsyncExitStack) -> ServedChat:
+async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> ServedChat:
     """A chat with its queue."""
-    chat: ChatPort = integration.chat
-    await stack.enter_async_context(integration.chat)
+    chat, notes = opened.integration.chat, opened.notes
+    await stack.enter_async_context(chat)
     clock, redact = parts.clock, parts.redactor.redact
-    notes = own_notes(parts, integration.name)
     if parts.restored is not None:
         await begin_anew(notes)
-    editor = Editor(redact, parts.people.called, parts.direct.relinked)
+    editor = Editor(redact, parts.people.called, parts.direct.where, parts.dashboard.seen_from)
     sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.direct, notes=notes))
     sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(chat.capabilities.status_line, clock, redact))
-    return ServedChat(name=integration.name, chat=chat, sender=sender, statuses=statuses)
+    return ServedChat(name=opened.platform.name, chat=chat, sender=sender, statuses=statuses)
 
 
 def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
@@ -175,7 +201,16 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     jobs = ScheduleCommands(scheduler, clock, zone_of(""))
     held = HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, outbound.services.nothing_starts)
-    resources = Resources(jobs, clock, since=clock.now())
+    means = Means(
+        home=given.home,
+        env=given.env,
+        notes=journal,
+        publish=publish,
+        chats=outbound.chats,
+        reloads=parts.reloads,
+        clock=clock,
+    )
+    resources = Resources(jobs, NewRepos(means), parts.ledgers, clock, since=clock.now())
     commands = ParentCommands(resources, publish, parts.listeners, journal, parts.tasks, repos.name_of)
     sources = DirectSources(
         parts.direct, repos.by_channel, outbound.cards.of, outbound.supervisor.down, outbound.services
@@ -195,27 +230,75 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         dispatch=dispatcher.dispatch,
         refusals=outbound.services,
         clock=clock,
-        threads=Threads(parts.turns.awaits, DirectReader(parts.direct, repos.by_channel)),
+        threads=Threads(
+            parts.turns.awaits, DirectReader(parts.direct, repos.by_channel, lambda: repos.table.config)
+        ),
     )
-    hooks = HookRunner(journal, publish, intake.accept, clock)
+    hooks = HookRunner(journal, publish, intake.accept, outbound.supervisor.look_at_pulls, clock)
     return Inbound(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
 def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentStatus) -> WebServer:
-    """The port, and what is looked at there."""
+    """The port, and the pages on it."""
     sources = Sources(
         status=status.status,
         served_as=status.served_as,
         turns=lambda: parts.turns.by_repo,
         jobs=inbound.jobs.rows,
+        timers=inbound.jobs.timers,
         ring=parts.logs.ring,
-        workspace_url=outbound.chats.workspace_url,
-        clean=parts.cleaned,
+        addresses=outbound.chats.addresses,
+        clean=parts.redactor.redact,
     )
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
     hooks = Hooks(inbound.hooks, parts.clock)
-    dashboard = Dashboard(sources, keys, parts.clock)
-    return WebServer(parts.given.config.dashboard, hooks, dashboard)
+    speaker = Speaker(inbound.intake.accept, outbound.chats, outbound.supervisor.down, parts.clock)
+    reviews = ChangeReviews(
+        ReviewSources(
+            named=parts.repos.named,
+            workers=outbound.supervisor,
+            speaker=speaker,
+            redact=parts.redactor.redact,
+            addresses=outbound.chats.addresses,
+        )
+    )
+    acts = Acts(
+        ActSources(
+            named=parts.repos.named,
+            turns=lambda: parts.turns.by_repo,
+            speaker=speaker,
+            workers=outbound.supervisor,
+            schedule=inbound.jobs,
+            audit=parts.audit.append,
+        )
+    )
+    conversations = Conversations(
+        ConversationSources(
+            served=lambda: parts.repos.table.served,
+            workers=outbound.supervisor,
+            named=parts.people.named,
+            redact=parts.redactor.redact,
+            addresses=outbound.chats.addresses,
+        )
+    )
+    dashboard = Dashboard(
+        sources, Pages(reviews, acts, conversations, _ledger(parts, outbound)), keys, parts.clock
+    )
+    config, metrics = parts.given.config, MetricsPage(parts.given.config.metrics, status.metrics)
+    return WebServer(config.dashboard, hooks, dashboard, parts.dashboard, metrics, parts.given.stopping)
+
+
+def _ledger(parts: Parts, outbound: Outbound) -> LedgerPage:
+    ledgers = parts.ledgers
+    sources = LedgerSources(
+        names=lambda: ledgers.names,
+        days=ledgers.days,
+        rows=ledgers.rows,
+        called=parts.people.called,
+        redact=parts.redactor.redact,
+        addresses=outbound.chats.addresses,
+    )
+    return LedgerPage(sources)
 
 
 def _use(hooks: HookRunner, front: WebServer, watchers: Watchers, found: FoundJobs) -> None:
@@ -246,7 +329,7 @@ class Serving:
         self._chats = outbound.chats
 
     async def run(self, operator: Operator, stopping: Stopping) -> None:
-        """Until ``stopping`` asks. Raises ChatAuthError if every chat refuses its tokens at the start."""
+        """Runs until ``stopping``. Raises ChatAuthError if every chat refuses its tokens at the start."""
         await self._configuration.begin()
         await self._intake.resume()
         self._record("", "INF", f"serving {self._configuration.count} (pid {os.getpid()})")
@@ -257,7 +340,7 @@ class Serving:
         self._record("", "INF", "stopped")
 
     async def _watch_journal(self) -> None:
-        """What could not be accepted while the journal was away is fetched from history."""
+        """Events that could not be accepted while the journal was unavailable are fetched from history."""
         while True:
             self._record("", "ERR", await self._journal.news())
             if not self._journal.trouble:
@@ -286,9 +369,10 @@ class Serving:
             await asyncio.gather(connections, asked, ready, return_exceptions=True)
 
     async def _wind_down(self, stopping: Stopping) -> None:
-        """Drain within the grace; at the second signal, now. What is not done is on disk."""
+        """Drain within the grace period; at the second signal, stop now. Unfinished work is on disk."""
         self._record("", "INF", f"stopping: {GRACE_S:g} s for what runs, a second signal ends it now")
-        drained = asyncio.create_task(self._drain(), name="drain")
+        reason: StopReason = "restart" if stopping.restarts else "shutdown"
+        drained = asyncio.create_task(self._drain(reason), name="drain")
         insisted = asyncio.create_task(stopping.insisted.wait(), name="insist")
         await asyncio.wait({drained, insisted}, return_when=asyncio.FIRST_COMPLETED)
         if not drained.done():
@@ -297,8 +381,8 @@ class Serving:
         insisted.cancel()
         await asyncio.gather(drained, insisted, return_exceptions=True)
 
-    async def _drain(self) -> None:
-        await self._supervisor.shutdown(GRACE_S)
+    async def _drain(self, reason: StopReason) -> None:
+        await self._supervisor.shutdown(GRACE_S, reason)
         await self._tasks.close(FLUSH_S)
         try:
             async with asyncio.timeout(FLUSH_S):

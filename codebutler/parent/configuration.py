@@ -1,4 +1,4 @@
-"""The configuration in force: taken up at the start, and read again when somebody has changed it."""
+"""The configuration in force: read at the start, and again after each change."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
-from codebutler.config.channels import ChatName, served_chats
+from codebutler.config.channels import served_chats
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_of
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.parent.integration import ChatConnections, Outbound
@@ -21,6 +22,8 @@ from codebutler.schedule.files import difference
 from codebutler.text.markup import plain
 
 GRACE_S = 30.0
+AT_START = ("dashboard", "metrics", "logs")
+"""Sections that the supervisor reads only when it starts."""
 
 
 class Configuration:
@@ -32,10 +35,11 @@ class Configuration:
         self._repos = parts.repos
         self._supervisor = outbound.supervisor
         self._connections = connections
+        self._one_at_a_time = asyncio.Lock()
         self._notes = ConfigNotes(parts.journal, parts.logs.record, outbound.services.notice, parts.tasks)
 
     async def begin(self) -> None:
-        """Start the workers of what is served."""
+        """Start the workers of the served repositories."""
         for settings in self._settings(self._repos.table).values():
             self._supervisor.add(settings)
         self._notes.tell(self._repos.table)
@@ -44,13 +48,19 @@ class Configuration:
         self._tell_limit()
 
     async def reload(self) -> str:
-        """Read the registry and the configurations again; returns what changed, in a line.
+        """Read the registry and the configurations again; returns the changes in a line.
 
-        Raises ConfigError for a damaged registry or home, ChatAuthError for tokens of the wrong kind: then all
-        stays as it was.
+        Raises ConfigError for a damaged registry or home, ChatAuthError for tokens of the wrong kind: nothing
+        changes then.
         """
-        chats = self._use_tokens()
-        table = RepoTable.read(self._home, self._env).of_chats(self._connections.names)
+        async with self._one_at_a_time:
+            return await self._reload()
+
+    async def _reload(self) -> str:
+        to_restart = self._use_tokens()
+        table = RepoTable.read(self._home, self._env, of_hosts=self._parts.given.serves_hosts).of_chats(
+            self._connections.names
+        )
         table = table.keeping(self._repos.table)
         self._parts.redactor.learn(table.secrets(self._env))
         before, after = self._settings(self._repos.table), self._settings(table)
@@ -66,8 +76,8 @@ class Configuration:
         self._connections.look_again()
         self._notes.tell(table)
         self._connections.meet()
-        changes = difference(before, after) or "nothing changed"
-        summary = "; ".join((changes, *(f"restart to connect {each}" for each in chats)))
+        changes = filter(None, (difference(before, after), *to_restart))
+        summary = "; ".join(changes) or "nothing changed"
         self._parts.logs.record("", "INF", f"configuration reloaded: {summary}")
         self._tell_limit()
         return summary
@@ -82,19 +92,25 @@ class Configuration:
         if trouble := self._parts.given.descriptors.trouble(len(self._repos.table.served)):
             self._parts.logs.record("", "WRN", trouble)
 
-    def _use_tokens(self) -> list[ChatName]:
-        """`codebutler setup` may have brought new ones; returns the chats that we were started without."""
+    def _use_tokens(self) -> list[str]:
+        """`codebutler setup` may have added chats; returns what only a restart brings into effect."""
         config = resolve_global(self._home, self._env).config
         self._parts.redactor.learn(secrets_of(config))
         self._connections.use_tokens(config)
-        return [each for each in served_chats(config) if each not in self._connections.names]
+        chats = [each for each in served_chats(config) if each not in self._connections.names]
+        started = self._parts.given.config
+        late = [each for each in AT_START if getattr(config, each) != getattr(started, each)]
+        return [
+            *(f"restart to connect {each}" for each in chats),
+            *(f"restart to apply {each}" for each in late),
+        ]
 
     def _settings(self, table: RepoTable) -> dict[str, RepoSettings]:
         return {served.entry.name: served.settings(self._env) for served in table.served}
 
 
 class ConfigNotes:
-    """``tell`` after each reading. What was posted is remembered in the journal, so that a restart repeats nothing.
+    """``tell`` after each reading. The journal remembers what was posted, so that a restart repeats nothing.
 
     ``log`` takes the repository, the tag and the text; ``notice`` posts a text in a channel.
     """
@@ -103,7 +119,7 @@ class ConfigNotes:
         self,
         journal: Journal,
         log: Callable[[str, LogTag, str], None],
-        notice: Callable[[str, str], Awaitable[None]],
+        notice: Callable[[ConversationRef, str], Awaitable[None]],
         tasks: Tasks,
     ) -> None:
         self._journal = journal
@@ -114,7 +130,7 @@ class ConfigNotes:
         self._one_by_one: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def tell(self, table: RepoTable) -> None:
-        """Say what is new of ``table``. A file that was in order in between is told of again."""
+        """Report what is new in ``table``. A file that was fine in between is reported again."""
         earlier, self._logged = self._logged, {}
         for unserved in table.unserved:
             self._record(earlier, unserved.entry.name, "ERR", f"not served: {unserved.problem}")
@@ -125,7 +141,7 @@ class ConfigNotes:
             self._tasks.start(self._post(served, text), name=f"notice to {name}")
 
     def _record(self, earlier: dict[str, str], repo: str, tag: LogTag, text: str) -> None:
-        # One that is served by its last good file has both.
+        # One served with its last good file has both.
         key = f"{tag} {repo}"
         self._logged[key] = text
         if earlier.get(key) != text:

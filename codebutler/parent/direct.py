@@ -1,7 +1,7 @@
-"""Hands direct messages on to the repository they are about, and answers what is about none.
+"""Routes direct messages to their repository, and answers those without one.
 
-What waits for somebody to say which repository is meant stays in the journal: nothing is lost by a restart, and a
-question that stands already is found, not asked again.
+A message that waits for a person to choose its repository stays in the journal: a restart loses nothing, and
+finds a question that was already asked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import msgspec
 from codebutler.chat.chats import Chats
 from codebutler.config.permission import decided
 from codebutler.domain.clock import Clock
-from codebutler.domain.commands import DIRECT, SLASH, WORDS, nearest
+from codebutler.domain.command_help import nearest
+from codebutler.domain.commands import DIRECT, SLASH, WORDS
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import REPO_ACTION, Button, said
 from codebutler.domain.model import (
@@ -32,6 +33,7 @@ from codebutler.domain.model import (
     SlashCommand,
     Update,
 )
+from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.direct import DirectThreads, allowed, home_of, items_of, root_of
 from codebutler.intake.dispatcher import GoOn
 from codebutler.intake.intake import Refusals
@@ -46,28 +48,28 @@ from codebutler.text.markup import code, plain
 from codebutler.text.requests import request_of
 
 PATIENCE = timedelta(days=7)
-"""So long a question stays open."""
+"""How long a question stays open."""
 MAX_BUTTONS = 20
 
 log = logging.getLogger("codebutler.parent.direct")
 
-Thread = tuple[str, str]
+Thread = tuple[ConversationRef, MessageRef]
 
 
 @dataclass(frozen=True, slots=True)
 class DirectSources:
-    """What is looked up: threads, the served repositories by channel, what somebody may see of them, and why
-    one's worker stays down ("" if it does not); and where it is written down what it refuses."""
+    """Look-ups: threads, the served repositories by channel, what a person may see of them, and why a worker
+    stays down ("" if it does not); and where refusals are recorded."""
 
     threads: DirectThreads
-    repos: Callable[[], Mapping[str, Repo]]
-    cards: Callable[[str], Sequence[RepoCard] | None]
+    repos: Callable[[], Mapping[ConversationRef, Repo]]
+    cards: Callable[[PersonRef], Sequence[RepoCard] | None]
     down: Callable[[str], str]
     refusals: Refusals
 
 
 class DirectMessages:
-    """A step of the dispatcher: those after it see a direct message as one of its repository's channel."""
+    """A step of the dispatcher: later steps see a direct message as one of its repository's channel."""
 
     def __init__(
         self, sources: DirectSources, chats: Chats, journal: Journal, tasks: Tasks, clock: Clock
@@ -79,12 +81,10 @@ class DirectMessages:
         self._clock = clock
         self._since = clock.now()
         self._waiting: dict[Thread, list[Entry]] = {}
-        self._cards: dict[Thread, str] = {}
+        self._cards: dict[Thread, MessageRef] = {}
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """Where no repository is known yet for a thread, the entry is kept until the person
-        has said which.
-        """
+        """Keeps an entry of a thread without a repository until the person has chosen one."""
         if not entry.event.is_direct or entry.channel in self._sources.repos():
             go_on(entry)
             return
@@ -92,7 +92,10 @@ class DirectMessages:
         thread = (entry.channel, root_of(event))
         home = home_of(self._sources.threads, event)
         repo = self._sources.repos().get(home)
-        if isinstance(event, SlashCommand) or (repo is None and isinstance(entry.request, Command)):
+        word = WORDS.get(entry.request.name) if isinstance(entry.request, Command) else None
+        if word is not None and word.anywhere:
+            go_on(entry)
+        elif isinstance(event, SlashCommand) or (repo is None and isinstance(entry.request, Command)):
             self._start(self._answer(entry), entry)
         elif repo is None:
             self._keep(thread, entry)
@@ -104,19 +107,19 @@ class DirectMessages:
                 self._place(each, home)
                 self._hand_on(each, home, repo, go_on)
 
-    def _place(self, entry: Entry, home: str) -> None:
-        """What waited was placed nowhere when it came."""
+    def _place(self, entry: Entry, home: ConversationRef) -> None:
+        """A waiting entry had no place when it came."""
         threads, items = self._sources.threads, items_of(entry.event)
         if not threads.knows(home, entry.channel, items):
             self._tasks.start(threads.note(home, entry.channel, items), name=f"place of {entry.event.key}")
 
-    def _hand_on(self, entry: Entry, home: str, repo: Repo, go_on: GoOn) -> None:
+    def _hand_on(self, entry: Entry, home: ConversationRef, repo: Repo, go_on: GoOn) -> None:
         if _is_choice(entry):
             self._start(self._close(entry, repo), entry)
             return
         event, request = msgspec.structs.replace(entry.event, channel=home), entry.request
         if isinstance(event, MessagePosted | MessageEdited):
-            # What waited was allowed for no repository in particular, and read without its words for agents.
+            # A waiting entry was not checked against a repository, nor read for its agents' prefixes.
             request = request_of(event, repo.prefixes)
             decision = decided(repo.config, event, request)
             if not decision.allowed:
@@ -131,7 +134,7 @@ class DirectMessages:
         go_on(replace(entry, channel=home, event=event, request=request))
 
     def _keep(self, thread: Thread, entry: Entry) -> None:
-        """Of a thread that is about no repository: until somebody says about which."""
+        """Ask for the repository of a thread that has none."""
         waiting = self._waiting.get(thread)
         is_stale = self._clock.now() - entry.received_at > PATIENCE
         if waiting is not None:
@@ -145,7 +148,7 @@ class DirectMessages:
     async def _ask(self, thread: Thread, entry: Entry) -> None:
         mine = allowed(self._sources.repos(), entry.event.user)
         latest = self._sources.threads.latest(entry.channel)
-        # What was meant last is probably meant again.
+        # The last choice is likely to be the next.
         names = [mine[home].name for home in sorted(mine, key=lambda home: (home != latest, mine[home].name))]
         if names:
             self._cards[thread] = await self._say(entry, question(names, thread[1]))
@@ -153,21 +156,21 @@ class DirectMessages:
     async def _close(self, entry: Entry, repo: Repo) -> None:
         """The question is answered, by a button or by a name alone."""
         event = entry.event
-        card_ts = event.message_ts if isinstance(event, ButtonClicked) else ""
-        await self._show_choice((entry.channel, root_of(event)), repo, card_ts)
+        card = event.message if isinstance(event, ButtonClicked) else NOWHERE
+        await self._show_choice((entry.channel, root_of(event)), repo, card)
 
-    async def _show_choice(self, thread: Thread, repo: Repo, card_ts: str = "") -> None:
-        """On its card, if this life knows it."""
+    async def _show_choice(self, thread: Thread, repo: Repo, card: MessageRef = NOWHERE) -> None:
+        """On its card, if this process knows it."""
         channel, root = thread
-        if card_ts := card_ts or self._cards.pop(thread, ""):
-            operation = chosen(card_ts, repo.name)
+        if card := card or self._cards.pop(thread, NOWHERE):
+            operation = chosen(card, repo.name)
             with suppress(ChatError):  # the choice holds, whatever its card shows
                 await self._chats.submit(channel, f"direct-chosen-{channel}-{root}", operation)
 
     async def _say_down(self, entry: Entry, repo: Repo) -> None:
-        """Its channel was told, which somebody who writes here may not read. Once for each thread."""
+        """Its channel was notified, but the author may be unable to read that. Once per thread."""
         root = root_of(entry.event)
-        post = Post(message=said(down(repo.name)), thread_ts=root)
+        post = Post(message=said(down(repo.name)), thread=root)
         with suppress(ChatError):
             await self._chats.submit(entry.channel, f"direct-down-{entry.channel}-{root}", post, unsure=True)
 
@@ -181,16 +184,16 @@ class DirectMessages:
             text = no_slash()
         else:
             text = unknown(name)
-        only_for = event.user if isinstance(event, SlashCommand) else ""
-        await self._say(entry, Post(message=said(text), thread_ts=root_of(event) or None, only_for=only_for))
+        only_for = event.user if isinstance(event, SlashCommand) else NO_PERSON
+        await self._say(entry, Post(message=said(text), thread=root_of(event) or None, only_for=only_for))
 
-    async def _say(self, entry: Entry, operation: Operation) -> str:
+    async def _say(self, entry: Entry, operation: Operation) -> MessageRef:
         op_id = f"direct-{entry.event.key}"
         unsure = entry.received_at < self._since
         return await self._chats.submit(entry.channel, op_id, operation, unsure=unsure)
 
     def _start(self, work: Coroutine[Any, Any, None], entry: Entry) -> None:
-        """Do it in the background, and forget the entry then."""
+        """Do it in the background, then forget the entry."""
         self._tasks.start(self._settled(work, entry), name=f"answer to {entry.event.key}")
 
     def _forget(self, entry: Entry) -> None:
@@ -205,33 +208,33 @@ class DirectMessages:
 
 
 def _is_choice(entry: Entry) -> bool:
-    """Whether it only said which repository is meant."""
+    """Whether it only named a repository."""
     event = entry.event
     if isinstance(event, MessagePosted):
         return isinstance(entry.request, NoRequest) and not event.text.strip() and not event.files
     return isinstance(event, ButtonClicked) and event.action_id == REPO_ACTION
 
 
-def question(names: Sequence[str], thread_ts: str) -> Post:
-    """Which repository is meant: a button for each, and how to say it at once."""
+def question(names: Sequence[str], thread: MessageRef) -> Post:
+    """Asks for the repository: a button for each, and how to name it directly."""
     example = code(f"{names[0]}: …")
     text = f"Which repository is this about? Next time you can begin with its name: {example}"
     more = len(names) - MAX_BUTTONS
     if more > 0:
         text += f" (and {more} more, by name)"
     buttons = (Button(name, REPO_ACTION, name) for name in names[:MAX_BUTTONS])
-    return Post(message=said(text, *buttons), thread_ts=thread_ts)
+    return Post(message=said(text, *buttons), thread=thread)
 
 
-def chosen(card_ts: str, name: str) -> Update:
-    """The question, once it is answered."""
+def chosen(card: MessageRef, name: str) -> Update:
+    """The answered question."""
     return Update(
-        target_ts=card_ts, message=said(f"**{plain(name)}** it is. Everything in this thread goes there.")
+        target=card, message=said(f"**{plain(name)}** it is. Everything in this thread goes there.")
     )
 
 
 def down(name: str) -> str:
-    """For a repository whose worker does not come up."""
+    """For a repository whose worker keeps failing."""
     return (
         f"⚠️ **{plain(name)}** cannot answer now: its worker keeps failing, and `codebutler logs` on its machine says "
         "why. What you write is kept and answered later."
@@ -239,14 +242,14 @@ def down(name: str) -> str:
 
 
 def unknown(name: str) -> str:
-    """For a word that no repository knows."""
+    """For a command that no repository knows."""
     near = nearest(name)
     hint = f" Did you mean `!{near}`?" if near else " `help` lists the commands."
-    return f"I do not know {code(f'!{name[:40]}')}.{hint}"
+    return f"Unknown command {code(f'!{name[:40]}')}.{hint}"
 
 
 def no_slash() -> str:
-    """For a slash command that concerns one repository."""
+    """For a slash command about one repository."""
     return (
         f"Here `{SLASH}` supports {', '.join(f'`{name}`' for name in DIRECT)}. For one repository write `!word` as a "
         f"message, or `{SLASH} word` in its channel."

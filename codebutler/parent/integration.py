@@ -1,16 +1,19 @@
-"""Chats in the composition root: what is made for each, and the connections that bring their events."""
+"""Chats in the composition root: the parts of each, and the connections that bring their events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from codebutler.chat.chats import ChatConnection, Chats, ServedChat
+from codebutler.chat.chats import ChatConnection, Chats
 from codebutler.chat.people import Person
-from codebutler.config.channels import ChatName, chat_of
+from codebutler.chat.platform import ConnectedChat, Host, Integration, Opening, Platform
+from codebutler.config.chats import PEOPLE, ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatAuthError
+from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler.intake.dispatcher import AuditFirst, HeldBack
 from codebutler.intake.intake import Intake
 from codebutler.intake.records import Notes, OwnNotes
@@ -22,16 +25,16 @@ from codebutler.protocol.messages import LogTag
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.schedule.hooks import HookRunner
 from codebutler.schedule.scheduler import Scheduler
-from codebutler.supervisor.supervisor import Supervisor
+from codebutler.supervisor.workers import Workers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outbound:
-    """The way out: from the workers to the chats."""
+    """Sends what workers post to the chats."""
 
     chats: Chats
     services: ParentServices
-    supervisor: Supervisor
+    supervisor: Workers
     cards: Cards
 
 
@@ -47,61 +50,95 @@ class Inbound:
     audit: AuditFirst
 
 
-async def _meets_nobody(_users: Collection[str]) -> None: ...
+@dataclass(frozen=True, kw_only=True)
+class OpenedChat:
+    """A chat before it is connected, and its own notes."""
 
+    platform: Platform
+    integration: Integration
+    notes: Notes
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectedChat:
-    """A chat with the connection that brings its events. ``check`` raises ChatAuthError for a token that is absent or
-    of the wrong kind; ``use_tokens`` goes on with tokens that were checked. ``work`` is done beside the connection,
-    until cancelled; ``meet`` prepares for people who are now allowed to write."""
+    @classmethod
+    def of(cls, platform: Platform, parts: Parts) -> OpenedChat:
+        """Calls nothing yet."""
+        journal = parts.journal
+        notes = journal if platform.has_plain_notes else OwnNotes(journal, platform.name)
+        opening = Opening(
+            config=parts.given.config, clock=parts.clock, notes=notes, redact=parts.redactor.redact
+        )
+        return cls(platform=platform, integration=platform.open(opening), notes=notes)
 
-    name: ChatName
-    connection: ChatConnection
-    check: Callable[[Config], None]
-    use_tokens: Callable[[Config], None]
-    work: Callable[[], Coroutine[object, object, None]]
-    meet: Callable[[Collection[str]], Awaitable[None]] = _meets_nobody
+    def connected(self, parts: Parts, outbound: Outbound, inbound: Inbound) -> ConnectedChat:
+        """With the source of its events."""
+        name = self.platform.name
+        return self.integration.connect(
+            Host(
+                sender=outbound.chats.named(name).sender,
+                intake=inbound.intake,
+                held=inbound.held,
+                journal=parts.journal,
+                notes=self.notes,
+                direct=parts.direct,
+                clock=parts.clock,
+                tasks=parts.tasks,
+                interrupted=parts.signals.interrupted,
+                listened=partial(parts.repos.listened, name),
+                is_starting=lambda: outbound.supervisor.is_starting,
+                notice=outbound.services.notice,
+                pages=partial(self._pages, parts, outbound),
+                registered=parts.repos.channels,
+                people=parts.repos.people,
+                asking=partial(self._asking, parts, outbound),
+            )
+        )
 
+    def _asking(self, parts: Parts, outbound: Outbound) -> set[ConversationRef]:
+        """Where our open cards are: in a repository's channel, or in a private chat."""
+        sender = outbound.chats.named(self.platform.name).sender
+        return {
+            sender.where(channel, turn.thread)
+            for channel, repo in parts.repos.listened(self.platform.name).items()
+            for turn in parts.turns.by_repo.get(repo.name, ())
+            if turn.asked or turn.card
+        }
 
-def own_notes(parts: Parts, name: ChatName) -> Notes:
-    """The notes of one chat's parts. Slack's have no suffix: they are older than the other chats."""
-    return parts.journal if name == "Slack" else OwnNotes(parts.journal, name)
+    def _pages(self, parts: Parts, outbound: Outbound, connection: ChatConnection) -> AppHome:
+        """What needs each person of the chat, and the state of everything."""
+        chat = outbound.chats.named(self.platform.name)
 
+        def trouble() -> str:
+            return connection.status.trouble or chat.sender.trouble
 
-def app_home(chat: ServedChat, parts: Parts, outbound: Outbound, connection: ChatConnection) -> AppHome:
-    """What needs each person of a chat, and how that is."""
-
-    def trouble() -> str:
-        return connection.status.trouble or chat.sender.trouble
-
-    sources = HomeSources(parts.turns, outbound.cards.of, trouble, f"{chat.name.lower()}.allowedUsers")
-    board, notes = chat.sender if chat.chat.capabilities.home else None, own_notes(parts, chat.name)
-    apphome = AppHome(board, notes, sources, parts.clock, parts.cleaned, chat.sender.workspace_url)
-    parts.signals.changed.add(apphome.changed)
-    return apphome
+        key = ".".join(self.platform.section.path(PEOPLE))
+        sources = HomeSources(parts.turns, outbound.cards.of, trouble, key)
+        board = chat.sender if chat.chat.capabilities.home else None
+        pages = AppHome(
+            board, self.notes, sources, parts.clock, parts.redactor.redact, outbound.chats.addresses
+        )
+        parts.signals.changed.add(pages.changed)
+        return pages
 
 
 class Directories:
-    """Who people are, whatever their chat; ``by_name`` has each chat's own look-up."""
+    """People's names in any chat; ``by_name`` holds each chat's look-up."""
 
-    def __init__(self, by_name: Mapping[ChatName, Callable[[str], Awaitable[Person]]]) -> None:
+    def __init__(self, by_name: Mapping[ChatName, Callable[[PersonRef], Awaitable[Person]]]) -> None:
         self._by_name = by_name
 
-    async def person(self, user: str) -> Person:
+    async def person(self, user: PersonRef) -> Person:
         """Raises ChatError."""
         look_up = self._by_name.get(chat_of(user))
         return await look_up(user) if look_up else Person(id=user, names=())
 
 
 class ChatConnections:
-    """``run`` until ``stop``. ``allowed`` are all who may talk to us; ``named`` looks up how people are called."""
+    """``run`` until ``stop``. ``allowed`` are all who may talk to us; ``named`` looks up names."""
 
     def __init__(
         self,
         chats: Sequence[ConnectedChat],
-        allowed: Callable[[], Collection[str]],
-        named: Callable[[Collection[str]], None],
+        allowed: Callable[[], Collection[PersonRef]],
+        named: Callable[[Collection[PersonRef]], None],
         record: Callable[[str, LogTag, str], None],
         tasks: Tasks,
     ) -> None:
@@ -123,41 +160,42 @@ class ChatConnections:
         return tuple(each.name for each in self)
 
     def trouble(self, chat: ConnectedChat) -> str:
-        """What is wrong with a chat's connection; "" while all is well."""
+        """The problem of a chat's connection; "" while it is fine."""
         return self._ended.get(chat.name) or chat.connection.status.trouble
 
     async def run(self) -> None:
-        """Raises ChatAuthError if every chat refuses its token at the start. With one chat alone, what it raises."""
+        """Raises ChatAuthError if every chat refuses its token at the start; with a single chat, what that
+        raises."""
         refused = await asyncio.gather(*map(self._live, self._chats))
         for error in refused:
             if error is not None and all(refused):
                 raise error
 
     async def stop(self) -> None:
-        """Take no more events; those being committed are finished."""
+        """Take no more events; finish those being committed."""
         self._stopped = True
         await asyncio.gather(*(each.connection.stop() for each in self))
 
     def look_again(self) -> None:
-        """There are other channels now, or something may have been missed."""
+        """The channels have changed, or events may have been missed."""
         for each in self:
             each.connection.look_again()
 
     def meet(self) -> None:
-        """Get to know whoever may talk to us by now, where we are connected. Returns at once."""
+        """Look up people who may talk to us now, in connected chats. Returns at once."""
         for each in self:
             if each.connection.connected.is_set():
                 self._tasks.start(self._meet(each), name=f"meeting people of {each.name}")
 
     def use_tokens(self, config: Config) -> None:
-        """Go on with other tokens. Raises ChatAuthError for one of the wrong kind: then all stays as it was."""
+        """Continue with other tokens. Raises ChatAuthError for one of the wrong kind, and nothing changes."""
         for each in self:
             each.check(config)
         for each in self:
             each.use_tokens(config)
 
     async def _live(self, each: ConnectedChat) -> ChatAuthError | None:
-        """A connection that ended by itself (switched off, token refused) leaves the rest at work."""
+        """A connection that ended by itself (switched off, token refused) does not stop the others."""
         refused: ChatAuthError | None = None
         why = ""
         async with beside(self._greet(each), name=f"{each.name}'s people"):
@@ -167,10 +205,10 @@ class ChatConnections:
             except ChatAuthError as error:
                 refused = error
                 why = f"{error}; restart the supervisor afterwards"
-            except Exception as error:
+            except Exception as error:  # one chat's fault takes no other chat down
                 if len(self._chats) == 1:
                     raise
-                why = f"an error of ours: {error!r}; restart the supervisor"
+                why = f"internal error: {error!r}; restart the supervisor"
         if not self._stopped and (refused is None or len(self._chats) > 1):
             self._record("", "ERR", f"no more events from {each.name}: {why}")
             self._ended[each.name] = why
@@ -182,7 +220,7 @@ class ChatConnections:
         self._tasks.start(self._meet(each), name=f"meeting people of {each.name}")
 
     async def _meet(self, each: ConnectedChat) -> None:
-        """Their names, and the direct conversations with them."""
+        """People's names, and the direct conversations with them."""
         users = sorted(user for user in self._allowed() if chat_of(user) == each.name)
         self._named(users)
         await each.meet(users)

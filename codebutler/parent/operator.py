@@ -1,15 +1,15 @@
-"""What the operator of this machine may ask of the running supervisor: the far end of the control socket."""
+"""Requests of this machine's operator to the running supervisor: the far end of the control socket."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from codebutler.chat.platform import ConnectedChat
 from codebutler.control.chat import Chat, Speaker
 from codebutler.control.messages import (
     ChatRequest,
@@ -23,6 +23,7 @@ from codebutler.control.messages import (
     JobsRequest,
     Posted,
     ReloadRequest,
+    RestartRequest,
     SendRequest,
     StatusReply,
     StatusRequest,
@@ -31,8 +32,10 @@ from codebutler.control.messages import (
 )
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import OPERATOR
-from codebutler.parent.configuration import Configuration
-from codebutler.parent.integration import ChatConnections, ConnectedChat, Inbound, Outbound
+from codebutler.domain.version import VERSION
+from codebutler.observe.metrics import MetricsFacts
+from codebutler.parent.configuration import GRACE_S, Configuration
+from codebutler.parent.integration import ChatConnections, Inbound, Outbound
 from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Budget
 from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
@@ -52,6 +55,7 @@ class Operator:
         configuration: Configuration,
         front: WebServer,
     ) -> None:
+        self._stopping = parts.given.stopping
         self._repos = parts.repos
         self._listeners = parts.listeners
         self._workers = outbound.supervisor
@@ -72,9 +76,13 @@ class Operator:
                 yield self._stop(repo)
             case ReloadRequest():
                 summary = await self._configuration.reload()
-                # Whoever vouched for jobs may run one of them next.
+                # A person who has just trusted jobs may run one next.
                 await self._jobs.look_again()
                 yield Done(text=summary)
+            case RestartRequest():
+                self._stopping.restart()
+                told = f"Restarting: running work has up to {GRACE_S:g} s to finish, the rest resumes afterwards."
+                yield Done(text=told)
             case DashboardRequest():
                 link = self._front.link()
                 yield DashboardReply(url=link.partition("#")[0], link=link)
@@ -105,7 +113,7 @@ class Operator:
         return Done(text=f"stopping the turns of {', '.join(names)}")
 
     async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
-        """Everything that is said in a thread, and what the operator wishes to say there."""
+        """Everything posted in a thread, and the operator's own messages and presses there."""
         served = self._repos.table.named(request.repo)
         if served is None:
             yield self._unknown(request.repo)
@@ -120,12 +128,12 @@ class Operator:
             yield self._unknown(request.repo)
             return
         channel = served.channel_id
-        ts = await self._speaker.post(served, request.text, request.thread_ts)
-        root_ts = request.thread_ts or ts
-        with self._listeners.added(channel, root_ts) as listener:
-            listener.await_outcome(ts)
-            yield Posted(channel=channel, ts=ts, thread_ts=root_ts)
-            await self._speaker.said(served, ts, request.text, request.thread_ts)
+        ref = await self._speaker.post(served, request.text, request.thread)
+        root = request.thread or ref
+        with self._listeners.added(channel, root) as listener:
+            listener.await_outcome(ref)
+            yield Posted(channel=channel, ref=ref, thread=root)
+            await self._speaker.said(served, ref, request.text, request.thread)
             if not request.wait:
                 yield Done(text="sent")
                 return
@@ -155,7 +163,7 @@ class ParentStatus:
 
     @property
     def line(self) -> str:
-        """How it is, for systemd."""
+        """The state, for systemd."""
         states = [f"{each.name} {each.connection.status.state}" for each in self._connections]
         return ", ".join((f"repositories: {len(self._repos.table.served)}", *states))
 
@@ -165,11 +173,11 @@ class ParentStatus:
         return {
             "supervisor": {
                 "pid": os.getpid(),
-                "version": version("codebutler"),
+                "version": VERSION,
                 "uptime_s": round(self._parts.clock.monotonic() - self._started_s, 3),
                 "trouble": self._parts.given.descriptors.trouble(len(self._repos.table.served)),
             },
-            **{each.name.lower(): self._chat(each) for each in self._connections},
+            **{each.section.key: self._chat(each) for each in self._connections},
             "repos": [self._row(row) for row in (*rows, *self._absent())],
             "journal": {
                 "pending": self._parts.journal.pending_count,
@@ -179,10 +187,18 @@ class ParentStatus:
             "outbox": {"pending": self._supervisor.outbox_pending},
         }
 
+    async def metrics(self) -> MetricsFacts:
+        """What Prometheus is told."""
+        parts = self._parts
+        calls = {each.section.key: self._chats.named(each.name).sender.counts for each in self._connections}
+        return MetricsFacts(
+            status=await self.status(), counts=parts.counts, calls=calls, lines=parts.logs.ring.tags
+        )
+
     def served_as(self) -> dict[str, tuple[str, str]]:
-        """Repository to its default agent and its channel's name."""
+        """Repository to its default agent and its channel as people read it."""
         return {
-            served.entry.name: (served.config.agent.default, served.config.channel_name)
+            served.entry.name: (served.config.agent.default, served.config.chat.place_shown)
             for served in self._repos.table.served
         }
 
@@ -195,9 +211,11 @@ class ParentStatus:
         told = self._parts.budgets.today(row.name, self._parts.clock.now()) or Budget()
         built["today"] = msgspec.to_builtins(told.used)
         built["budget"] = msgspec.to_builtins(told.limits)
-        # It may hold the last words of a worker.
+        # It may hold the last log lines of a worker.
         problem = self._parts.redactor.redact(row.problem)
-        if not problem and (served := self._repos.table.named(row.name)):
+        served = self._repos.table.named(row.name)
+        built["channel"] = served.config.chat.place_shown if served else row.channel_id
+        if not problem and served:
             channels = self._chats.of(row.channel_id).sender.channels
             problem = channels.trouble(row.channel_id) or served.unheard
         built["problem"] = problem

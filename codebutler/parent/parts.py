@@ -1,8 +1,9 @@
-"""What everything in a parent works with, opened: logs, the journal, what is served, what workers last told."""
+"""The parent's common base, opened: logs, the journal, the served repositories, the workers' reports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,36 +18,39 @@ from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of
 from codebutler.control.listeners import Listeners
 from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import TurnNote
+from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Notes
 from codebutler.intake.repos import Repo, Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
+from codebutler.observe.metrics import EventCounts
+from codebutler.parent.spending import Ledgers, Spending
 from codebutler.platform.backups import Backups, DailyBackups, Restored, open_or_restore
-from codebutler.platform.descriptors import Descriptors
+from codebutler.platform.processes import Descriptors
+from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.protocol.messages import Budget
 from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
+from codebutler.web.front import DashboardAddress
 
 NOTE = "home.turns"
 
 
 class Budgets:
-    """What each repository has used today of its daily limits, as its worker told last."""
+    """Each repository's use today against its daily limits, as its worker last reported it."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Budget] = {}
-
-    def keep(self, repo: str, budget: Budget) -> None:
-        """A worker's newest word."""
-        self._told[repo] = budget
+        self.told: dict[str, Budget] = {}
+        """Each worker's newest word."""
 
     def today(self, repo: str, now: datetime) -> Budget | None:
         """What is used today; of a day that has begun since nothing is used yet. None where nobody has told."""
-        told = self._told.get(repo)
+        told = self.told.get(repo)
         if told is None:
             return None
         try:
@@ -59,7 +63,7 @@ class Budgets:
         return Budget(limits=unused, until=told.until)
 
     def words(self, repo: str, now: datetime) -> str:
-        """``3 of 10 runs, $1.20 of $5.00``; "" where nobody has told."""
+        """``3 of 10 runs, $1.20 of $5.00``; "" if nothing was reported."""
         told = self.today(repo, now)
         if told is None:
             return ""
@@ -67,8 +71,8 @@ class Budgets:
 
 
 class LatestTurns:
-    """The newest turns of each repository, as its worker told them last. They outlive the workers, and us: ``restore``
-    reads what an earlier life kept. ``on_change`` is told of each change."""
+    """The newest turns of each repository, as its worker last reported them. They outlive the workers, and
+    us: ``restore`` reads those of an earlier supervisor. ``on_change`` is called after each change."""
 
     def __init__(self, notes: Notes, on_change: Callable[[], None]) -> None:
         self._notes = notes
@@ -82,18 +86,18 @@ class LatestTurns:
         return self._turns
 
     def tell(self, repo: str, turns: tuple[TurnNote, ...]) -> None:
-        """A worker tells its newest turns."""
+        """A worker reports its newest turns."""
         if self._turns.get(repo) != turns:
             self._turns[repo] = turns
             self._unkept = True
             self._on_change()
 
-    def awaits(self, repo: Repo, thread_ts: str) -> bool:
-        """Whether a card in the thread waits for an answer, or a program for what is typed."""
+    def awaits(self, repo: Repo, thread: MessageRef) -> bool:
+        """Whether a card in the thread waits for an answer, or a program for input."""
         return any(
             turn.state == "waiting" or (turn.state == "running" and is_session(repo.config, turn.agent))
             for turn in self._turns.get(repo.name, ())
-            if turn.thread_ts == thread_ts
+            if turn.thread == thread
         )
 
     async def restore(self) -> None:
@@ -105,7 +109,7 @@ class LatestTurns:
         }
 
     async def keep(self) -> None:
-        """On disk, for the next life. Raises StoreError."""
+        """Stored for the next supervisor. Raises StoreError."""
         if self._unkept:
             self._unkept = False
             await self._notes.keep_note(NOTE, msgspec.json.encode(self._turns).decode())
@@ -113,27 +117,55 @@ class LatestTurns:
 
 @dataclass(frozen=True)
 class Given:
-    """What a parent is built from."""
+    """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's."""
 
     home: Home
     env: Mapping[str, str]
     config: Config
     clock: Clock
     descriptors: Descriptors
+    stopping: Stopping
+    serves_hosts: bool = False
 
 
 @dataclass(frozen=True)
 class Signals:
-    """What some parts tell and others hear: that something is ``changed`` which App Home shows, the channel of a turn
-    that a worker finds ``interrupted``."""
+    """Connects parts made at different times: something that App Home shows has ``changed``; a worker found a
+    turn of a channel ``interrupted``."""
 
     changed: Observers[()] = field(default_factory=Observers[()])
-    interrupted: Observers[str] = field(default_factory=Observers[str])
+    interrupted: Observers[ConversationRef] = field(default_factory=Observers[ConversationRef])
+
+
+class Reloads:
+    """Whoever changed what stands on the disk has it read again."""
+
+    def __init__(self) -> None:
+        self._asked: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
+
+    async def ask(self) -> None:
+        """Returns once it is in force. Raises CodeButlerError."""
+        done = asyncio.get_running_loop().create_future()
+        self._asked.put_nowait(done)
+        await done
+
+    async def serve(self, reload: Callable[[], Awaitable[object]]) -> None:
+        """Until cancelled."""
+        while True:
+            done = await self._asked.get()
+            try:
+                await reload()
+            except CodeButlerError as error:
+                if not done.done():
+                    done.set_exception(error)
+            else:
+                if not done.done():
+                    done.set_result(None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Who closes them is the composition root's business. ``restored``: the journal is a backup."""
+    """The composition root closes them. ``restored``: the journal is a backup."""
 
     given: Given
     signals: Signals
@@ -149,22 +181,23 @@ class Parts:
     repos: Repos
     turns: LatestTurns
     listeners: Listeners
+    spending: Spending
+    ledgers: Ledgers
     budgets: Budgets = field(default_factory=Budgets)
-
-    def cleaned(self, text: str) -> str:
-        """Without secrets, its links leading to where messages really stand."""
-        return self.direct.relinked(self.redactor.redact(text))
+    reloads: Reloads = field(default_factory=Reloads)
+    counts: EventCounts = field(default_factory=EventCounts)
+    dashboard: DashboardAddress = field(default_factory=DashboardAddress)
 
 
 async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
-    """``stack`` closes everything again, in reverse order. Raises ConfigError, StoreError."""
+    """``stack`` closes everything in reverse order. Raises ConfigError, StoreError."""
     home, clock, config, signals = given.home, given.clock, given.config, Signals()
-    table = RepoTable.read(home, given.env)
+    table = RepoTable.read(home, given.env, of_hosts=given.serves_hosts)
     redactor = Redactor(secrets_of(config) | table.secrets(given.env))
     people = People(clock)
     kept_days = config.logs.retention_days
     logs = stack.enter_context(
-        Logs(home.log_file, config.logs.level, redactor.redact, retention_days=kept_days, people=people)
+        Logs(home.log_file, config.logs.level, redactor.redact, retention_days=kept_days, named=people.named)
     )
     audit = stack.enter_context(
         AuditLog(home.audit, clock, redactor.redact, retention_days=config.logs.retention_days)
@@ -177,6 +210,9 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     await stack.enter_async_context(DailyBackups(backups, clock, warn, journal.forget_old))
     direct = DirectThreads(journal)
     await direct.load()
+    repos = Repos(table, lambda: direct.channels)
+    spending = Spending(lambda: repos.table, clock, logs.record)
+    await spending.load()
     return Parts(
         given=given,
         signals=signals,
@@ -189,7 +225,9 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         audit=audit,
         tasks=Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}")),
         direct=direct,
-        repos=Repos(table, lambda: direct.channels),
+        repos=repos,
+        spending=spending,
+        ledgers=Ledgers(lambda: repos.table, clock, logs.record),
         turns=LatestTurns(journal, signals.changed.tell),
         listeners=Listeners(people.called, redactor.redact),
     )

@@ -1,1 +1,1 @@
-"""What the operating system gives: processes, files, locks, SQLite, HTTP."""
+"""What the operating system provides: processes, files, locks, SQLite, HTTP."""

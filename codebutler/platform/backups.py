@@ -1,7 +1,7 @@
-"""One SQLite file's daily backups: taken beside its writer, kept a week, put in the place of a lost file.
+"""Daily backups of one SQLite file: taken while it is in use, kept for a week, and restored if the file is lost.
 
-That a backup exists is also how we know that there was a file: they are kept in the home, where neither an
-agent nor a `git clean` in the repository reaches them, and the first one is taken as soon as a file is used.
+A backup also proves that there was a file. Backups are in the home, which neither an agent nor a `git clean` in the
+repository reaches, and the first is taken as soon as a file is used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A backup was put in the place of ``path``. What was written after ``taken_at`` is not in it.
+    """``path`` was replaced by a backup. Data written after ``taken_at`` is missing.
 
     ``aside`` is where the damaged file is now, None if there was none.
     """
@@ -50,7 +50,7 @@ class Restored:
 
 
 def best_first(days: Iterable[date], today: date) -> list[date]:
-    """The newest first; days that have not come yet (the clock was wrong once) after all others."""
+    """The newest first; days in the future (from a wrong clock) after all others."""
     known = set(days)
     return sorted((day for day in known if day <= today), reverse=True) + sorted(
         day for day in known if day > today
@@ -58,24 +58,24 @@ def best_first(days: Iterable[date], today: date) -> list[date]:
 
 
 def surplus(days: Iterable[date], today: date) -> list[date]:
-    """Which backups may go when today's has been taken."""
+    """The backups to delete once today's has been taken."""
     return best_first(days, today)[KEPT:]
 
 
 def directory_name(name: str, path: Path) -> str:
-    """A directory's name for the backups of what belongs to ``path``: no two paths share one."""
+    """A unique directory name for the backups of what belongs to ``path``."""
     return f"{name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
 
 
 class Backups:
-    """The backups of one file, in a directory of its own: ``STEM-YYYY-MM-DD.db``, the day in UTC."""
+    """The backups of one file, in a separate directory: ``STEM-YYYY-MM-DD.db``, the day in UTC."""
 
     def __init__(self, directory: Path, path: Path) -> None:
         self._directory = directory
         self._path = path
 
     def days(self) -> list[date]:
-        """The days of which there is a backup."""
+        """The days that have a backup."""
         found = []
         prefix, suffix = f"{self._path.stem}-", self._path.suffix
         for file in self._directory.glob(f"{prefix}*{suffix}"):
@@ -86,16 +86,15 @@ class Backups:
         return found
 
     def file(self, day: date) -> Path:
-        """Where the backup of that day is, or would be."""
+        """The file for the backup of that day, which need not exist."""
         return self._directory / f"{self._path.stem}-{day.isoformat()}{self._path.suffix}"
 
     def take_if_due(self, now: datetime, stop: threading.Event | None = None) -> Path | None:
-        """Take today's backup unless it is there, and drop those beyond the last ``KEPT``. Blocks.
+        """Take today's backup if it is missing, and delete those beyond the last ``KEPT``. Blocks.
 
-        The copy is read whole before it counts, which is also how damage is found that opening a file does
-        not look for. Raises
-        StoreDamagedError if the file is damaged and StoreError if no copy could be made; the earlier
-        backups then stay as they are.
+        The whole copy is read before it counts, which also detects damage that opening a file does not. Raises
+        StoreDamagedError if the file is damaged and StoreError if it could not be copied; then the earlier backups
+        stay.
         """
         today = now.astimezone(UTC).date()
         if today in self.days():
@@ -116,10 +115,10 @@ class Backups:
         return target
 
     def restore(self, why: str, now: datetime) -> Restored | None:
-        """Put the newest good backup in the file's place and the file aside; None if there is no good one.
+        """Replace the file by the newest good backup and move it aside; None if there is no good backup.
 
-        A power cut in between leaves a missing file, which is restored again, and never an old WAL beside
-        the backup. Blocks. Raises StoreError if the disk does not let us.
+        After a power cut in between, the file is missing, which is then restored again; an old WAL is never next to the
+        backup. Blocks. Raises StoreError if the disk does not allow it.
         """
         try:
             new = self._path.with_name(self._path.name + ".new")
@@ -150,8 +149,8 @@ class Backups:
 def put_back(path: Path, connection: sqlite3.Connection, now: datetime) -> Path | None:
     """The file that ``connection`` was opened on was removed or replaced: write what it still sees to ``path`` again.
 
-    What is there now is moved aside; returns where to, None if nothing was. The connection stays open and should be
-    closed once there is a new one. Blocks. Raises StoreError, and may then be tried again.
+    A file there is moved aside; returns its new path, None if there was none. The connection stays open and should be
+    closed once there is a new one. Blocks. Raises StoreError, and may then be called again.
     """
     new = path.with_name(path.name + ".new")
     try:
@@ -166,9 +165,9 @@ def put_back(path: Path, connection: sqlite3.Connection, now: datetime) -> Path 
 
 
 def put_aside(path: Path, now: datetime) -> Path | None:
-    """Move away what is at ``path``; returns where to, None if nothing was there. Raises OSError.
+    """Move the file at ``path`` away; returns its new path, None if there was none. Raises OSError.
 
-    The file first, then its WAL: a damaged file without its WAL might pass for a whole one.
+    The file first, then its WAL: a damaged file without its WAL might look intact.
     """
     aside = path.with_name(f"{path.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}")
     number = 1
@@ -187,10 +186,10 @@ def put_aside(path: Path, now: datetime) -> Path | None:
 def open_or_restore(
     opener: Callable[[], T], backups: Backups, path: Path, clock: Clock
 ) -> tuple[T, Restored | None]:
-    """Open a file that is created if it never was, and restored if it is lost or damaged.
+    """Open a file; create it if it never existed, restore it if it is lost or damaged.
 
-    Blocks; nobody else may have the file open. Raises what ``opener`` raises, StoreDamagedError if there is
-    no good backup of a lost or damaged file.
+    Blocks; nobody else may have the file open. Raises what ``opener`` raises, and StoreDamagedError if a lost or
+    damaged file has no good backup.
     """
     try:
         if backups.days() and not sqlitefile.exists(path):
@@ -204,7 +203,7 @@ def open_or_restore(
 
 
 class DailyBackups:
-    """Takes the backups of a file in use, day by day, in a thread; between enter and exit."""
+    """Takes the daily backups of a file in use, in a thread, between enter and exit."""
 
     def __init__(
         self,
@@ -213,9 +212,9 @@ class DailyBackups:
         trouble: Callable[[str], None],
         afterwards: Callable[[datetime], Awaitable[None]] | None = None,
     ) -> None:
-        """``trouble`` is told, in a line, why a backup could not be taken; the next hour tries again.
+        """``trouble`` is called with a line that says why a backup failed; it is retried every hour.
 
-        ``afterwards`` is called with the time once one was taken: what is done to the file then can be undone.
+        ``afterwards`` is called with the time after each backup: changes to the file after that can be undone.
         """
         self._backups = backups
         self._clock = clock
@@ -263,7 +262,7 @@ class DailyBackups:
 
 
 def _copied(backup: Path, target: Path) -> bool:
-    """Whether the backup is whole; then ``target`` is a synced copy of it."""
+    """Whether the backup is intact; then ``target`` is a synced copy of it."""
     target.unlink(missing_ok=True)
     try:
         with backup.open("rb") as source, target.open("xb") as copy:
@@ -286,7 +285,7 @@ def _unreadable(error: Exception) -> bool:
 
 
 def _make_private(directory: Path) -> None:
-    """What is missing of it is made for its owner alone, also on the way to it."""
+    """Create the directory and its missing parents, private to the owner."""
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Files of our own: one holder per lock file; read and written size-limited, atomic, private, never through a link."""
+"""Our own files: locks with one holder; reading and writing with size limits, atomic, private, never through a link."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _HINTS = {
 class FileLock:
     """Held from ``acquire`` to ``release``, or as a context manager.
 
-    Its file stays behind: removing it could let two processes hold "the" lock at once.
+    The file is not removed: otherwise two processes could hold "the" lock at once.
     """
 
     def __init__(self, path: Path, holder: str) -> None:
-        """``holder`` says, in an error, what has it."""
+        """``holder`` is the name for the holder in an error."""
         self._path = path
         self._holder = holder
         self._fd = -1
 
     def acquire(self, wait_s: float = 0.0) -> FileLock:
-        """Blocks for ``wait_s`` seconds at most. Raises StoreError if it is held by somebody else."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC  # no child of ours may keep it held
+        """Blocks for ``wait_s`` seconds at most. Raises StoreError if another process holds it."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC  # no child of ours may keep it locked
         try:
             fd = os.open(self._path, flags, 0o600)
         except OSError as error:
@@ -76,7 +76,7 @@ def _taken(fd: int) -> bool:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of what is there, of a link itself; None if there is nothing that we may look at."""
+    """Device and inode of the file, of a link itself; None if there is nothing, or we may not look."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -87,9 +87,8 @@ def identity(path: Path) -> tuple[int, int] | None:
 class PrivateDir:
     """An open directory whose files are read and replaced by name.
 
-    The descriptor pins the directory: what an agent swaps in under its path later is not followed. With
-    ``follow_links`` false (everything inside a repository) neither the directory nor a file in it may be a
-    symbolic link.
+    The descriptor pins the directory: if an agent replaces its path later, we do not follow. With ``follow_links``
+    false (everything inside a repository) neither the directory nor a file in it may be a symbolic link.
     """
 
     def __init__(self, path: Path, *, follow_links: bool = False, create: bool = False) -> None:
@@ -99,7 +98,7 @@ class PrivateDir:
         self._fd = -1
 
     def __enter__(self) -> PrivateDir:
-        """Raises FileNotFoundError if it is absent, ConfigError if it is a link or no directory."""
+        """Raises FileNotFoundError if it is missing, ConfigError if it is a link or not a directory."""
         if self._create:
             self._make()
         try:
@@ -118,9 +117,9 @@ class PrivateDir:
         os.close(self._fd)
 
     def read(self, name: str, limit_bytes: int = MAX_CONFIG_BYTES) -> bytes | None:
-        """The file's bytes, None if it is absent.
+        """The file's bytes, None if it is missing.
 
-        Raises ConfigError for anything that is no regular file of at most ``limit_bytes``.
+        Raises ConfigError for anything that is not a regular file of at most ``limit_bytes``.
         """
         full = self.path / name
         try:
@@ -142,7 +141,7 @@ class PrivateDir:
         return data
 
     def write(self, name: str, data: bytes, mode: int = 0o600) -> None:
-        """Replace the file as a whole: a crash leaves the old or the new one. Raises CodeButlerError."""
+        """Replace the file atomically: a crash leaves the old or the new one. Raises CodeButlerError."""
         temporary = f".{name}.{secrets.token_hex(6)}"
         try:
             fd = os.open(
@@ -165,16 +164,36 @@ class PrivateDir:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except FileExistsError:
-            return  # a file or a dangling link: the open that follows says so
+            return  # a file or a dangling link: the open that follows reports it
         except OSError as error:
             raise write_error(self.path, error) from error
 
 
 def write_error(path: Path, error: OSError) -> CodeButlerError:
-    """What a user is told when ``path`` cannot be written."""
+    """The error for a user when ``path`` cannot be written."""
     return CodeButlerError(f"cannot write {path}: {reason(error)}")
 
 
 def reason(error: OSError) -> str:
-    """Why a file of ours cannot be used, and what to do where that is known."""
+    """Why one of our files cannot be used, and what to do if that is known."""
     return _HINTS.get(error.errno or 0) or (error.strerror or "unknown error").lower()
+
+
+def open_regular(directory: Path, relative: str) -> int:
+    """A descriptor for reading the regular file ``directory/relative``; the caller closes it. No part of ``relative``
+    may be a link, as somebody else may write there. Raises OSError."""
+    *parents, name = relative.split("/")
+    at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for parent in parents:
+            deeper = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(at)
+            at = deeper
+        # O_NONBLOCK: opening a planted named pipe must not hang
+        fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    finally:
+        os.close(at)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", relative)
+    return fd

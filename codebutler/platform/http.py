@@ -1,7 +1,7 @@
-"""Addresses and sockets on this machine: what a URL leads to, who may ask (as a browser tells), where we listen.
+"""Addresses and sockets on this machine: where a URL leads, which browser requests are allowed, where we listen.
 
-A hostile page can have its own name resolve to our address (DNS rebinding), and can send requests to any. It cannot
-choose ``Host`` and ``Origin``: the browser writes them (RFC 9110, 7.2; Fetch, "Origin header").
+A hostile page can have its own name resolve to our address (DNS rebinding), and can send requests anywhere. It cannot
+choose ``Host`` and ``Origin``: the browser sets them (RFC 9110, 7.2; Fetch, "Origin header").
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_local_url(url: str) -> bool:
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for ``url``; none for this machine, NO_PROXY is honoured."""
+    """The environment's proxy for ``url``; none for this machine, NO_PROXY is honoured."""
     parts = urlsplit(url)
     if is_local_url(url) or proxy_bypass(parts.hostname or ""):
         return None
@@ -33,7 +33,7 @@ def proxy_for(url: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that is bound to ``host``."""
+    """Whether a server bound to ``host`` can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -42,10 +42,18 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def admits(host: str, origin: str | None, bound_to: str) -> bool:
-    """Whether a request with these headers is meant for the server that is bound to ``bound_to``.
+def is_everywhere(host: str) -> bool:
+    """Whether a server bound to ``host`` listens at every address of this machine: then it is no address to open."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
-    Beyond loopback its own name and any address will do: an address cannot be made to lead elsewhere.
+
+def admits(host: str, origin: str | None, bound_to: str) -> bool:
+    """Whether a request with these headers is meant for the server bound to ``bound_to``.
+
+    Beyond loopback, its own name and any address are accepted: an address cannot be made to point elsewhere.
     """
     name = _name(f"//{host}")
     known = (
@@ -69,9 +77,9 @@ def _name(url: str) -> str | None:
 
 
 def listen(host: str, port: int, *, or_next: int = 0) -> socket.socket:
-    """A listening socket; port 0 = any free one. Is it in use, one of the ``or_next`` after it.
+    """A listening socket; port 0 = any free one. If the port is in use, one of the ``or_next`` after it.
 
-    Raises CodeButlerError when none can be had.
+    Raises CodeButlerError if none is free.
     """
     for candidate in range(port, min(port + or_next, LAST_PORT) + 1):
         try:

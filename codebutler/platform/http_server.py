@@ -1,7 +1,7 @@
-"""An HTTP server inside a program, and what bounds its callers: how much, how long, how many.
+"""An HTTP server inside a program, and limits for its clients: how much, how long, how many.
 
-Whoever reaches the port may open connections, an agent with an open network too, and each takes a descriptor of the
-process that holds the connection to Slack.
+Anybody who reaches the port may open connections, including an agent with an open network, and each takes a descriptor
+of the process that holds the connections to the chats.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 100
 IDLE_S = 20.0
-"""Without a whole request for so long, or with one that was answered long ago, it is closed."""
+"""A connection is closed after this long without a complete request, or after the last answer."""
 
 
 async def read_body(request: Request, most_bytes: int, within_s: float) -> bytes | Response:
-    """The body; or the refusal to answer with, when it is too large or does not come within ``within_s`` seconds."""
+    """The body; or the refusal to send if it is too large or does not arrive within ``within_s`` seconds."""
     body = bytearray()
     try:
         async with asyncio.timeout(within_s):
@@ -41,13 +41,13 @@ def _size(count: int) -> str:
 
 
 class BoundedProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, within these bounds."""
+    """HTTP/1.1 as uvicorn speaks it, within these limits."""
 
     most = MAX_CONNECTIONS
     idle_s = IDLE_S
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own
-        """One too many is dropped at once."""
+        """Drops a connection at once if there are too many."""
         super().connection_made(transport)
         self._check: asyncio.TimerHandle | None = None
         if len(self.connections) > self.most:
@@ -56,7 +56,7 @@ class BoundedProtocol(H11Protocol):
             self._check = self.loop.call_later(self.idle_s, self._drop_if_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended."""
+        """The connection has ended."""
         if self._check is not None:
             self._check.cancel()
         super().connection_lost(exc)
@@ -72,8 +72,8 @@ class BoundedProtocol(H11Protocol):
 async def serving(
     app: Any, listener: socket.socket, protocol: type[asyncio.Protocol] | None = None
 ) -> AsyncIterator[None]:
-    """Serve an ASGI application on ``listener`` while the context lives; it has a second to finish its answers.
-    ``protocol``: in place of uvicorn's own for HTTP/1.1."""
+    """Serve an ASGI application on ``listener`` while the context is open; at its end, responses have a second to
+    finish. ``protocol`` replaces uvicorn's own for HTTP/1.1."""
     server = _Server(
         uvicorn.Config(
             app,
@@ -97,7 +97,7 @@ async def serving(
 
 
 class _Server(uvicorn.Server):
-    """Signals stay the program's."""
+    """Leaves signals to the program."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,13 +1,13 @@
-"""Labelled points at which a test can end this process, as a power cut or the kernel's OOM killer would.
+"""Labelled points at which a test can kill this process, as a power cut or the kernel's OOM killer would.
 
-``reached`` announces a passage as an audit event of the interpreter, which costs next to nothing while nobody
-listens. Somebody listens only where ``watch`` found VARIABLE in the environment the process was started with:
-no configuration file and no message can put it there, it holds a path and no secret, and agents, whose
-environment is written out in full, never see it. All it can do is to end the process that has it.
+``reached`` raises an audit event of the interpreter, which costs next to nothing while nobody listens. There is a
+listener only if ``watch`` found VARIABLE in the environment the process was started with: no configuration file or
+message can put it there, it holds a path and no secret, and agents, whose environment is built explicitly, never see
+it. All it can do is end the process that has it.
 
-The directory that VARIABLE names holds, per process (``parent``, ``worker:NAME``): ``PROCESS.passed``, one
-label per line as they are passed, and ``PROCESS.plan``, lines of ``label k``: the first one ends the process
-at its k-th passage from then on and is taken off, so that the next life carries on with the next.
+The directory in VARIABLE contains, per process (``parent``, ``worker:NAME``): ``PROCESS.passed``, one label per line as
+they are passed, and ``PROCESS.plan``, lines of ``label k``: the first one ends the process at its k-th passage and is
+removed, so that the next process continues with the next line.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ EVENT = "codebutler.reached"
 
 
 def reached(label: str) -> None:
-    """Say that this point was passed."""
+    """Record that this point was passed."""
     sys.audit(EVENT, label)
 
 
 def watch(process: str, environment: Mapping[str, str]) -> None:
-    """Let plans for ``process`` take effect, if the environment asks for it. It cannot be undone."""
+    """Enable plans for ``process`` if the environment asks for it. It cannot be undone."""
     if directory := environment.get(VARIABLE):
         sys.addaudithook(_Watcher(Path(directory), process))
 
 
 class _Watcher:
-    """Called by the interpreter for every audit event, on whatever thread it happens."""
+    """Called by the interpreter for every audit event, on the thread where it happens."""
 
     def __init__(self, directory: Path, process: str) -> None:
         self._passed = directory / f"{process}.passed"

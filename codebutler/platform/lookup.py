@@ -1,4 +1,4 @@
-"""Finding a program by its name, and saying what to do where it cannot be found."""
+"""Find a program by its name, and say what to do if it is missing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from codebutler.domain.errors import AgentUnavailableError
 
-# A terminal's PATH, as `codebutler doctor` tells it to a worker: what is there need not be on the supervisor's.
+# A terminal's PATH, passed by `codebutler doctor` to a worker: the supervisor's PATH may lack what is there.
 TERMINAL_PATH = "CODEBUTLER_TERMINAL_PATH"
-# Where installers put programs for one user, below the home, and for a machine.
+# Where installers put programs, for one user below the home and for the whole machine.
 USUAL = (
     ".local/bin",
     ".npm-global/bin",
@@ -31,14 +31,14 @@ SHARED = ("/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A program that is an agent: what people call it, the line that installs it, the key that says where it is."""
+    """An agent's program: its name for people, the line that installs it, the key that sets its path."""
 
     title: str
     install: str
     key: str
 
     def missing(self, binary: str, home: Path) -> AgentUnavailableError:
-        """What to say where it is not found. ``home`` is the user's."""
+        """The error if it is not found. ``home`` is the user's."""
         return missing(
             self.title,
             binary,
@@ -48,7 +48,7 @@ class Agent:
         )
 
 
-# The versions that ours is tested with.
+# The versions that we test with.
 CLAUDE_CODE = Agent(
     "Claude Code", "npm install -g --prefix ~/.local @anthropic-ai/claude-code@2.1.328", "claude.binary"
 )
@@ -56,27 +56,32 @@ KIMI_CODE = Agent("Kimi Code", "npm install -g --prefix ~/.local @moonshot-ai/ki
 
 
 def path_of(agent_env: Mapping[str, str]) -> str:
-    """The PATH in which agents and their tools are looked for."""
+    """The PATH in which agents and their tools are looked up."""
     return agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
 
 
 def look_up(binary: str, path: str, repo: Path | None = None) -> Path | None:
     """The program by name in ``path``, or by its absolute path; None if there is none.
 
-    Relative entries of ``path`` do not count, and none that lies in ``repo``: an agent may have put it there.
+    Ignores relative entries of ``path``, and entries in ``repo``: an agent may have put the program there.
     """
+    found = shutil.which(binary, path=trusted_path(path, repo))
+    return Path(found) if found and Path(found).is_absolute() else None
+
+
+def trusted_path(path: str, repo: Path | None = None) -> str:
+    """The entries of ``path`` in which ``look_up`` looks, for a program that starts others by their names."""
     entries = [Path(entry) for entry in path.split(os.pathsep)]
     trusted = [
         str(entry) for entry in entries if entry.is_absolute() and not (repo and entry.is_relative_to(repo))
     ]
-    found = shutil.which(binary, path=os.pathsep.join(trusted) or os.devnull)
-    return Path(found) if found and Path(found).is_absolute() else None
+    return os.pathsep.join(trusted) or os.devnull
 
 
 def missing(title: str, binary: str, home: Path, *, install: str, configure: str) -> AgentUnavailableError:
-    """What to say of a program that is not found: it is not installed, or installed where nobody looks.
+    """The error for a missing program: it is not installed, or installed outside the PATH.
 
-    ``configure`` makes us take the one at ``{path}``. ``home`` is the user's.
+    ``configure`` says how to use the one at ``{path}``. ``home`` is the user's.
     """
     if "/" in binary:
         return AgentUnavailableError(f"{title} is not installed at {binary}: {install}")
@@ -100,8 +105,8 @@ def missing_rule(binary: str, home: Path) -> AgentUnavailableError:
 
 
 def _elsewhere(home: Path, env: Mapping[str, str]) -> str:
-    """A PATH of the places where a program may be although our own does not name them, newest versions first."""
-    # Where root runs us, the home of agents is another one than ours.
+    """A PATH of the usual places that our own lacks, newest versions first."""
+    # If root runs us, agents have a different home.
     homes = dict.fromkeys((home, Path(env.get("HOME") or home)))
     own = [
         str(place)

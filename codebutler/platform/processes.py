@@ -1,26 +1,30 @@
-"""Processes: what /proc tells of others (Linux; elsewhere nothing is found), and settings of our own."""
+"""Processes: what /proc reports about others (Linux; elsewhere nothing is found), and settings for our own."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import resource
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
 HANDOVER_S = 0.0005
 LARGE_BYTES = 2**18
+CHUNK_BYTES = 2**14
 ALLOCATOR_VARIABLES = (("MALLOC_MMAP_THRESHOLD_", str(LARGE_BYTES)),)
-"""Left to itself glibc raises the size from which freed memory goes back to the system to 32 MB with the first large
-file that passes through, and from then on each thread that handles another one keeps its memory (mallopt(3),
-M_MMAP_THRESHOLD). These are for a process that is yet to start. Other C libraries have neither the habit nor the
-setting."""
+"""By default, glibc raises the size from which freed memory is returned to the system to 32 MB with the first large
+file, and from then on each thread that handles one keeps its memory (mallopt(3), M_MMAP_THRESHOLD). These variables are
+for a process that has not started yet. Other C libraries have neither the problem nor the setting."""
 _M_MMAP_THRESHOLD = -3
 
 
 class ProcessEntry(NamedTuple):
-    """A process: its parent's pid, and when it began, in ticks since boot, which tells a reused pid."""
+    """A process: its parent's pid, and its start time in ticks since boot, which identifies a reused pid."""
 
     parent: int
     started: str
@@ -28,28 +32,30 @@ class ProcessEntry(NamedTuple):
 
 def pids() -> list[int]:
     """Every process there is at the moment."""
-    return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
+    with os.scandir(PROC) as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
 
 
 def seen(pid: int) -> ProcessEntry | None:
-    """The process (proc_pid_stat(5), fields 4 and 22); None if there is none, or only its remains."""
+    """The process (proc_pid_stat(5), fields 4 and 22); None if there is none, or only a zombie."""
     with suppress(OSError):
-        fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        fields = _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].decode(errors="replace").split()
         return None if fields[0] == "Z" else ProcessEntry(int(fields[1]), fields[19])
     return None
 
 
 def below(root: int) -> int:
-    """How many processes ``root`` has begun, and those have begun in their turn (proc_pid_task(5), children)."""
+    """How many processes ``root`` and its descendants have started (proc_pid_task(5), children)."""
     count, ahead = 0, [root]
     while ahead:
-        found = [pid for pid in _children(ahead.pop()) if seen(pid)]
+        found = [pid for pid in children(ahead.pop()) if seen(pid)]
         count += len(found)
         ahead += found
     return count
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """The processes that it has started itself; none where the system does not list them."""
     with suppress(OSError):
         files = list((PROC / str(pid) / "task").glob("*/children"))
         return [int(child) for file in files for child in file.read_text().split()]
@@ -58,38 +64,133 @@ def _children(pid: int) -> list[int]:
 
 def variable_of(pid: int, name: str) -> str:
     """The variable in the environment with which the process began; "" without it, or if we may not look."""
-    wanted = f"{name}=".encode()
+    wanted = f"\0{name}=".encode()
     with suppress(OSError):
-        for variable in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
-            if variable.startswith(wanted):
-                return variable.removeprefix(wanted).decode(errors="replace")
+        return (
+            (b"\0" + _read(f"{PROC}/{pid}/environ"))
+            .partition(wanted)[2]
+            .partition(b"\0")[0]
+            .decode(errors="replace")
+        )
     return ""
 
 
+def _read(path: str) -> bytes:
+    """The whole file. Not as a Path: every process of the machine is looked at each time a program ends."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(fd, CHUNK_BYTES), b""))
+    finally:
+        os.close(fd)
+
+
 def pid_namespace() -> int:
-    """Which processes our pids name: a pid out of a container means another process outside of it."""
+    """The namespace that our pids belong to: a pid from a container is a different process outside."""
     space = PROC / "self" / "ns" / "pid"
     return space.stat().st_ino if space.exists() else 0
 
 
 def disable_core_dumps() -> None:
-    """For this process and all that it starts: no core dump, whatever the session's limits are (core(5))."""
+    """For this process and all its children: no core dumps, whatever the session's limits are (core(5))."""
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def shorten_switch_interval() -> None:
-    """Let a thread that waits for the interpreter have it after HANDOVER_S, for the whole process.
+    """Hand over the interpreter to a waiting thread after HANDOVER_S, in the whole process.
 
-    Python's own 5 ms are made for throughput. Here each step of a message goes from the loop to the thread of a
-    store and back, and waited them out while the loop was at something else.
+    Python's default of 5 ms is for throughput. Here each step of a message goes from the event loop to a store's thread
+    and back, and would wait that long whenever the loop is busy.
     """
     sys.setswitchinterval(HANDOVER_S)
 
 
 def return_large_blocks() -> None:
-    """What ``ALLOCATOR_VARIABLES`` do, for the process that runs."""
+    """The effect of ``ALLOCATOR_VARIABLES``, for the running process."""
     import ctypes
 
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+
+
+# More than any number of repositories needs. A container's hard limit may be a billion.
+ENOUGH = 2**16
+# macOS does not allow more than this to an ordinary process without a hard limit (OPEN_MAX).
+OPEN_MAX = 10_240
+# Per worker: its socket, its output, its process and two pipes of multiprocessing.
+PER_WORKER = 5
+# For everything else: up to 48 connections to chats, journal, logs, clients of the control socket, and starts in
+# progress.
+RESERVED = 112
+LEAST_WORKERS = 4
+# This many must be free before a worker is started: it takes about ten, and other threads open files meanwhile.
+FOR_A_START = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """How many files this process may have open (RLIMIT_NOFILE, getrlimit(2)): ``given`` is the soft limit that we were
+    started with, ``now`` the current one, raised for ourselves, not for our children.
+
+    The usual soft limit of 1,024 is for programs that use select(2). Agents may start such programs, so workers return
+    to the limit that we were given.
+    """
+
+    given: int
+    now: int
+
+    @property
+    def workers(self) -> int:
+        """How many workers may run at once."""
+        return max(LEAST_WORKERS, (self.now - RESERVED) // PER_WORKER)
+
+    def trouble(self, repositories: int) -> str:
+        """What people must know if this many are served, "" if there is room for all."""
+        if repositories <= self.workers:
+            return ""
+        return (
+            f"the limit of open files ({self.now}) allows {self.workers} workers at once for {repositories} "
+            "repositories: idle workers sleep early and others wait for them. Raise the hard limit to "
+            f"{needed(repositories)} or more (`ulimit -Hn`; in a systemd unit LimitNOFILE) and restart"
+        )
+
+
+def needed(repositories: int) -> int:
+    """The limit that has room for a worker per repository."""
+    return RESERVED + PER_WORKER * repositories
+
+
+def raise_limit() -> Descriptors:
+    """Raise the soft limit as far as the hard limit allows, within reason. If that is refused, nothing changes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_MAX if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return Descriptors(_finite(soft), _finite(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+
+
+def lower_to(soft: int) -> None:
+    """Lower the soft limit to ``soft``; the hard limit stays."""
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def check_free(count: int = FOR_A_START) -> None:
+    """Raises OSError (EMFILE, ENFILE) unless this many more files can be opened now."""
+    opened: list[int] = []
+    try:
+        opened.extend(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(count))
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether the machine was short of something at that moment: files, processes, memory."""
+    shortages = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+    return isinstance(error, OSError) and error.errno in shortages
+
+
+def _finite(limit: int) -> int:
+    return ENOUGH if limit == resource.RLIM_INFINITY else limit

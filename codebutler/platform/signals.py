@@ -1,7 +1,8 @@
-"""A run's milestones, set by signals: ready, asked to stop, insisted upon; and telling the service manager of them.
+"""A run's milestones, set by signals: ready, asked to stop, told to stop at once; and reporting them to the service
+manager.
 
-Signal handlers only set; the loop acts. Nothing is sent unless the environment names the manager's socket. The signs of
-life come from the parent's own loop, so a loop that hangs falls silent and is restarted.
+Signal handlers only set events; the event loop acts. Nothing is sent unless the environment names the manager's socket.
+The heartbeats come from the parent's own loop, so if it hangs, it falls silent and is restarted.
 """
 
 from __future__ import annotations
@@ -11,24 +12,26 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 
 from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SOCKET, WATCHDOG, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 BEAT_S = 15.0
-# A start takes as long as Slack cannot be reached: the manager need not lose patience meanwhile.
+# A start takes as long as a chat cannot be reached; the manager should not give up meanwhile.
 START_AGAIN_S = 60
 
 
 def ignore_interrupts() -> None:
-    """Let SIGINT do nothing to this process.
+    """Make SIGINT do nothing in this process.
 
-    By a handler, and not by ignoring it: a program that we execute would ignore it, too (execve(2)), and Ctrl-C
-    would end nothing that an agent starts.
+    By a handler rather than by ignoring it: programs that we execute would inherit that (execve(2)), and Ctrl-C would
+    not work in anything an agent starts.
     """
     signal.signal(signal.SIGINT, _nothing)
 
@@ -38,22 +41,36 @@ def _nothing(_number: int, _frame: FrameType | None) -> None:
 
 
 class Stopping:
-    """``ready``: everything is up. ``asked``: finish what runs. ``insisted``: end now."""
+    """``ready``: everything is up. ``asked``: finish running work. ``insisted``: end now. ``restarts``: another run
+    follows at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_restart: bool = False) -> None:
+        self.restarts = False
+        self._may_restart = may_restart
         self.ready = asyncio.Event()
         self.asked = asyncio.Event()
         self.insisted = asyncio.Event()
 
     def ask(self) -> None:
-        """Once: stop in order. Again: at once."""
-        if self.asked.is_set():
+        """The first call stops in order, the second at once. After it, nothing restarts."""
+        if self.asked.is_set() and not self.restarts:
             self.insisted.set()
+        self.restarts = False
         self.asked.set()
+
+    def restart(self) -> None:
+        """Stop in order, for another run. Raises CodeButlerError if it is to stop already, or cannot restart."""
+        if not self._may_restart:
+            raise CodeButlerError("a demo cannot be restarted: end it with Ctrl-C and start it again")
+        if self.asked.is_set() and not self.restarts:
+            raise CodeButlerError("it is stopping already: start it again with `codebutler supervise`")
+        if not self.asked.is_set():
+            self.restarts = True
+            self.asked.set()
 
     @contextmanager
     def on_signals(self) -> Iterator[Stopping]:
-        """SIGTERM and SIGINT ask while the context lives."""
+        """SIGTERM and SIGINT call ``ask`` while the context is open."""
         loop = asyncio.get_running_loop()
         for each in SIGNALS:
             loop.add_signal_handler(each, self.ask)
@@ -68,7 +85,7 @@ log = logging.getLogger("codebutler.platform.signals")
 
 
 class Notifier:
-    """``run`` until cancelled. ``status`` gives the line that `systemctl status` shows."""
+    """``run`` runs until cancelled. ``status`` returns the line that `systemctl status` shows."""
 
     def __init__(self, address: str, beat_s: float, clock: Clock, status: Callable[[], str]) -> None:
         self._address = address
@@ -78,7 +95,7 @@ class Notifier:
         self._failed = False
 
     async def run(self, stopping: Stopping) -> None:
-        """Tell of the milestones as they come, and in between that we live."""
+        """Report the milestones as they come, and heartbeats in between."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(0)
             async with asyncio.TaskGroup() as parts:
@@ -93,7 +110,12 @@ class Notifier:
 
     async def _tell_stopping(self, sender: socket.socket, stopping: Stopping) -> None:
         await stopping.asked.wait()
-        self._send(sender, "STOPPING=1", "STATUS=finishing running work")
+        if stopping.restarts:
+            # Not STOPPING: the manager would wait for the end of the process, which stays.
+            now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+            self._send(sender, "RELOADING=1", f"MONOTONIC_USEC={now_us}", "STATUS=restarting")
+        else:
+            self._send(sender, "STOPPING=1", "STATUS=finishing running work")
 
     async def _beat(self, sender: socket.socket, stopping: Stopping) -> None:
         while True:
@@ -107,7 +129,7 @@ class Notifier:
             await self._clock.sleep(self._beat_s)
 
     def _send(self, sender: socket.socket, *assignments: str) -> None:
-        """A manager that does not listen is no reason to stop; it is told of once."""
+        """A manager that does not listen is no reason to stop; it is logged once."""
         try:
             sender.sendto("\n".join(assignments).encode(), self._address)
         except OSError as error:
@@ -120,7 +142,7 @@ class Notifier:
 async def notifying(
     env: Mapping[str, str], clock: Clock, stopping: Stopping, status: Callable[[], str]
 ) -> AsyncIterator[None]:
-    """The service manager that ``env`` names, if any, is kept informed while the context lives."""
+    """Keep the service manager that ``env`` names, if any, informed while the context is open."""
     address = address_of(env.get(SOCKET, ""))
     if address is None:
         yield
@@ -134,14 +156,14 @@ async def notifying(
 
 
 def address_of(text: str) -> str | None:
-    """The socket's address: a path, or a name in the abstract space (written with @); None for any other."""
+    """The socket's address: a path, or a name in the abstract namespace (written with @); None for anything else."""
     if text.startswith("@"):
         return f"\0{text[1:]}"
     return text if text.startswith("/") else None
 
 
 def beat_of(env: Mapping[str, str]) -> float:
-    """Seconds between signs of life: half of what the manager waits, as sd_watchdog_enabled(3) advises."""
+    """Seconds between heartbeats: half of the manager's timeout, as sd_watchdog_enabled(3) advises."""
     wait_us = env.get(WATCHDOG, "")
     ours = env.get(WATCHDOG_PID, str(os.getpid())) == str(os.getpid())
     return int(wait_us) / 2_000_000 if ours and wait_us.isdigit() and int(wait_us) else BEAT_S

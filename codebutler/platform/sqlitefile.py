@@ -1,9 +1,9 @@
-"""One SQLite file that must not lose what it acknowledged: how it is created, opened, brought up to date and copied.
+"""One SQLite file that must not lose what it acknowledged: how to create, open, upgrade and copy it.
 
-WAL with ``synchronous=FULL`` survives power loss (NORMAL does not: it may lose the last commits). Exactly
-one connection writes a file: SQLite 3.7.0 to 3.51.2 can corrupt a WAL when two connections write and
-checkpoint at once. A missing file is only created where nothing says that one was there: an empty store in
-place of a lost one would forget silently.
+WAL with ``synchronous=FULL`` survives power loss (NORMAL does not: it may lose the last commits). Exactly one
+connection writes a file: SQLite 3.7.0 to 3.51.2 can corrupt a WAL when two connections write and checkpoint at once. A
+missing file is created only if nothing indicates that there was one: an empty store in place of a lost one would
+silently forget everything.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from codebutler.domain.errors import StoreDamagedError, StoreError, StoreFullError
+from codebutler.domain.errors import StoreDamagedError, StoreError, StoreFullError, StoreTooNewError
+from codebutler.domain.version import VERSION, as_number, as_text
 from codebutler.platform.files import identity
 
 BUSY_TIMEOUT_S = 2.0
 CHECKED_BYTES = 16 * 2**20
-# Pages that a connection keeps. The system keeps them too, once for all: what each worker keeps of a long history
-# would be its own, two megabytes as SQLite sees fit.
+# A connection's page cache. The system caches the pages once for all; SQLite's default would give each worker another
+# two megabytes for a long history.
 CACHE_KB = 512
 COPIED_PAGES = 1024
 
@@ -49,17 +50,19 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class StoredContents:
-    """What a file holds: columns by table, and Alembic's revision (None = never versioned, "" = the base)."""
+    """The content of a file: columns by table, Alembic's revision (None = never versioned, "" = the base), and the
+    CodeButler that wrote it last ("" = unknown)."""
 
     tables: dict[str, frozenset[str]]
     revision: str | None
+    written_by: str = ""
 
 
 def store_error(path: Path, error: Exception) -> StoreError:
-    """The one line a person needs for what SQLite or the system said. It never quotes a statement.
+    """The one line that a person needs about an error of SQLite or the system. It never quotes a statement.
 
-    A StoreDamagedError if the file itself is at fault, and not the disk or somebody else; a StoreFullError if only
-    space is missing.
+    A StoreDamagedError if the file itself is at fault, rather than the disk or another process; a StoreFullError if
+    only space is missing.
     """
     code = getattr(error, "sqlite_errorname", "")
     for name, advice in _ADVICE.items():
@@ -69,11 +72,24 @@ def store_error(path: Path, error: Exception) -> StoreError:
     return StoreError(f"{path}: {reason}")
 
 
+def too_new(path: Path, found: StoredContents) -> StoreTooNewError:
+    """The error for a file whose revision is none of ours: which version wrote it, and what to do."""
+    by = f"{found.written_by}, " if as_number(found.written_by) > as_number(VERSION) else ""
+    copies = sorted(path.parent.glob(f"{path.name}.*.bak"))
+    instead = (
+        f", or put the copy from before its migration, {copies[-1].name}, in its place" if copies else ""
+    )
+    return StoreTooNewError(
+        f"{path} was written by a newer CodeButler ({by}revision {found.revision}): update this one, which is "
+        f"{VERSION}{instead}"
+    )
+
+
 def exists(path: Path) -> bool:
     """Whether there is a file to open; False = it may be created.
 
-    Raises StoreDamagedError for an empty file and for a missing file of which a WAL or a backup is left, and
-    StoreError for a link or anything but a regular file.
+    Raises StoreDamagedError for an empty file and for a missing file that left a WAL or a backup, and StoreError for a
+    link or anything but a regular file.
     """
     try:
         found = path.lstat()
@@ -97,7 +113,7 @@ def exists(path: Path) -> bool:
 
 
 def create(path: Path, statements: Iterable[str]) -> None:
-    """Make a new file (mode 0600) by these statements: after a crash it is whole or not there at all."""
+    """Create a file (mode 0600) with these statements: after a crash it is complete or does not exist."""
     new = path.with_name(path.name + ".new")
     try:
         new.unlink(missing_ok=True)
@@ -114,10 +130,10 @@ def create(path: Path, statements: Iterable[str]) -> None:
 
 
 def attach(path: Path, *, writable: bool = True) -> sqlite3.Connection:
-    """Open an existing file and change nothing; transactions are begun by hand. Raises sqlite3.Error.
+    """Open an existing file and change nothing; the caller begins transactions. Raises sqlite3.Error.
 
-    Without ``writable`` the connection can neither write nor checkpoint, so that it may read beside the
-    writer; the last one to close a file should be writable, since it tidies the WAL away.
+    Without ``writable`` the connection can neither write nor checkpoint, so that it may read next to the writer. The
+    last one to close a file should be writable, since it cleans up the WAL.
     """
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}",  # never creates a file
@@ -136,14 +152,21 @@ def attach(path: Path, *, writable: bool = True) -> sqlite3.Connection:
 
 
 def become_writer(connection: sqlite3.Connection) -> None:
-    """Make this the connection that writes: WAL, full sync. Raises sqlite3.Error if it cannot write now."""
+    """Make this the writing connection: WAL, full sync. The file keeps which version writes it.
+
+    Raises sqlite3.Error if it cannot write now.
+    """
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
     connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves data in the drive's cache
+    (before,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.execute("PRAGMA user_version = 0")  # BEGIN alone succeeds on a file opened read-only
+        # BEGIN alone succeeds on a file opened read-only.
+        connection.execute(f"PRAGMA user_version = {as_number(VERSION)}")
+        if before != as_number(VERSION):
+            connection.commit()
     finally:
         connection.rollback()
 
@@ -160,35 +183,36 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def examine(connection: sqlite3.Connection, path: Path) -> StoredContents:
-    """Read what the file holds.
+    """Read the structure of the file.
 
-    Raises StoreDamagedError if it is damaged, StoreError if it carries code (triggers, views).
+    Raises StoreDamagedError if it is damaged, StoreError if it contains code (triggers, views).
     """
     size = path.stat().st_size
-    if size <= CHECKED_BYTES:  # a bigger one would hold up the start; the daily backup checks its copy
+    if size <= CHECKED_BYTES:  # a larger file would delay the start; the daily backup checks its copy
         check(connection, path)
     schema = connection.execute("SELECT type, name FROM sqlite_master").fetchall()
     if code := [name for kind, name in schema if kind in ("trigger", "view")]:
         raise StoreError(f"{path} holds the foreign trigger or view {code[0]}: move the file away")
     names = [name for kind, name in schema if kind == "table" and not name.startswith("sqlite_")]
     tables = {name: _columns(connection, name) for name in names}
+    (number,) = connection.execute("PRAGMA user_version").fetchone()
     if "alembic_version" not in tables:
-        return StoredContents(tables, None)
+        return StoredContents(tables, None, as_text(number))
     rows = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-    return StoredContents(tables, str(rows[0][0]) if rows else "")
+    return StoredContents(tables, str(rows[0][0]) if rows else "", as_text(number))
 
 
 def require(path: Path, found: StoredContents, wanted: Mapping[str, frozenset[str]]) -> None:
-    """Raise StoreDamagedError unless all these tables and columns are there: a flipped bit renames them."""
+    """Raise StoreDamagedError unless all these tables and columns exist: a flipped bit renames them."""
     for table, columns in wanted.items():
         if not columns <= found.tables.get(table, frozenset()):
             raise StoreDamagedError(f"{path}: {_ADVICE['SQLITE_CORRUPT']}")
 
 
 def backup(path: Path, now: datetime) -> Path:
-    """Copy the file, with what its WAL holds, to ``NAME.<UTC stamp>.bak`` beside it (mode 0600, synced).
+    """Copy the file, including its WAL, to ``NAME.<UTC stamp>.bak`` next to it (mode 0600, synced).
 
-    Raises StoreError; a copy that did not succeed is removed.
+    Raises StoreError; a failed copy is removed.
     """
     target = path.with_name(f"{path.name}.{now:%Y%m%dT%H%M%SZ}.bak")
     number = 1
@@ -200,10 +224,10 @@ def backup(path: Path, now: datetime) -> Path:
 
 
 def copy(path: Path, target: Path, stop: threading.Event | None = None) -> None:
-    """Copy the file as it is at one moment, with what its WAL holds, to a new private file of its own.
+    """Copy a snapshot of the file, including its WAL, to a new private file.
 
-    May run while the file is written: it reads beside the writer. Raises StoreError, also when ``stop`` is
-    set meanwhile; no part of a copy is left then.
+    May run while the file is written, since it only reads. Raises StoreError, also if ``stop`` is set meanwhile; then
+    no partial copy is left.
     """
     try:
         with closing(attach(path, writable=not is_open(path))) as source:
@@ -215,14 +239,14 @@ def copy(path: Path, target: Path, stop: threading.Event | None = None) -> None:
 def copy_of(
     source: sqlite3.Connection, path: Path, target: Path, stop: threading.Event | None = None
 ) -> None:
-    """As ``copy``, of what a connection that was opened under ``path`` sees, whatever is there now."""
+    """Like ``copy``, of what a connection opened under ``path`` sees, whatever is there now."""
     try:
         descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise store_error(target, error) from error
     try:
         with closing(sqlite3.connect(target)) as new:
-            source.execute("BEGIN")  # one snapshot: else each write meanwhile would begin the copy anew
+            source.execute("BEGIN")  # one snapshot: otherwise each write meanwhile would restart the copy
             try:
                 source.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 source.backup(new, pages=COPIED_PAGES, progress=partial(_go_on, path, stop))
@@ -241,8 +265,8 @@ def copy_of(
 
 
 def check(connection: sqlite3.Connection, path: Path, *, thorough: bool = False) -> None:
-    """Raise StoreDamagedError unless the file's pages are whole and fit together; ``thorough``, and slower:
-    unless its indexes agree with its tables, too."""
+    """Raise StoreDamagedError unless the file's pages are intact and consistent; ``thorough``, and slower: also unless
+    its indexes agree with its tables."""
     pragma = "integrity_check" if thorough else "quick_check"
     verdict = connection.execute(f"PRAGMA {pragma}(1)").fetchone()[0]
     if verdict != "ok":
@@ -250,10 +274,10 @@ def check(connection: sqlite3.Connection, path: Path, *, thorough: bool = False)
 
 
 def restrict_to_owner(path: Path) -> None:
-    """Take the file, and what SQLite keeps beside it, from everybody but its owner. Raises OSError.
+    """Restrict the file, and what SQLite keeps next to it, to its owner. Raises OSError.
 
-    SQLite gives its WAL and its shared memory the mode that the file has when they are made. Never by a descriptor:
-    closing one would drop the locks that SQLite holds on the file.
+    SQLite creates its WAL and shared memory with the mode of the file. Never by a descriptor: closing one would drop
+    the locks that SQLite holds on the file.
     """
     for suffix in ("", "-wal", "-shm"):
         part = path.with_name(path.name + suffix)
@@ -264,17 +288,17 @@ def restrict_to_owner(path: Path) -> None:
 
 
 def is_open(path: Path) -> bool:
-    """Whether somebody has the file open, or died with it open."""
+    """Whether a process has the file open, or died with it open."""
     return path.with_name(path.name + "-wal").exists()
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether this is SQLite's word for a file that is broken."""
+    """Whether this is SQLite's error for a damaged file."""
     return getattr(error, "sqlite_errorname", "").startswith(_DAMAGED)
 
 
 class Anchor:
-    """Remembers which file was opened under a path. Commits to one that was deleted would go nowhere."""
+    """Remembers which file was opened under a path. Commits to a deleted file would be lost."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -312,7 +336,7 @@ def _go_on(path: Path, stop: threading.Event | None, _status: int, _remaining: i
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a file is at its newest revision, ``head``: the columns of its tables, and the statements that make it."""
+    """A file at its newest revision, ``head``: the columns of its tables, and the statements that create it."""
 
     head: str
     columns: Mapping[str, frozenset[str]]
@@ -320,10 +344,10 @@ class Shape:
 
 
 def open_at_head(path: Path, shape: Shape, upgrade: Callable[[StoredContents], None]) -> sqlite3.Connection:
-    """The file's one connection, which writes. ``upgrade`` brings an older file, of which it gets the contents, to
-    ``shape``, after a backup, or raises StoreError for one that it does not know; nobody has the file open then.
+    """The file's one connection, which writes. ``upgrade`` gets the contents of an older file and brings it to
+    ``shape``, after a backup, or raises StoreError for an unknown one; nobody has the file open then.
 
-    Raises what ``upgrade`` does, StoreDamagedError for a file that is damaged or lost, and StoreError for one that is
+    Raises what ``upgrade`` raises, StoreDamagedError for a file that is damaged or lost, and StoreError for one that is
     locked or not writable.
     """
     if not exists(path):
@@ -342,7 +366,7 @@ def open_at_head(path: Path, shape: Shape, upgrade: Callable[[StoredContents], N
         path.chmod(0o600)
         restrict_to_owner(path)
         return connection
-    except BaseException as error:  # whatever it was, nothing stays open; it is raised on
+    except BaseException as error:  # whatever it is, nothing stays open; it is raised again
         if connection is not None:
             connection.close()
         if isinstance(error, sqlite3.Error | OSError):

@@ -1,10 +1,10 @@
-"""Background tasks and waiting: kept, named, told of when they fail, and nothing left behind."""
+"""Background tasks and waiting: tasks are kept, named, reported if they fail, and never left behind."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from random import Random
 from typing import Any, Generic, TypeVarTuple
 
@@ -12,7 +12,7 @@ from codebutler.domain.clock import Clock
 
 
 class Tasks:
-    """Holds every task it started until it ends; ``on_failure`` hears of each that raised."""
+    """Holds every task it started until it ends; ``on_failure`` is called for each that raised."""
 
     def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
         self._on_failure = on_failure
@@ -31,7 +31,7 @@ class Tasks:
             self._on_failure(task.get_name(), error)
 
     async def close(self, timeout_s: float) -> None:
-        """Wait for all, then cancel what is left and wait for that."""
+        """Wait for all tasks, then cancel the rest and wait for them."""
         if self._running:
             await asyncio.wait(self._running, timeout=timeout_s)
         for task in list(self._running):
@@ -41,7 +41,7 @@ class Tasks:
 
 @asynccontextmanager
 async def beside(work: Coroutine[object, object, None], *, name: str) -> AsyncIterator[None]:
-    """Run ``work`` beside the block and end it with it. What it raises, the block's end raises."""
+    """Run ``work`` while the block runs, and end it with the block. What it raises is raised at the block's end."""
     task = asyncio.create_task(work, name=name)
     try:
         yield
@@ -49,6 +49,17 @@ async def beside(work: Coroutine[object, object, None], *, name: str) -> AsyncIt
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+@contextmanager
+def ungrouped() -> Iterator[None]:
+    """Raise an error that is alone in its exception group as itself, so that a caller of a task group can name it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from None
 
 
 async def cancel(tasks: set[asyncio.Task[None]]) -> None:
@@ -72,7 +83,7 @@ async def first_of(*parts: Coroutine[Any, Any, Any]) -> None:
 
 
 async def wait_for(clock: Clock, event: asyncio.Event, at_most_s: float | None) -> bool:
-    """True if the event came; False if ``at_most_s`` seconds passed first (None = wait for ever)."""
+    """True if the event came; False after ``at_most_s`` seconds (None = wait forever)."""
     if at_most_s is None:
         await event.wait()
     elif at_most_s > 0 and not event.is_set():
@@ -81,7 +92,7 @@ async def wait_for(clock: Clock, event: asyncio.Event, at_most_s: float | None) 
 
 
 async def settled_within(clock: Clock, future: asyncio.Future[Any], at_most_s: float) -> bool:
-    """Whether ``future`` is done within ``at_most_s`` seconds. It goes on if it is not, and if this is cancelled."""
+    """Whether ``future`` is done within ``at_most_s`` seconds. Otherwise it continues, even if this is cancelled."""
     alarm = asyncio.create_task(clock.sleep(at_most_s), name="deadline")
     try:
         await asyncio.wait((future, alarm), return_when=asyncio.FIRST_COMPLETED)
@@ -94,7 +105,7 @@ async def settled_within(clock: Clock, future: asyncio.Future[Any], at_most_s: f
 def full_jitter_s(rng: Random, failures: int, base_s: float, cap_s: float) -> float:
     """Seconds to wait after ``failures`` failures in a row: uniform between 0 and the doubled base, capped.
 
-    No failure, no wait. Full jitter spreads many clients that failed together.
+    Without failures, no wait. Full jitter spreads out many clients that failed together.
     """
     if failures <= 0:
         return 0.0
@@ -105,25 +116,25 @@ Told = TypeVarTuple("Told")
 
 
 class Observers(Generic[*Told]):
-    """``tell`` calls everybody who was added, in order, with what it is given."""
+    """``tell`` calls all added observers in order, with its arguments."""
 
     def __init__(self) -> None:
         self._observers: list[Callable[[*Told], None]] = []
 
     def add(self, observer: Callable[[*Told], None]) -> None:
-        """``observer`` is told from now on."""
+        """Call ``observer`` from now on."""
         self._observers.append(observer)
 
     def tell(self, *told: *Told) -> None:
-        """It has happened."""
+        """Notify all observers."""
         for observer in self._observers:
             observer(*told)
 
 
 def abort(transport: asyncio.WriteTransport) -> None:
-    """Close it without sending what is buffered; one that has already ended is left as it is.
+    """Close the transport without sending what is buffered; does nothing if it has already ended.
 
-    The TLS transport of Python 3.11.2 raises AttributeError where its connection is gone; later ones do nothing.
+    The TLS transport of Python 3.11.2 raises AttributeError if its connection is gone; later ones do nothing.
     """
     with suppress(AttributeError):
         transport.abort()

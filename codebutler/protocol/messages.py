@@ -11,9 +11,11 @@ from msgspec import Meta, Struct
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.model import Event, File, Operation, Quoted, Request, TurnNote, TurnOutcome
+from codebutler.domain.refs import MessageRef, PersonRef
+from codebutler.protocol.conversations import Question, Told
 from codebutler.text.amounts import Unit
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 MAX_FRAME_BYTES = 2 * 2**20
 """What is larger travels in pieces. JSON may cost twenty times its size once it is read (``[{},{},…]``)."""
 MAX_DELIVERED_BYTES = 32 * 2**20
@@ -29,9 +31,10 @@ MAX_COUNT = 1_000_000
 
 ID = Annotated[str, Meta(max_length=100)]
 """Of an operation, a request, a file or a message: the parent keeps it, and says it again in its answer."""
+MessageID = Annotated[MessageRef, Meta(max_length=100)]
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Amount = Annotated[float, Meta(ge=0, le=1e15)]
-Messages = Annotated[tuple[ID, ...], Meta(max_length=10_000)]
+Messages = Annotated[tuple[MessageID, ...], Meta(max_length=10_000)]
 LogTag = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
 """Three letters: of a level, of what is told, or of the agent that works."""
 
@@ -40,10 +43,21 @@ class _ToWorker(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unkn
     """From the parent."""
 
 
+class TotalUse(_ToWorker, frozen=True, tag="total_use"):
+    """What all other repositories have used on your day, which ends at ``until``, and in your month, which ends at
+    ``month_until`` (ISO 8601, UTC). Sent when it changes, if all together have a budget."""
+
+    day: DayUse
+    until: str
+    month: DayUse
+    month_until: str
+
+
 class Configure(_ToWorker, frozen=True, tag="configure"):
-    """The answer to Hello: who you are. Holds no Slack token."""
+    """The answer to Hello: who you are. Holds no chat's token. ``total``: the first TotalUse."""
 
     settings: RepoSettings
+    total: TotalUse | None = None
 
 
 class Deliver(_ToWorker, frozen=True, tag="deliver"):
@@ -55,15 +69,15 @@ class Deliver(_ToWorker, frozen=True, tag="deliver"):
 
 
 class Sent(_ToWorker, frozen=True, tag="sent"):
-    """Your operation took effect; ``ts`` is the message's ("" where there is none). Or: who waited has heard of the
+    """Your operation took effect; ``ref`` is the message's ("" where there is none). Or: who waited has heard of the
     end of your turn."""
 
     op_id: str
-    ts: str
+    ref: MessageRef
 
 
 class SendFailed(_ToWorker, frozen=True, tag="send_failed"):
-    """Your operation was refused for good; ``code`` is Slack's word for why."""
+    """Your operation was refused for good; ``code`` is the chat's word for why."""
 
     op_id: str
     code: str
@@ -72,12 +86,12 @@ class SendFailed(_ToWorker, frozen=True, tag="send_failed"):
 class StopTurns(_ToWorker, frozen=True, tag="stop_turns"):
     """End every running turn and withdraw every queued one; ``user`` is told as the one who stopped them."""
 
-    user: str
+    user: PersonRef
 
 
 class FileChunk(_ToWorker, frozen=True, tag="file_chunk"):
     """The next piece of the file you asked for by ``request_id``; ``last`` ends it (its data may be empty) and
-    says what Slack knows of it, which a message from another workspace does not."""
+    says what the chat knows of it, which the message may not."""
 
     request_id: str
     data: bytes
@@ -86,7 +100,7 @@ class FileChunk(_ToWorker, frozen=True, tag="file_chunk"):
 
 
 class FileTranscript(_ToWorker, frozen=True, tag="file_transcript"):
-    """Instead of a voice clip's content: what Slack's own transcription says was spoken."""
+    """Instead of a voice clip's content: what the chat's own transcription says was spoken."""
 
     request_id: str
     text: str
@@ -107,6 +121,12 @@ class FetchFailed(_ToWorker, frozen=True, tag="fetch_failed"):
 
     request_id: str
     code: str
+
+
+class LookAtPulls(_ToWorker, frozen=True, tag="look_at_pulls"):
+    """Look at these pull requests now, if they are followed; none = at all."""
+
+    numbers: tuple[int, ...] = ()
 
 
 class Shutdown(_ToWorker, frozen=True, tag="shutdown"):
@@ -146,24 +166,26 @@ class Send(_ToParent, frozen=True, tag="send"):
 
 
 class TurnStarted(_ToParent, frozen=True, tag="turn_started"):
-    """The messages with these ts are being worked on. Told once: if the worker dies, they come with TurnEnded."""
+    """These messages are being worked on. Told once: if the worker dies, they come with TurnEnded."""
 
-    thread_ts: ID
+    thread: MessageID
     messages: Messages
 
 
 class TurnEnded(_ToParent, frozen=True, tag="turn_ended"):
-    """The messages with these ts (none where Slack shows no message) have their outcome, and what answers them is in
-    the chat; only of what was interrupted is told at once. Answered by Sent.
+    """These messages (none where the chat shows none) have their outcome, and what answers them is in the
+    chat; only of what was interrupted is told at once. ``agent``: whose turn it was, "" where no agent ran. Answered by
+    Sent.
 
     It is a row of the worker's outbox, written with the outcome itself and told again at each start until it is
     answered: whichever of us dies, nobody waits for ever. So it may come twice.
     """
 
     op_id: ID
-    thread_ts: ID
+    thread: MessageID
     messages: Messages
     outcome: TurnOutcome
+    agent: ID = ""
 
 
 class UploadPiece(_ToParent, frozen=True, tag="upload_piece"):
@@ -185,7 +207,7 @@ class Fetch(_ToParent, frozen=True, tag="fetch"):
 class Doing(_ToParent, frozen=True, tag="doing"):
     """What is done in a thread now, to be shown under it while it lasts; "" = nothing any more. Not kept."""
 
-    thread_ts: ID
+    thread: MessageID
     text: str
 
 
@@ -194,28 +216,30 @@ class Live(_ToParent, frozen=True, tag="live"):
 
     ``writing`` is what there is so far of a block of prose, which ``text`` then says whole."""
 
-    thread_ts: ID
+    thread: MessageID
     kind: LiveKind
     text: str
 
 
 class FetchThread(_ToParent, frozen=True, tag="fetch_thread"):
-    """Tell me what was said in a thread of my channel before ``before_ts``; answered by ThreadFetched."""
+    """Tell me what was said in a thread of my channel before ``before``; answered by ThreadFetched."""
 
     request_id: ID
-    thread_ts: ID
-    before_ts: ID
+    thread: MessageID
+    before: MessageID
 
 
 class Heartbeat(_ToParent, frozen=True, tag="heartbeat"):
     """From the worker's loop: alive, and how much there is to do (turns; outbox operations). ``parked`` turns, which
-    wait for a limit or a budget, are among the queued ones. It is the worker's word."""
+    wait for a limit or a budget, are among the queued ones; ``followed`` pull requests keep it awake unless its place
+    is needed. It is the worker's word."""
 
     running: Count = 0
     queued: Count = 0
     waiting: Count = 0
     parked: Count = 0
     outbox: Count = 0
+    followed: Count = 0
 
 
 class Log(_ToParent, frozen=True, tag="log"):
@@ -228,7 +252,7 @@ class Log(_ToParent, frozen=True, tag="log"):
 class Audit(_ToParent, frozen=True, tag="audit"):
     """Something was executed: goes to the audit log."""
 
-    user: str
+    user: PersonRef
     thread: str
     kind: str
     text: str
@@ -238,7 +262,7 @@ class Audit(_ToParent, frozen=True, tag="audit"):
 
 
 class Overview(_ToParent, frozen=True, tag="overview"):
-    """The newest turns here, one for each conversation, those first that need somebody; sent when they change."""
+    """The newest turns here, those first that need somebody; sent when they change."""
 
     turns: Annotated[tuple[TurnNote, ...], Meta(max_length=100)]
 
@@ -277,6 +301,7 @@ class Goodbye(_ToParent, frozen=True, tag="goodbye"):
 
 ToWorker = (
     Configure
+    | TotalUse
     | Deliver
     | Sent
     | SendFailed
@@ -285,6 +310,8 @@ ToWorker = (
     | FileTranscript
     | ThreadFetched
     | FetchFailed
+    | Question
+    | LookAtPulls
     | Shutdown
 )
 ToParent = (
@@ -304,6 +331,7 @@ ToParent = (
     | Audit
     | Overview
     | Budget
+    | Told
     | Goodbye
 )
 

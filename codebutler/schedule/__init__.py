@@ -1,1 +1,1 @@
-"""What runs by the clock: jobs from files, one-shot timers, and the words that manage both."""
+"""What runs by the clock: jobs from files, one-shot timers, and the commands that manage both."""

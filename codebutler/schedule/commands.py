@@ -1,4 +1,4 @@
-"""Words about time: `2h`, `18:00`, and how a job is shown. Pure."""
+"""Commands about time: `2h`, `18:00`, and how a job is shown."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from uuid import uuid4
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import OPERATOR
+from codebutler.domain.refs import NO_CHANNEL, ConversationRef, MessageRef, PersonRef
 from codebutler.schedule import state as transitions
 from codebutler.schedule.jobs import Job
 from codebutler.schedule.scheduler import Scheduler
@@ -26,10 +27,12 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _CLOCK = re.compile(r"(?:(\d{4})-(\d{2})-(\d{2})[ T])?(\d{1,2}):(\d{2})")
 
 MAX_TIMERS = 50
+DISABLED = "disabled in the file"
+"""Instead of why a job is paused."""
 
 
 def split_in(argument: str, now: datetime) -> tuple[datetime, str]:
-    """``2h 30m check the deploy`` as (when, what). Raises ValueError with what to say instead."""
+    """Split ``2h 30m check the deploy`` into (when, what). Raises ValueError with the text for the person."""
     rest, seconds = argument.strip(), 0
     while match := _PART.match(rest):
         seconds += int(match[1]) * _UNITS[match[2].lower()]
@@ -42,7 +45,8 @@ def split_in(argument: str, now: datetime) -> tuple[datetime, str]:
 
 
 def split_at(argument: str, now: datetime, zone: tzinfo) -> tuple[datetime, str]:
-    """``18:00 check the deploy`` or ``2026-12-24 18:00 …`` as (when, what). Raises ValueError."""
+    """Split ``18:00 check the deploy`` or ``2026-12-24 18:00 …`` into (when, what). Raises ValueError with the text for
+    the person."""
     match = _CLOCK.match(argument.strip())
     rest = argument.strip()[match.end() :].strip() if match else ""
     if not match or not rest:
@@ -68,7 +72,7 @@ def _bounded(moment: datetime, now: datetime) -> datetime:
 
 
 def listing(schedule: Schedule, jobs: Mapping[str, Job], repo: str, now: datetime, zone: tzinfo) -> str:
-    """What is scheduled for a repository, as Markdown."""
+    """A repository's schedule, as Markdown."""
     mine = [
         (job, schedule.jobs[key]) for key, job in jobs.items() if job.repo == repo and key in schedule.jobs
     ]
@@ -83,7 +87,7 @@ def listing(schedule: Schedule, jobs: Mapping[str, Job], repo: str, now: datetim
 
 
 def brief(timer: Timer) -> str:
-    """The first words of what a timer says."""
+    """The beginning of a timer's text."""
     text = " ".join(timer.text.split())
     return f"“{text[:80]}{'…' if len(text) > 80 else ''}”"
 
@@ -108,7 +112,7 @@ def _verdict(state: JobState) -> str:
 
 
 def when(moment: datetime, now: datetime, zone: tzinfo) -> str:
-    """A moment as people of today say it."""
+    """A time in words, relative to today."""
     there, here = moment.astimezone(zone), now.astimezone(zone)
     if there.date() == here.date():
         return f"at {there:%H:%M}"
@@ -119,17 +123,17 @@ def when(moment: datetime, now: datetime, zone: tzinfo) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, and from where; ``key`` is the same when the same wish comes again."""
+    """Who asks, and from where; ``key`` is the same if the same request is repeated."""
 
-    user: str
+    user: PersonRef
     repo: str
-    channel: str
-    thread_ts: str | None
+    channel: ConversationRef
+    thread: MessageRef | None
     key: str
 
 
 class ScheduleCommands:
-    """Answers in plain text for the chat. Each wish may be carried out twice to the same effect."""
+    """Answers in Markdown for the chat. Repeating a request has no further effect."""
 
     def __init__(self, scheduler: Scheduler, clock: Clock, zone: tzinfo) -> None:
         self._scheduler = scheduler
@@ -137,19 +141,19 @@ class ScheduleCommands:
         self.zone = zone
 
     async def ready(self) -> None:
-        """Wait until what is scheduled is known. Raises StoreError."""
+        """Wait until the schedule is loaded. Raises StoreError."""
         await self._scheduler.ready()
 
     async def look_again(self) -> None:
-        """Wait until what the files say now is what is scheduled."""
+        """Wait until the schedule reflects the current files."""
         await self._scheduler.look_again()
 
     def listing(self, repo: str) -> str:
-        """What is scheduled for a repository."""
+        """A repository's schedule."""
         return listing(self._scheduler.schedule, self._scheduler.jobs, repo, self._clock.now(), self.zone)
 
     def run(self, repo: str, name: str, asker: Asker) -> str:
-        """Run a job now, as whoever asks. Raises UnknownJobError."""
+        """Run a job now, on behalf of the person who asks. Raises UnknownJobError."""
         job = self._job(repo, name)
         self._scheduler.post(JobRun(job, f"job:{key_of(job)}:{asker.key}", asker.user))
         return f"Starting **{plain(job.name)}**."
@@ -169,7 +173,7 @@ class ScheduleCommands:
         return f"**{plain(job.name)}** resumed; next run {told}."
 
     async def manage(self, action: str, name: str) -> str:
-        """What the operator of this machine wants of any repository's job: run, pause or resume it.
+        """The operator's request for any repository's job: run, pause or resume.
 
         Raises UnknownJobError, StoreError.
         """
@@ -178,7 +182,7 @@ class ScheduleCommands:
             return _plain(await self.pause("", name, "by the operator"))
         if action == "resume":
             return _plain(await self.resume("", name))
-        owner = Asker(user=OPERATOR, repo="", channel="", thread_ts=None, key=uuid4().hex)
+        owner = Asker(user=OPERATOR, repo="", channel=NO_CHANNEL, thread=None, key=uuid4().hex)
         return _plain(self.run("", name, owner))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -194,15 +198,27 @@ class ScheduleCommands:
                 "last": _iso(state.last),
                 "last_ok": state.last_ok,
                 "running": bool(state.awaited),
-                "paused": state.paused if job.enabled else "disabled in the file",
+                "paused": state.paused if job.enabled else DISABLED,
                 "failures": state.failures,
             }
             for key, job in self._scheduler.jobs.items()
             if (state := self._scheduler.schedule.jobs.get(key)) is not None
         ]
 
+    def timers(self) -> list[dict[str, Any]]:
+        """Every timer of every repository, as plain data."""
+        return [
+            {"id": timer.id, "repo": timer.repo, "at": timer.at.isoformat(), "text": timer.text}
+            for timer in self._scheduler.schedule.timers
+        ]
+
+    async def cancel_timer(self, timer_id: str, repo: str) -> str:
+        """The operator's request. Raises StoreError."""
+        await self._scheduler.ready()
+        return _plain(await self.cancel(timer_id, repo))
+
     async def set_timer(self, moment: datetime, text: str, asker: Asker) -> str:
-        """Post something at that time, as whoever asks. Raises StoreError."""
+        """Post a message at that time, on behalf of the person who asks. Raises StoreError."""
         mine = [timer for timer in self._scheduler.schedule.timers if timer.repo == asker.repo]
         if len(mine) >= MAX_TIMERS:
             return f"There are already {MAX_TIMERS} timers here: `!jobs` lists them, `!jobs cancel ID` cancels one."
@@ -213,7 +229,7 @@ class ScheduleCommands:
             repo=asker.repo,
             channel=asker.channel,
             text=text,
-            thread_ts=asker.thread_ts,
+            thread=asker.thread,
         )
         await self._scheduler.change(partial(transitions.with_timer, timer=timer))
         told = when(moment, self._clock.now(), self.zone)
@@ -241,7 +257,7 @@ class ScheduleCommands:
 
 
 class UnknownJobError(CodeButlerError):
-    """The name is no job's, or several jobs'."""
+    """No job has that name, or several do."""
 
 
 def _plain(text: str) -> str:

@@ -1,8 +1,8 @@
 """When a cron line is due. Pure.
 
-APScheduler does the calendar. Three things it does otherwise than cron, which everybody knows, are put right here:
-numbers of weekdays (0 and 7 are Sunday), a day of the month together with a weekday (either is enough), and an hour
-that comes twice when summer time ends (a job with a fixed hour runs once).
+APScheduler does the calendar. This corrects three differences from cron as everybody knows it: numbers of weekdays (0
+and 7 are Sunday), a day of the month together with a weekday (either is enough), and the hour that repeats when summer
+time ends (a job with a fixed hour runs once).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Cron:
     fixed_hour: bool
 
     def after(self, moment: datetime) -> datetime | None:
-        """The first time later than ``moment``, in UTC; None if it never comes."""
+        """The first time after ``moment``, in UTC; None if there is none."""
         times = [self._after(trigger, moment) for trigger in self.triggers]
         return min((time for time in times if time is not None), default=None)
 
     def _after(self, trigger: CronTrigger, moment: datetime) -> datetime | None:
         while True:
-            # APScheduler knows no years without an end: a 31st of February is looked for until 9999.
+            # APScheduler has no end year: it searches until 9999 for a 31st of February.
             found = trigger.get_next_fire_time(None, moment + timedelta(microseconds=1))
             if found is None:
                 return None
@@ -53,14 +53,14 @@ class Cron:
 
 
 def parse(line: str, zone: ZoneInfo) -> Cron:
-    """A cron line of five fields, or a word such as ``@daily``. Raises ValueError with what is wrong."""
+    """A cron line of five fields, or a word such as ``@daily``. Raises ValueError, which says what is wrong."""
     fields = MACROS.get(line.strip().lower(), line).split()
     if len(fields) != 5:
         raise ValueError(f"{line!r} is not a cron line: five fields, as in '0 3 * * 1-5', or @daily")
     minute, hour, day, month, weekday = (field.lower() for field in fields)
     try:
         weekday = _weekdays(weekday)
-        # Both given: in cron either is enough.
+        # If both are given, cron runs when either matches.
         days = ((day, "*"), ("*", weekday)) if "*" not in (day[0], weekday[0]) else ((day, weekday),)
         triggers = tuple(
             CronTrigger(
@@ -74,7 +74,7 @@ def parse(line: str, zone: ZoneInfo) -> Cron:
 
 
 def _weekdays(field: str) -> str:
-    """Cron's weekdays in APScheduler's names; a range over Sunday becomes a list."""
+    """Cron's weekdays as APScheduler's names; a range across Sunday becomes a list."""
     if field.startswith("*"):
         return "*" if field == "*" else ",".join(WEEKDAYS[n] for n in range(0, 7, _step(field[1:])))
     names: list[str] = []

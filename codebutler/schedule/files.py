@@ -1,4 +1,4 @@
-"""Where jobs are written: ``jobs.yaml`` of the home and of every served repository, read again and again."""
+"""Where jobs are defined: ``jobs.yaml`` of the home and of every served repository, checked for changes regularly."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from codebutler.config.programs import program_names
 from codebutler.config.registry import Provenance
 from codebutler.config.resolve import env_file_values
 from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.refs import NO_CHANNEL, ConversationRef
 from codebutler.intake.repos import RepoTable
 from codebutler.platform.files import PrivateDir
 from codebutler.schedule.jobs import (
@@ -30,9 +31,9 @@ from codebutler.schedule.state import key_of
 
 @dataclass(frozen=True, slots=True)
 class JobSource:
-    """A directory whose ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``: the
-    variables that hold its hooks' secrets. ``objection`` says why a file of some content does not count, "" if it
-    does. Both may raise CodeButlerError."""
+    """A directory whose ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``: the variables
+    that hold its hooks' secrets. ``objection`` says why a file with some content is not accepted, "" if it is. Both may
+    raise CodeButlerError."""
 
     repo: str
     open: Callable[[], PrivateDir]
@@ -42,18 +43,18 @@ class JobSource:
     objection: Callable[[bytes], str] = lambda _: ""
 
     @property
-    def channel(self) -> str:
-        """Where changes of the file are told: a repository's own channel, "" for the home."""
-        return self.places[0].channel if self.repo else ""
+    def channel(self) -> ConversationRef:
+        """The channel in which changes of the file are reported: a repository's own, "" for the home."""
+        return self.places[0].channel if self.repo else NO_CHANNEL
 
 
 @dataclass(frozen=True, slots=True)
 class News:
     """One line about what has changed since the last look; ``repo`` and ``channel`` are "" for the home's file.
-    ``trouble``: somebody has to mend the file."""
+    ``trouble``: a person must fix the file."""
 
     repo: str
-    channel: str
+    channel: ConversationRef
     line: str
     trouble: bool = False
 
@@ -79,10 +80,10 @@ class _Reading:
 
 @dataclass
 class JobFiles:
-    """Looks at every file; what was good stays in force while a file is broken.
+    """Reads all files; the last valid version stays in force while a file is broken.
 
-    A change counts once it has been read twice: an editor empties a file before it writes it, and in between all
-    jobs would be gone.
+    A change counts once it has been read twice: editors empty a file before they write it, and all jobs would be gone
+    in between.
     """
 
     sources: Callable[[], list[JobSource]]
@@ -90,7 +91,7 @@ class JobFiles:
     _seen_once: dict[str, _Reading] = field(default_factory=dict)
 
     def look(self) -> FoundJobs:
-        """Read what has changed. Blocks; raises nothing."""
+        """Read what has changed. Blocks; never raises."""
         news: list[News] = []
         jobs: dict[str, Job] = {}
         current: dict[str, _Reading] = {}
@@ -160,7 +161,8 @@ def difference(before: Mapping[str, object], after: Mapping[str, object]) -> str
 def job_sources(
     home: Home, table: RepoTable, env: Mapping[str, str], provenance: Provenance
 ) -> list[JobSource]:
-    """Every directory whose ``jobs.yaml`` counts: the home's, which may name any repository, and each one's own."""
+    """Every directory whose ``jobs.yaml`` counts: the home's, which may name any repository, and each repository's
+    own."""
     places = tuple(
         JobPlace(each.entry.name, each.channel_id, each.config.channel_name, program_names(each.config))
         for each in table.served

@@ -1,4 +1,4 @@
-"""``jobs.yaml``: what is to run, when, and where it is said. Pure."""
+"""``jobs.yaml``: what to run, when, and where to post it. Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from codebutler.config.load import explain
 from codebutler.config.programs import RUN
 from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import ConfigError
+from codebutler.domain.refs import NO_CHANNEL, ConversationRef
 from codebutler.schedule.cron import Cron, parse
 from codebutler.text.requests import is_plain
 from codebutler.text.safe_yaml import decode_yaml
@@ -28,14 +29,16 @@ _AGENT = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 class HookSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """One entry of ``hooks`` in the home's file. ``secret_env`` names the variable that holds the secret."""
+    """One entry of ``hooks`` in the home's file. ``secret_env`` names the variable that holds the secret. With
+    ``pulls``, a call is news of pull requests and no prompt."""
 
     name: str
     secret_env: str
-    prompt: str
+    prompt: str = ""
+    pulls: bool = False
     agent: str = ""
     repo: str = ""
-    channel: str = ""
+    channel: ConversationRef = NO_CHANNEL
     label: str = ""
 
 
@@ -45,27 +48,30 @@ class Hook:
 
     name: str
     repo: str
-    channel: str
+    channel: ConversationRef
     template: str
     label: str
     secret: bytes
     agent: str = ""
+    pulls: bool = False
 
     def admits(self, body: bytes, headers: Mapping[str, str]) -> bool:
-        """Whether the caller knows the secret: ``X-Hub-Signature-256`` over the body (as GitHub signs), or
-        ``Authorization: Bearer``. Header names are in lower case."""
+        """Whether the caller knows the secret: ``X-Hub-Signature-256`` over the body (as GitHub signs),
+        ``X-Gitlab-Token``, or ``Authorization: Bearer``. Header names are in lower case."""
         signature = headers.get("x-hub-signature-256", "")
         if signature:
             expected = hmac.new(self.secret, body, hashlib.sha256).hexdigest()
             return hmac.compare_digest(signature.encode(), f"sha256={expected}".encode())
+        if token := headers.get("x-gitlab-token", ""):
+            return hmac.compare_digest(token.encode(), self.secret)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.secret)
 
     def key(self, headers: Mapping[str, str]) -> str:
-        """What tells an admitted call from others; "" if nothing does.
+        """Identifies an admitted call; "" if nothing does.
 
-        Of a signed one that is its signature, so whoever has caught it cannot have it carried out again, whatever
-        else the copy says. Who has the secret itself may name each call.
+        For a signed call it is the signature, so that an intercepted call cannot be replayed, whatever else the copy
+        contains. Callers with the secret itself may name each call.
         """
         if signature := headers.get("x-hub-signature-256", ""):
             return f"signed:{signature}"
@@ -73,16 +79,16 @@ class Hook:
         return f"named:{named}" if named else ""
 
     def text(self, body: Any) -> str:
-        """The prompt for a body (JSON, or the raw text). Nothing that comes in it becomes a word of ours, or names an
-        agent or a program."""
+        """The prompt for a body (JSON, or the raw text). Nothing in the body can become a command, or name an agent or
+        a program."""
         filled = _PLACEHOLDER.sub(lambda match: _value(body, match[1].split(".")[1:]), self.template)
         if self.agent:
             return f"{self.agent}: {filled}"
         return filled if is_plain(filled) else f"The hook {self.name} says:\n{filled}"
 
 
-def hook_of(spec: HookSpec, where: str, env: Mapping[str, str], place: tuple[str, str]) -> Hook:
-    """``place``: (repository, channel). Raises ConfigError with what is missing."""
+def hook_of(spec: HookSpec, where: str, env: Mapping[str, str], place: tuple[str, ConversationRef]) -> Hook:
+    """``place``: (repository, channel). Raises ConfigError, which says what is missing."""
     if not _NAME.fullmatch(spec.name):
         raise ConfigError(f"{where}.name: {spec.name!r}: use letters, digits, '.', '_' and '-'")
     if spec.agent and not _AGENT.fullmatch(spec.agent):
@@ -95,7 +101,11 @@ def hook_of(spec: HookSpec, where: str, env: Mapping[str, str], place: tuple[str
             f"{where} ({spec.name}): set {spec.secret_env or 'secretEnv'} in the home's .env to a secret of at "
             f"least {MIN_SECRET_CHARS} characters"
         )
-    if not spec.prompt.strip():
+    if spec.pulls and (spec.prompt or spec.agent or spec.channel):
+        raise ConfigError(
+            f"{where} ({spec.name}): with pulls it has no prompt, agent or channel: leave them out"
+        )
+    if not spec.pulls and not spec.prompt.strip():
         raise ConfigError(
             f"{where} ({spec.name}): give it a prompt; {{{{ body.some.field }}}} fills in what came"
         )
@@ -107,6 +117,7 @@ def hook_of(spec: HookSpec, where: str, env: Mapping[str, str], place: tuple[str
         label=spec.label.strip() or spec.name,
         secret=secret.encode(),
         agent=spec.agent,
+        pulls=spec.pulls,
     )
 
 
@@ -133,11 +144,11 @@ Missed = Literal["once", "skip"]
 class Spec(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
 ):
-    """One entry of the file as it is written. ``repo`` is for the home's file only. It is due by ``cron``, or when
-    a file of the repository that fits one of ``watch`` changes.
+    """One entry of the file as written. ``repo`` is for the home's file only. It is due by ``cron``, or when a file of
+    the repository that matches one of ``watch`` changes.
 
-    ``missed``: what becomes of runs that came due while nothing was there to run them: ``once`` = one run, if the
-    last was due within ``catch_up_hours``; ``skip`` = none.
+    ``missed``: what happens to runs that came due while CodeButler was down: ``once`` = one run, if the last was due
+    within ``catch_up_hours``; ``skip`` = none.
     """
 
     name: str
@@ -147,7 +158,7 @@ class Spec(
     prompt: str = ""
     agent: str = ""
     repo: str = ""
-    channel: str = ""
+    channel: ConversationRef = NO_CHANNEL
     cwd: str = ""
     label: str = ""
     timezone: str = ""
@@ -163,24 +174,24 @@ class _JobsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
-    """A repository as a job may name it. ``programs``: the prefixes there that start a program and no agent."""
+    """A repository as a job may name it. ``programs``: its prefixes that start a program rather than an agent."""
 
     repo: str
-    channel: str
+    channel: ConversationRef
     channel_name: str = ""
     programs: frozenset[str] = frozenset({RUN.prefix})
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that can be run: ``text`` is said in ``channel`` whenever ``cron`` is due, or one of ``watch`` changes.
+    """A job that can run: ``text`` is posted in ``channel`` when ``cron`` is due or a file in ``watch`` changes.
 
-    ``digest`` changes with anything that the file says of it.
+    ``digest`` changes with any change of its entry.
     """
 
     name: str
     repo: str
-    channel: str
+    channel: ConversationRef
     text: str
     cron: Cron | None
     watch: tuple[str, ...]
@@ -191,29 +202,29 @@ class Job:
     digest: str
 
     def next(self, moment: datetime) -> datetime | None:
-        """When it is due after ``moment``; None if no clock starts it."""
+        """When it is next due after ``moment``; None if it does not run by the clock."""
         return None if self.cron is None else self.cron.after(moment)
 
     @property
     def when(self) -> str:
-        """Its cron line, or what it watches."""
+        """Its cron line, or the files it watches."""
         return self.cron.line if self.cron is not None else f"watch {' '.join(self.watch)}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileContents:
-    """What a file says."""
+    """The content of a file."""
 
     jobs: tuple[Job, ...] = ()
     hooks: tuple[Hook, ...] = ()
 
 
-Where = Callable[[str, str], JobPlace | None]
-"""Which repository is meant by (``repo``, ``channel``) of an entry."""
+Where = Callable[[str, ConversationRef], JobPlace | None]
+"""Finds the repository for an entry's (``repo``, ``channel``)."""
 
 
 def parse_file(data: bytes, source: str, where: Where, env: Mapping[str, str] | None = None) -> FileContents:
-    """The jobs and hooks of a file. Hooks are taken only with ``env``, which holds their secrets.
+    """The jobs and hooks of a file. Hooks are accepted only with ``env``, which holds their secrets.
 
     Raises ConfigError with file, entry and what was expected.
     """
@@ -238,9 +249,9 @@ def parse_file(data: bytes, source: str, where: Where, env: Mapping[str, str] | 
 
 
 def place_in(home: Sequence[JobPlace]) -> Where:
-    """For the home's file: the repository that is named, or whose channel is, or the only one."""
+    """For the home's file: the repository with that name or channel, or the only one."""
 
-    def where(repo: str, channel: str) -> JobPlace | None:
+    def where(repo: str, channel: ConversationRef) -> JobPlace | None:
         if not repo and not channel:
             return home[0] if len(home) == 1 else None
         return next((each for each in home if repo in ("", each.repo) and _fits(channel, each)), None)
@@ -253,7 +264,7 @@ def place_at(place: JobPlace) -> Where:
     return lambda repo, channel: place if repo in ("", place.repo) and _fits(channel, place) else None
 
 
-def _fits(channel: str, place: JobPlace) -> bool:
+def _fits(channel: ConversationRef, place: JobPlace) -> bool:
     return channel.lstrip("#") in ("", place.channel, place.channel_name or place.channel)
 
 
@@ -310,7 +321,7 @@ def _job(spec: Spec, at: str, where: Where) -> Job:
 
 
 def _text(spec: Spec) -> str:
-    """What the job says, as somebody in the channel would."""
+    """The text that the job posts, as a person in the channel would write it."""
     if spec.command:
         moved = f"cd {shlex.quote(spec.cwd)} && " if spec.cwd else ""
         return f"run: {moved}{spec.command.strip()}"
@@ -319,7 +330,7 @@ def _text(spec: Spec) -> str:
 
 
 def _hint(error: Exception) -> str:
-    """The two things that people write in this file and YAML reads as something else."""
+    """The two things that people write in this file and that YAML misreads."""
     if "alias" in str(error):
         return ": what begins with * wants quotes, as in cron: '*/5 * * * *'"
     if "mapping values" in str(error):
@@ -328,5 +339,5 @@ def _hint(error: Exception) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Where it is and what, without the name that the parser has for bytes."""
+    """Where the error is and what it is, without the parser's name for a byte string."""
     return " ".join(str(error).replace('in "<byte string>", ', "at ").split())[:200]

@@ -16,6 +16,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import said
 from codebutler.domain.model import OPERATOR, Event, MessagePosted, Post, TurnOutcome
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.intake.intake import Outcome
 from codebutler.intake.records import Kept, Notes
 from codebutler.platform.tasks import Tasks, wait_for
@@ -32,36 +33,39 @@ NOTE = "schedule"
 
 _OPERATIONS = UUID("5c6c0f0b-3f0e-5b39-9d1b-6a1c4d0e8a57")
 
-Publish = Callable[[str, str, Post, bool], Awaitable[str]]
-"""Posts (channel, key, post, unsure) once for each key and returns its ts. ``unsure``: it may stand there already.
+Publish = Callable[[ConversationRef, str, Post, bool], Awaitable[MessageRef]]
+"""Posts (channel, key, post, unsure) once for each key and returns its ref. ``unsure``: it may stand there already.
 Raises ChatError."""
 Accept = Callable[[Event], Awaitable[Outcome]]
-"""Journals an event and says what became of it. Raises StoreError."""
+"""Journals an event and returns its outcome. Raises StoreError."""
 
 log = logging.getLogger("codebutler.schedule")
 
 
 class IdempotentPublisher:
-    """Posts in channels on behalf of the supervisor; the same key has the same operation id in every life."""
+    """Posts in channels for the supervisor; the same key has the same operation id across restarts."""
 
     def __init__(self, chats: Chats, listeners: Listeners) -> None:
         self._chats = chats
         self._listeners = listeners
 
-    async def publish(self, channel: str, key: str, post: Post, unsure: bool) -> str:
-        """Post once, however often it is tried; returns the ts. Raises ChatError."""
-        ts = await self._chats.submit(channel, uuid5(_OPERATIONS, key).hex, post, unsure=unsure)
-        self._listeners.tell(channel, post, ts)
-        return ts
+    async def publish(self, channel: ConversationRef, key: str, post: Post, unsure: bool) -> MessageRef:
+        """Post once, however often it is tried; returns the ref. Raises ChatError."""
+        ref = await self._chats.submit(channel, uuid5(_OPERATIONS, key).hex, post, unsure=unsure)
+        for listener in self._listeners.of(channel):
+            listener.tell(post, ref)
+        return ref
 
 
-def scheduled(channel: str, ts: str, now: datetime, *, user: str, text: str, job: str = "") -> MessagePosted:
-    """Our own message ``ts`` as an event: what ``user`` wants to be done now."""
+def scheduled(
+    channel: ConversationRef, ref: MessageRef, now: datetime, *, user: PersonRef, text: str, job: str = ""
+) -> MessagePosted:
+    """Our own message ``ref`` as an event: what ``user`` wants to be done now."""
     return MessagePosted(
         channel=channel,
-        ts=ts,
+        ref=ref,
         sent_at=now.timestamp(),
-        order=ts,
+        order=ref,
         is_direct=False,
         user=user,
         text=text,
@@ -71,7 +75,7 @@ def scheduled(channel: str, ts: str, now: datetime, *, user: str, text: str, job
 
 
 class Scheduler:
-    """``run`` is its life; ``jobs`` and ``schedule`` are what it knows now."""
+    """``run`` runs until cancelled; ``jobs`` and ``schedule`` are the current ones."""
 
     def __init__(
         self, notes: Notes, publish: Publish, look: Callable[[], FoundJobs], clock: Clock, tasks: Tasks
@@ -93,11 +97,11 @@ class Scheduler:
 
     @property
     def schedule(self) -> Schedule:
-        """What is due, and what runs."""
+        """What is due, and what is running."""
         return self._kept.value
 
     async def run(self, accept: Accept, on_read: Callable[[FoundJobs], None] = lambda _: None) -> None:
-        """Until cancelled. While the disk is full it waits. ``on_read`` is told what the files say."""
+        """Runs until cancelled. Waits while the disk is full. ``on_read`` is called with the content of the files."""
         self._accept = accept
         self._on_read = on_read
         while True:
@@ -109,11 +113,11 @@ class Scheduler:
             await self._pause(look_s)
 
     async def ready(self) -> None:
-        """Wait until the files have been read and the schedule is open."""
+        """Wait until the files have been read and the schedule is loaded."""
         await self._ready.wait()
 
     async def look_again(self) -> None:
-        """Wait until the files have been read once more and hold still, but not long: the disk may be full."""
+        """Wait until the files have been read again and are stable, but not long: the disk may be full."""
         self._wanted = wanted = self._looks + 1
         self._wake.set()
         until_s = self._clock.monotonic() + LOOK_S
@@ -122,34 +126,41 @@ class Scheduler:
             await wait_for(self._clock, self._seen, left_s)
 
     async def change(self, change: Callable[[Schedule], Schedule]) -> None:
-        """Change the schedule, on disk first. Raises StoreError: then all is as it was."""
+        """Change the schedule, on disk first. Raises StoreError; then nothing has changed."""
         await self._kept.change(change)
         self._wake.set()
 
     def post(self, run: JobRun) -> None:
-        """Post a run now, unless that is under way."""
+        """Post a run now, unless that is already in progress."""
         self._start(run.key, self._post_run(run))
 
     def changed(self, job: Job) -> None:
-        """Files that the job watches have changed. What it changes itself while it runs does not count."""
+        """Files that the job watches have changed. Changes during its own run do not count."""
         state = self.schedule.jobs.get(transitions.key_of(job))
         if state is not None and not state.paused and not transitions.is_running(state, self._clock.now()):
             self.post(JobRun(job, f"job:{transitions.key_of(job)}:{uuid4().hex}", OPERATOR))
 
-    async def ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
-        """Messages of the channel have their outcome: one of them may be a run of ours. It is on disk when this
-        returns; while the disk is full, it waits."""
-        await self.ready()
+    async def ended(self, channel: ConversationRef, messages: Collection[str], outcome: TurnOutcome) -> None:
+        """Messages of the channel have their outcome, and one of them may be a run of ours. It is on disk when this
+        returns; waits while the disk is full."""
+        await self._ready.wait()
         while True:
             try:
-                await self._note_ended(channel, messages, outcome)
+                _, key = transitions.ended(self.schedule, self.jobs, channel, messages, outcome)
+                if key:
+                    await self._change_told(
+                        key,
+                        lambda schedule: transitions.ended(schedule, self.jobs, channel, messages, outcome)[
+                            0
+                        ],
+                    )
                 return
             except StoreError as error:
-                log.warning("the end of a job waits for the disk: %s", error)
+                log.warning("the end of a job waits for disk space: %s", error)
                 await self._clock.sleep(LOOK_S)
 
     async def _tick(self) -> float:
-        """Returns after how many seconds the files are to be looked at again, at the latest."""
+        """Returns the seconds until the files must be checked again, at most."""
         self._looks = look = self._looks + 1
         if not self._ready.is_set():
             await self._kept.open()
@@ -180,7 +191,7 @@ class Scheduler:
         return LOOK_S
 
     async def _pause(self, look_s: float) -> None:
-        """Until something may be due, a file may have changed, or the schedule did."""
+        """Sleep until something may be due, or a file or the schedule may have changed."""
         if self._wanted > self._looks:
             return
         due = transitions.next_at(self.schedule)
@@ -206,11 +217,11 @@ class Scheduler:
         key, job = transitions.key_of(run.job), run.job
         header = Post(message=said(f"⏰ **{plain(job.label)}**: starting…"))
         try:
-            ts = await self._publish(job.channel, run.key, header, self._is_unsure(run.key))
+            ref = await self._publish(job.channel, run.key, header, self._is_unsure(run.key))
             # Noted before it is handed in: its end may come at once.
-            await self.change(lambda schedule: transitions.said(schedule, key, ts, self._clock.now()))
+            await self.change(lambda schedule: transitions.said(schedule, key, ref, self._clock.now()))
             now = self._clock.now()
-            event = scheduled(job.channel, ts, now, user=run.user, text=job.text, job=job.name)
+            event = scheduled(job.channel, ref, now, user=run.user, text=job.text, job=job.name)
             if await self._accepted(event):
                 await self.change(lambda schedule: transitions.taken(schedule, key))
             else:
@@ -219,40 +230,33 @@ class Scheduler:
             log.warning("job %s could not be posted: %s", key, error)
             await self._failed(key)
         except StoreError as error:
-            log.warning("job %s waits for the disk: %s", key, error)
+            log.warning("job %s waits for disk space: %s", key, error)
 
     async def _post_timer(self, timer: Timer) -> None:
         key = f"timer:{timer.id}"
-        post = Post(message=said(f"⏰ {plain(timer.text)}"), thread_ts=timer.thread_ts)
+        post = Post(message=said(f"⏰ {plain(timer.text)}"), thread=timer.thread)
         try:
-            ts = await self._publish(timer.channel, key, post, self._is_unsure(key))
+            ref = await self._publish(timer.channel, key, post, self._is_unsure(key))
             now = self._clock.now()
-            event = scheduled(timer.channel, ts, now, user=timer.user, text=timer.text)
-            await self._accepted(structs.replace(event, thread_ts=timer.thread_ts))
+            event = scheduled(timer.channel, ref, now, user=timer.user, text=timer.text)
+            await self._accepted(structs.replace(event, thread=timer.thread))
             await self.change(lambda schedule: transitions.without_timer(schedule, timer.id))
         except ChatError as error:
             log.warning("timer %s could not be posted, and is dropped: %s", timer.id, error)
             await self.change(lambda schedule: transitions.without_timer(schedule, timer.id))
         except StoreError as error:
-            log.warning("timer %s waits for the disk: %s", timer.id, error)
+            log.warning("timer %s waits for disk space: %s", timer.id, error)
 
     async def _accepted(self, event: MessagePosted) -> bool:
-        """False if it is refused. What was handed in before is no second wish. Raises StoreError."""
+        """False if it is refused. A message that was handed in before is not a second request. Raises StoreError."""
         assert self._accept is not None, "nothing is due before `run`"
         return await self._accept(event) in ("accepted", "duplicate")
-
-    async def _note_ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
-        _, key = transitions.ended(self.schedule, self.jobs, channel, messages, outcome)
-        if key:
-            await self._change_told(
-                key, lambda schedule: transitions.ended(schedule, self.jobs, channel, messages, outcome)[0]
-            )
 
     async def _failed(self, key: str) -> None:
         await self._change_told(key, lambda schedule: transitions.given_up(schedule, key, self._clock.now()))
 
     async def _change_told(self, key: str, change: Callable[[Schedule], Schedule]) -> None:
-        """Tell the channel if that is what pauses the job; who has paused it knows."""
+        """Tell the channel if this change pauses the job; a person who pauses it knows anyway."""
         before = transitions.paused_why(self.schedule, key)
         await self.change(change)
         job, why = self.jobs.get(key), transitions.paused_why(self.schedule, key)
@@ -266,7 +270,7 @@ class Scheduler:
         if news.channel:
             await self._notice(news.channel, f"⏰ {plain(news.line)}")
 
-    async def _notice(self, channel: str, text: str) -> None:
+    async def _notice(self, channel: ConversationRef, text: str) -> None:
         try:
             await self._publish(channel, uuid4().hex, Post(message=said(text)), False)  # noqa: FBT003 - it is new
         except ChatError as error:

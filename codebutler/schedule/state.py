@@ -1,7 +1,7 @@
-"""The state of jobs and timers, which outlives the supervisor, and its transitions. Pure.
+"""The state of jobs and timers, which survives restarts, and its transitions. Pure.
 
-A run is recorded as begun, and the job's next time advanced, before anything is posted: what a crash interrupts is
-finished under the same operation id, never begun twice.
+A run is recorded as begun, and the job's next time advanced, before anything is posted: after a crash it is completed
+under the same operation id, never begun twice.
 """
 
 from __future__ import annotations
@@ -14,42 +14,43 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.domain.model import TurnOutcome
+from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.schedule.jobs import Job
 
 LATE_S = 60.0
 FAILURES = 3
 PATIENCE = timedelta(hours=24)
-"""A run without an outcome for so long no longer blocks the next one."""
+"""After this time, a run without an outcome no longer blocks the next one."""
 
 
 class JobState(Struct, frozen=True, kw_only=True):
-    """One job's state. ``paused`` says why it is paused, "" if it is not. ``begun`` is the due time of a run that has
-    begun and is not posted yet; ``awaited`` is the message of the run in progress, which began at ``last``."""
+    """The state of one job. ``paused`` says why it is paused, "" if it is not. ``begun`` is the due time of a run that
+    has begun and is not posted yet; ``awaited`` is the message of the run in progress, which began at ``last``."""
 
     digest: str
     next: datetime | None
     failures: int = 0
     paused: str = ""
     begun: datetime | None = None
-    awaited: str = ""
+    awaited: MessageRef = NOWHERE
     last: datetime | None = None
     last_ok: bool | None = None
 
 
 class Timer(Struct, frozen=True, kw_only=True):
-    """A message that somebody wants posted once, at ``at``."""
+    """A message to be posted once, at ``at``, for a person."""
 
     id: str
     at: datetime
-    user: str
+    user: PersonRef
     repo: str
-    channel: str
+    channel: ConversationRef
     text: str
-    thread_ts: str | None = None
+    thread: MessageRef | None = None
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """All jobs' states, by ``key_of``, and the timers that are still to come."""
+    """The states of all jobs, by ``key_of``, and the pending timers."""
 
     jobs: dict[str, JobState] = {}
     timers: tuple[Timer, ...] = ()
@@ -57,11 +58,11 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """A run that is to be posted now; ``key`` is the same for every attempt."""
+    """A run to be posted now; ``key`` is the same for every attempt."""
 
     job: Job
     key: str
-    user: str
+    user: PersonRef
 
 
 def key_of(job: Job) -> str:
@@ -70,8 +71,8 @@ def key_of(job: Job) -> str:
 
 
 def reconcile(schedule: Schedule, jobs: Iterable[Job], now: datetime) -> Schedule:
-    """The schedule for what the files say now: new and changed jobs wait for their next time, changed ones
-    lose their failures, removed ones are dropped."""
+    """The schedule for the current files: new and changed jobs wait for their next time, changed ones lose their
+    failures, removed ones are dropped."""
     known = schedule.jobs
     return replace(schedule, jobs={key_of(job): _known(known.get(key_of(job)), job, now) for job in jobs})
 
@@ -85,7 +86,7 @@ def _known(state: JobState | None, job: Job, now: datetime) -> JobState:
 
 
 def begin(schedule: Schedule, jobs: Mapping[str, Job], now: datetime) -> Schedule:
-    """Begin what is due, and move each such job on to its next time, whether it runs or not."""
+    """Begin all due jobs, and move each to its next time, whether it runs or not."""
     moved = {
         key: _begun(state, jobs[key], now) if key in jobs else state for key, state in schedule.jobs.items()
     }
@@ -106,16 +107,16 @@ def _begun(state: JobState, job: Job, now: datetime) -> JobState:
 
 
 def is_running(state: JobState, now: datetime) -> bool:
-    """Only one run at a time: what comes due meanwhile is skipped."""
+    """Only one run at a time: a time that comes due meanwhile is skipped."""
     if state.begun is not None:
         return True
     return bool(state.awaited) and state.last is not None and now - state.last < PATIENCE
 
 
 def _last_due(job: Job, due: datetime, now: datetime) -> datetime:
-    """The last time that it came due until now, within a day.
+    """The last time up to now that it was due, within a day.
 
-    By bisection: a job of every minute has been due 1440 times, and the event loop waits for the answer.
+    By bisection: a job of every minute has been due 1440 times, and this blocks the event loop.
     """
     last, since, until = due, max(due, now - timedelta(days=1)), now
     while until - since >= timedelta(seconds=1):
@@ -128,21 +129,21 @@ def _last_due(job: Job, due: datetime, now: datetime) -> datetime:
     return last
 
 
-def runs(schedule: Schedule, jobs: Mapping[str, Job], owner: str) -> list[JobRun]:
-    """Runs that have begun and are not posted yet, by due time; they are ``owner``'s."""
+def runs(schedule: Schedule, jobs: Mapping[str, Job], owner: PersonRef) -> list[JobRun]:
+    """Runs that have begun and are not posted yet, by due time, for ``owner``."""
     begun = [
         (state.begun, key) for key, state in schedule.jobs.items() if state.begun is not None and key in jobs
     ]
     return [JobRun(jobs[key], f"job:{key}:{due.isoformat()}", owner) for due, key in sorted(begun)]
 
 
-def said(schedule: Schedule, key: str, ts: str, now: datetime) -> Schedule:
-    """The run is posted as message ``ts``; it is not accepted yet."""
-    return _with(schedule, key, lambda state: replace(state, awaited=ts, last=now))
+def said(schedule: Schedule, key: str, ref: MessageRef, now: datetime) -> Schedule:
+    """The run is posted as message ``ref``; it is not accepted yet."""
+    return _with(schedule, key, lambda state: replace(state, awaited=ref, last=now))
 
 
 def taken(schedule: Schedule, key: str) -> Schedule:
-    """The run is accepted, and in progress."""
+    """The run is accepted and in progress."""
     return _with(schedule, key, lambda state: replace(state, begun=None))
 
 
@@ -152,10 +153,14 @@ def given_up(schedule: Schedule, key: str, now: datetime) -> Schedule:
 
 
 def ended(
-    schedule: Schedule, jobs: Mapping[str, Job], channel: str, messages: Collection[str], outcome: TurnOutcome
+    schedule: Schedule,
+    jobs: Mapping[str, Job],
+    channel: ConversationRef,
+    messages: Collection[str],
+    outcome: TurnOutcome,
 ) -> tuple[Schedule, str]:
     """(the schedule after these messages of the channel have their outcome, the key of the job whose run was among
-    them, "" if none was). That a run was interrupted is not its job's fault."""
+    them, "" if none was). An interrupted run does not count as a failure of its job."""
     for key, state in schedule.jobs.items():
         if state.awaited in messages and key in jobs and jobs[key].channel == channel:
             change = _worked if outcome == "done" else _interrupted if outcome == "interrupted" else _failed
@@ -164,30 +169,30 @@ def ended(
 
 
 def paused_why(schedule: Schedule, key: str) -> str:
-    """Why the job is paused, "" if it is not, or not there."""
+    """Why the job is paused, "" if it is not, or does not exist."""
     return schedule.jobs[key].paused if key in schedule.jobs else ""
 
 
 def paused(schedule: Schedule, key: str, why: str) -> Schedule:
-    """The job is paused; with "" as ``why`` it is resumed and its failures are cleared."""
+    """Pause the job; with "" as ``why`` it is resumed and its failures are cleared."""
     return _with(
         schedule, key, lambda state: replace(state, paused=why, failures=0 if not why else state.failures)
     )
 
 
 def with_timer(schedule: Schedule, timer: Timer) -> Schedule:
-    """One more timer; the same one again changes nothing."""
+    """Add a timer; adding the same one again changes nothing."""
     others = tuple(each for each in schedule.timers if each.id != timer.id)
     return replace(schedule, timers=tuple(sorted((*others, timer), key=lambda each: (each.at, each.id))))
 
 
 def without_timer(schedule: Schedule, timer_id: str) -> Schedule:
-    """Without the timer of that id."""
+    """Remove the timer with that id."""
     return replace(schedule, timers=tuple(each for each in schedule.timers if each.id != timer_id))
 
 
 def next_at(schedule: Schedule) -> datetime | None:
-    """When something is due next."""
+    """When something is next due."""
     times = [state.next for state in schedule.jobs.values() if state.next is not None]
     return min([*times, *(timer.at for timer in schedule.timers)], default=None)
 

@@ -17,16 +17,16 @@ from codebutler.schedule.jobs import Job
 
 QUIET_MS = 1000
 STEP_MS = 100
-"""A change is told after a moment without another one, or ``QUIET_MS`` after the first."""
+"""A change is reported after a moment without another one, or ``QUIET_MS`` after the first."""
 BOTH_S = 1.5
-"""How long an old one goes on beside a new one: for longer than it may hold a change back."""
+"""How long an old watcher runs next to its successor: longer than it may delay a change."""
 ROUNDS = 3
-"""While directories come and come: how often they are looked for before anything is told."""
+"""While new directories keep appearing: how often to look for more before changes are reported."""
 IGNORED = frozenset(
     {".git", ".codebutler", "node_modules", ".venv", "__pycache__", ".mypy_cache", ".pytest_cache"}
 )
 MAX_DIRECTORIES = 4000
-"""Of one repository: the system lets a user watch a limited number in all (inotify(7), max_user_watches)."""
+"""Per repository: the system limits the watches of a user (inotify(7), max_user_watches)."""
 
 Seen = set[tuple[Change, str]]
 
@@ -34,7 +34,13 @@ log = logging.getLogger("codebutler.schedule")
 
 
 class Changes:
-    """``told`` is its life; ``walk`` finds the directories below ``root``."""
+    """Reports which files below ``root`` have changed, including those in new directories. Iterate ``told``; ``walk``
+    finds the directories.
+
+    The repository is not trusted: links in it are not followed, since one to `/` would make this process watch the
+    whole machine. So each directory is watched individually. A watcher cannot add directories: for new ones, a new
+    watcher starts before the old one ends, so that nothing is missed.
+    """
 
     def __init__(self, root: Path, walk: Callable[[Path], set[str]]) -> None:
         self._root = root
@@ -44,7 +50,7 @@ class Changes:
         self._watching: asyncio.Task[None] | None = None
 
     async def told(self) -> AsyncGenerator[set[str]]:
-        """The paths that have changed, time and again.
+        """Yields sets of changed paths.
 
         Raises CodeButlerError if there are too many directories, OSError or RuntimeError if they cannot be watched.
         """
@@ -65,8 +71,8 @@ class Changes:
             await _end(self._watching)
 
     async def _renew(self, came: set[str]) -> tuple[Seen, bool]:
-        """Watch the directories that there are now, if some are new: what has changed in the meantime, and whether
-        to look again. ``came``: directories that are known to be new, whatever was watched in their place."""
+        """Watch the current directories if some are new; returns what has changed meanwhile, and whether to look again.
+        ``came``: directories known to be new, even if their path was watched before."""
         found = await asyncio.to_thread(self._walk, self._root)
         fresh = (found - self._watched) | (came & found)
         if not fresh:
@@ -76,17 +82,17 @@ class Changes:
             self._watching = await self._begin(found)
         except FileNotFoundError:
             self._watched -= came
-            return set(), True  # one of them was here for a moment only
+            return set(), True  # one of them existed only for a moment
         self._watched, names = found, set[tuple[Change, str]]()
         if older is not None:
-            # What came with a new directory came before anybody watched that.
+            # Files in a new directory may be older than its watch.
             names = {(Change.added, name) for name in await asyncio.to_thread(_files_in, fresh)}
             names |= await self._meanwhile(older)
         return names, True
 
     async def _begin(self, places: set[str]) -> asyncio.Task[None]:
         watching = asyncio.create_task(self._watch(places), name=f"watch {self._root}")
-        await asyncio.sleep(0)  # it has begun before it waits for the first time
+        await asyncio.sleep(0)  # let it start before it waits for the first time
         if watching.done():
             watching.result()
         watching.add_done_callback(self._ended)
@@ -103,7 +109,7 @@ class Changes:
                 self._seen.put_nowait(changes)
 
     async def _meanwhile(self, older: asyncio.Task[None]) -> Seen:
-        """What both have seen, the old one to its end."""
+        """What both watchers have seen; the old one ends."""
         names: Seen = set()
         with suppress(TimeoutError):
             async with asyncio.timeout(BOTH_S):
@@ -124,7 +130,7 @@ class Changes:
 
 
 def directories(root: Path) -> set[str]:
-    """``root`` and every directory below it that is no link and counts.
+    """``root`` and every directory below it that counts and is not a link.
 
     Raises CodeButlerError if there are too many to watch, OSError if ``root`` cannot be read.
     """
@@ -152,7 +158,7 @@ def _files_in(places: Iterable[str]) -> list[str]:
         try:
             found += [entry.path for entry in os.scandir(place) if entry.is_file(follow_symlinks=False)]
         except OSError:
-            continue  # it was here for a moment only
+            continue  # it existed only for a moment
     return found
 
 
@@ -176,7 +182,7 @@ class Watchers:
         self._told: dict[str, str] = {}
 
     def use(self, jobs: Iterable[Job]) -> None:
-        """These jobs are to be started from now on."""
+        """Start these jobs on changes from now on."""
         self._jobs = tuple(job for job in jobs if job.watch and job.enabled)
         wanted = {job.repo for job in self._jobs}
         for repo in self._tasks.keys() - wanted:
@@ -187,7 +193,7 @@ class Watchers:
                 self._tasks[repo] = asyncio.create_task(self._watch(repo, path), name=f"watch {repo}")
 
     async def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -198,7 +204,7 @@ class Watchers:
                 async for names in told:
                     self._changed(repo, path, names)
         except (OSError, RuntimeError, CodeButlerError) as error:
-            # Tried again with the next reading of the files.
+            # Retried when the files are next read.
             if self._told.get(repo) != str(error):
                 log.warning("[%s] files cannot be watched: %s", repo, error)
             self._told[repo] = str(error)
@@ -211,5 +217,5 @@ class Watchers:
 
 
 def concerns(patterns: Iterable[str], names: Iterable[str]) -> bool:
-    """Whether one of the files (relative, with ``/``) fits one of the patterns; ``*`` fits ``/`` too."""
+    """Whether one of the files (relative, with ``/``) matches one of the patterns; ``*`` matches ``/`` too."""
     return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)

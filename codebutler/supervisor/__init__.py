@@ -1,1 +1,1 @@
-"""The workers' lives: how each is started, judged, restarted, put to sleep and ended."""
+"""The workers' lives: how each is started, monitored, restarted, put to sleep and ended."""

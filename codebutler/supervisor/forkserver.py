@@ -1,9 +1,9 @@
-"""ForkServer: starts worker processes from a warm template. The only place that names the worker's code.
+"""ForkServer: starts worker processes from a warm template. The only module that names the worker's code.
 
-multiprocessing's fork server imports the worker's modules once and forks itself for each worker, so that a
-worker costs milliseconds and shares its memory. It is a process of its own, started with a scrubbed
-environment and without our descriptors: a worker can inherit neither a token nor another worker's pipe.
-Workers read /dev/null; what they print by mistake, tracebacks above all, comes home line by line.
+multiprocessing's fork server imports the worker's modules once and forks itself for each worker, so that a worker
+starts in milliseconds and shares its memory. It is a separate process, started with a scrubbed environment and without
+our descriptors: a worker can inherit neither a token nor another worker's pipe. Workers read /dev/null; anything they
+print by mistake, mostly tracebacks, reaches our log line by line.
 """
 
 from __future__ import annotations
@@ -24,26 +24,33 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
-from codebutler.platform import descriptors, killpoints
-from codebutler.platform.descriptors import lower_to
+from codebutler.platform import killpoints
 from codebutler.platform.lookup import TERMINAL_PATH
-from codebutler.platform.processes import ALLOCATOR_VARIABLES, pid_namespace, pids, seen, variable_of
+from codebutler.platform.processes import (
+    ALLOCATOR_VARIABLES,
+    check_free,
+    lower_to,
+    pid_namespace,
+    pids,
+    seen,
+    variable_of,
+)
 from codebutler.platform.signals import ignore_interrupts
 from codebutler.protocol.messages import ToParent
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 
-# What a worker prints, line by line and bounded.
+# The output of a worker, line by line and bounded.
 
 CHUNK_BYTES = 2**14
 LINE_BYTES = 2**13
 
 MARK = "CODEBUTLER_SUPERVISOR_ID"
-"""In the environment of the fork server and of all that it starts; agents never see it."""
+"""Set in the environment of the fork server and everything it starts; agents never see it."""
 GONE_S = 2.0
 WORKER_TARGET = "codebutler_worker.worker.bootstrap:main"
 WORKER_PRELOAD = ("codebutler_worker.preload",)
 UNKNOWN_CODE = 255
-# Of the 107 bytes that a socket's path may have (unix(7)), multiprocessing uses 34 below the temporary directory.
+# A socket's path may have 107 bytes (unix(7)); multiprocessing uses 34 of them below the temporary directory.
 LONGEST_PLACE = 70
 SHORT_PLACE = "/tmp"  # noqa: S108 - multiprocessing makes a private directory in it
 KEPT_VARIABLES = frozenset(
@@ -61,6 +68,13 @@ KEPT_VARIABLES = frozenset(
         "CODEBUTLER_HOME",
         TERMINAL_PATH,
         "DOCKER_HOST",
+        # Where the owner's keys and logins are asked for, when a worker pushes or signs.
+        "SSH_AUTH_SOCK",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "GH_CONFIG_DIR",
+        "GNUPGHOME",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
         killpoints.VARIABLE,
     }
 )
@@ -68,7 +82,7 @@ KEPT_PREFIXES = ("LC_", "XDG_")
 
 
 class WorkerOutput:
-    """The reading end of a pipe that a worker has as its stdout and stderr."""
+    """The reading end of a pipe that is a worker's stdout and stderr."""
 
     def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
         self._reader = reader
@@ -76,7 +90,7 @@ class WorkerOutput:
 
     @classmethod
     async def over(cls, fd: int) -> WorkerOutput:
-        """Take over ``fd``."""
+        """Read from ``fd`` and own it."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=CHUNK_BYTES)
         transport, _ = await loop.connect_read_pipe(
@@ -85,7 +99,7 @@ class WorkerOutput:
         return cls(reader, transport)
 
     async def lines(self) -> AsyncIterator[str]:
-        """Every line that is not blank, until end of file; one that is too long comes in pieces."""
+        """Every non-blank line until end of file; one that is too long comes in pieces."""
         rest = b""
         while chunk := await self._reader.read(CHUNK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
@@ -98,23 +112,24 @@ class WorkerOutput:
             yield text
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Stop reading."""
         self._transport.close()
 
 
-# The processes of a supervisor that is no more. A worker ends when its pipe does, unless it hangs or is stopped:
-# then it would keep its repository's lock for ever, and nobody could work there.
+# The processes of a supervisor that no longer runs. A worker ends when its pipe closes, unless it hangs or is stopped:
+# then it would keep its repository's lock forever, and block all work there.
 
 
 def own_mark() -> str:
-    """Names this process: its pid, its start time (a pid is used again), its pid namespace."""
+    """Identifies this process: its pid, its start time (pids are reused), its pid namespace."""
     return f"{os.getpid()}-{_started(os.getpid())}-{pid_namespace()}"
 
 
 def kill_orphans() -> int:
-    """Kill what dead supervisors left and see it gone; returns how many processes that were. Blocks shortly.
+    """Kill what dead supervisors left behind and wait until it is gone; returns the number of processes. Blocks
+    briefly.
 
-    Only where /proc shows environments (Linux).
+    Works only where /proc shows environments (Linux).
     """
     if sys.platform != "linux":
         return 0
@@ -131,14 +146,14 @@ def kill_orphans() -> int:
 
 
 def _ownerless(mark: str) -> bool:
-    """The mark names a process of our namespace that is no more."""
+    """Whether the mark names a process of our pid namespace that no longer exists."""
     owner, _, rest = mark.partition("-")
     started, _, namespace = rest.partition("-")
     return owner.isdigit() and namespace == str(pid_namespace()) and started != _started(int(owner))
 
 
 def _started(pid: int) -> str:
-    """When the process began; "" if there is none."""
+    """The start time of the process; "" if there is none."""
     found = seen(pid)
     return found.started if found else ""
 
@@ -163,11 +178,11 @@ class WorkerProcess:
 
     @property
     def unread_bytes(self) -> int:
-        """How much of what it was sent the worker has not taken yet."""
+        """How many bytes sent to the worker it has not read yet."""
         return self._channel.unread_bytes
 
     async def wait_dead(self) -> int:
-        """The exit code, negative for a signal; 255 if the fork server died and took the code with it."""
+        """The exit code, negative for a signal; 255 if the fork server died and the code is lost."""
         return await asyncio.shield(self._dead)
 
     def kill(self, signal_number: int) -> None:
@@ -181,13 +196,13 @@ class WorkerProcess:
                 signal.pidfd_send_signal(self._pidfd, signal_number)
 
     def close(self) -> None:
-        """Close this end of the pipes."""
+        """Close our end of the pipes."""
         self._channel.close()
         self._output.close()
 
     def _on_sentinel(self) -> None:
         self._loop.remove_reader(self._process.sentinel)
-        # Readable means dead, or that the fork server is: then nobody watches the worker any more.
+        # Readable means that it is dead, or that the fork server is: then nobody watches the worker any more.
         self.kill(signal.SIGKILL)
         if self._pidfd is None:
             self._bury()
@@ -205,11 +220,11 @@ class WorkerProcess:
 
 
 class ForkServer:
-    """Starts workers that run ``target`` ("module:function", called with a Connection). ``given`` are variables
-    that they see instead of ours; ``files`` is their soft limit of open files, None = ours.
+    """Starts workers that run ``target`` ("module:function", called with a Connection). ``given`` is their environment
+    in place of ours; ``files`` is their soft limit of open files, None = ours.
 
-    Create it before anything else that uses multiprocessing, so that the helper process which tracks
-    multiprocessing's resources is started with the scrubbed environment too.
+    Create it before anything else that uses multiprocessing, so that its resource tracker starts with the scrubbed
+    environment too.
     """
 
     def __init__(
@@ -233,9 +248,9 @@ class ForkServer:
             forkserver.ensure_running()
 
     async def spawn(self, name: str) -> WorkerProcess:
-        """A new worker process. Raises OSError or EOFError when it cannot be started.
+        """Start a worker process. Raises OSError or EOFError if it cannot be started.
 
-        From the loop's own thread: multiprocessing looks after its processes without locks.
+        Call it only from the event loop's thread: multiprocessing tracks its processes without locks.
         """
         with contextlib.ExitStack() as pipes, contextlib.ExitStack() as failing:
             ours, theirs = map(pipes.enter_context, self._context.Pipe(duplex=True))
@@ -247,8 +262,8 @@ class ForkServer:
             process = self._context.Process(
                 target=run_worker, args=(self._target, theirs, printing, self._files), name=name, daemon=True
             )
-            # Once it is asked, the fork server ends when we run out of files half-way, and with it every worker.
-            descriptors.check_free()
+            # If we run out of descriptors in the middle of a request, the fork server ends, and with it every worker.
+            check_free()
             with _presentable(self._given):
                 process.start()
             failing.pop_all()
@@ -256,7 +271,7 @@ class ForkServer:
 
 
 def scrubbed(environment: dict[str, str]) -> dict[str, str]:
-    """What a worker may know of our environment: nothing that could hold a secret."""
+    """The part of our environment that a worker may have: nothing that could hold a secret."""
     kept = {k: v for k, v in environment.items() if k in KEPT_VARIABLES or k.startswith(KEPT_PREFIXES)}
     # `python -c`, which starts the fork server, would import from the current directory first: a repository.
     return kept | {"PYTHONSAFEPATH": "1", **dict(ALLOCATOR_VARIABLES)}
@@ -264,7 +279,7 @@ def scrubbed(environment: dict[str, str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _room_for_sockets() -> Iterator[None]:
-    """The fork server listens in the temporary directory, which somebody may keep far down."""
+    """The fork server's socket is in the temporary directory, whose path may be too long."""
     before = tempfile.tempdir
     if len(os.fsencode(tempfile.gettempdir())) > LONGEST_PLACE:
         tempfile.tempdir = SHORT_PLACE
@@ -276,7 +291,7 @@ def _room_for_sockets() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _presentable(given: Mapping[str, str]) -> Iterator[None]:
-    """While a process starts: a scrubbed environment, and a main module that is not run again there."""
+    """While a process starts: a scrubbed environment, and no main module that would run again there."""
     before = dict(os.environ)
     during = scrubbed({**before, **given}) | {MARK: own_mark()}
     main_module = sys.modules["__main__"]
@@ -294,7 +309,7 @@ def _presentable(given: Mapping[str, str]) -> Iterator[None]:
 
 
 def _pidfd_open(pid: int) -> int | None:
-    """A handle that a reused pid cannot be mistaken for; None where there are none or it is dead already."""
+    """A handle that stays valid if the pid is reused; None if unsupported, or if the process is already dead."""
     if sys.platform != "linux":
         return None
     try:
@@ -306,13 +321,13 @@ def _pidfd_open(pid: int) -> int | None:
 def run_worker(target: str, connection: Connection, printing: Connection, files: int | None) -> None:
     """Call ``target`` ("package.module:function") with the worker's end of the pipe.
 
-    ``files`` is its soft limit of open files, None = as it is. ``printing`` becomes stdout and stderr: what is printed
+    ``files`` is its soft limit of open files, None = unchanged. ``printing`` becomes stdout and stderr: printed output
     belongs in the parent's log, not on its terminal.
     """
     os.dup2(printing.fileno(), 1)
     os.dup2(printing.fileno(), 2)
     printing.close()
-    # A session of its own: Ctrl-C in the terminal is for the parent, which then asks the workers to stop.
+    # A separate session: Ctrl-C in the terminal goes to the parent, which then asks the workers to stop.
     with contextlib.suppress(OSError):
         os.setsid()
     ignore_interrupts()

@@ -1,14 +1,17 @@
-"""WorkerHandle: one repository's worker, through all its lives. Its faults stay here."""
+"""WorkerHandle: one repository's worker, through all its restarts. Its faults do not affect others."""
 
 from __future__ import annotations
 
 import asyncio
 
 from codebutler.config.schema import RepoSettings
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.refs import PersonRef
 from codebutler.intake.records import Entry
-from codebutler.platform.descriptors import is_shortage
+from codebutler.platform.processes import is_shortage
 from codebutler.platform.tasks import first_of
-from codebutler.protocol.messages import Heartbeat
+from codebutler.protocol.conversations import Question
+from codebutler.protocol.messages import Heartbeat, LookAtPulls, StopReason, StopTurns
 from codebutler.supervisor.lifecycle import (
     Again,
     GiveUp,
@@ -20,6 +23,7 @@ from codebutler.supervisor.lifecycle import (
     move,
 )
 from codebutler.supervisor.port import Shared, WorkerLink
+from codebutler.supervisor.questions import Questions, T
 from codebutler.supervisor.queues import Deliveries, Sends
 from codebutler.supervisor.reports import Reports
 from codebutler.supervisor.session import SessionContext, WorkerExit, WorkerSession
@@ -29,7 +33,7 @@ ROOM = "waiting until another worker sleeps: the limit of open files allows no m
 
 
 class WorkerHandle:
-    """``run`` is the worker's whole supervision, one task until ``close``; all else is for any time."""
+    """``run`` supervises the worker until ``close``; all other methods may be called at any time."""
 
     def __init__(self, repo: RepoSettings, shared: Shared) -> None:
         self.repo = repo
@@ -41,6 +45,7 @@ class WorkerHandle:
         self._deliveries = Deliveries()
         self._reports = Reports(repo.name, shared.services, shared.clock)
         self._sends = Sends(shared.services, self._reports)
+        self._questions = Questions()
         self._session: WorkerSession | None = None
         self._record = Record()
         self._wake = asyncio.Event()
@@ -49,54 +54,77 @@ class WorkerHandle:
 
     @property
     def pid(self) -> int | None:
-        """The worker's process, None while there is none."""
+        """The worker's process, None if there is none."""
         return self._session.pid if self._session else None
 
     @property
     def load(self) -> Heartbeat:
-        """What the worker last said it has to do."""
+        """The worker's last report of its load."""
         return self._session.load if self._session else Heartbeat()
 
     @property
     def undelivered(self) -> int:
-        """How many events the worker has not stored yet."""
+        """The number of events that the worker has not stored yet."""
         return len(self._deliveries)
 
     def start(self) -> None:
-        """Let the worker run, now rather than after its back-off, and with a clean record."""
+        """Start the worker now, without waiting for its backoff, and forget earlier deaths."""
         self._record = Record()
         if self._session is None:
             self._wake.set()
 
     def deliver(self, entry: Entry) -> None:
-        """Queue an event; a sleeping worker wakes. One that is down gets it when it is up again."""
+        """Queue an event, and wake the worker if it sleeps. If it is down, it gets the event when it is up again."""
         self._deliveries.add(entry)
         if self.state == "sleeping":
             self._wake.set()
 
-    def stop_turns(self, user: str) -> None:
-        """End every running turn and withdraw every queued one."""
+    async def ask(self, question: Question, kind: type[T]) -> T:
+        """Wake the worker if it sleeps, and wait for its answer. Raises CodeButlerError if none comes."""
+        if self.state in ("stopped", "quarantined"):
+            raise CodeButlerError(f"the worker is not running: {self.problem or self.state}")
+        if self.state == "sleeping":
+            self._wake.set()
+        return await self._questions.ask(question, kind)
+
+    def tell_total(self) -> None:
+        """Tell a running worker what the other repositories use; one that starts is told anyway."""
         if self._session:
-            self._session.stop_turns(user)
+            self._session.tell_total()
+
+    def stop_turns(self, user: PersonRef) -> None:
+        """End all running turns and withdraw the queued ones."""
+        if self._session:
+            self._session.tell(StopTurns(user=user))
+
+    def look_at_pulls(self, numbers: tuple[int, ...]) -> None:
+        """There is news of these pull requests, none = of any. A worker that does not run looks when it starts."""
+        if self._session:
+            self._session.tell(LookAtPulls(numbers=numbers))
 
     def reconfigure(self, repo: RepoSettings, grace_s: float) -> None:
-        """Go on with other settings: a running worker finishes within ``grace_s`` and starts anew."""
+        """Apply other settings: a running worker finishes within ``grace_s`` and is restarted."""
         self.repo = repo
+        if self._session or self.state != "sleeping":
+            self.restart(grace_s)
+
+    def restart(self, grace_s: float) -> None:
+        """End the worker, which may finish what runs within ``grace_s``, and start it again."""
         if self._session:
             self._session.shutdown("restart", grace_s)
-        elif self.state != "sleeping":
+        else:
             self.start()
 
-    def close(self, grace_s: float) -> None:
-        """Let ``run`` end: the worker finishes within ``grace_s`` seconds (0: is killed). May be repeated."""
+    def close(self, grace_s: float, reason: StopReason = "shutdown") -> None:
+        """End ``run``: the worker finishes within ``grace_s`` seconds (0: it is killed). May be called again."""
         self._closing = True
         self._wake.set()
         self._shared.places.withdraw(self)
         if self._session:
-            self._session.shutdown("shutdown", grace_s)
+            self._session.shutdown(reason, grace_s)
 
     async def run(self) -> None:
-        """Until ``close``. Cancelling kills the worker."""
+        """Runs until ``close``. Cancelling it kills the worker."""
         try:
             await self._pause(None)
             while not self._closing:
@@ -111,7 +139,7 @@ class WorkerHandle:
                 self._move("stopped")
 
     async def _pause(self, delay_s: float | None) -> None:
-        """Until woken, or for ``delay_s`` seconds."""
+        """Sleep until woken, or for ``delay_s`` seconds."""
         if self._closing:
             return
         if delay_s is None:
@@ -133,7 +161,7 @@ class WorkerHandle:
                     return WorkerExit(code, 0.0, None, f"no process could be started: {error}")
                 session = self._begin(link)
                 running = tasks.create_task(session.run(), name=f"worker:{self.repo.name}")
-                # A hanging start must not keep the other workers from starting.
+                # A start that hangs must not block the other workers' starts.
                 await first_of(session.settled.wait(), self._shared.clock.sleep(self._shared.timing.slot_s))
             return running.result()
         except Exception as error:  # noqa: BLE001 - one worker's supervision must not end the others'
@@ -147,14 +175,16 @@ class WorkerHandle:
         places = self._shared.places
         if places.full:
             self.problem = ROOM
-            # Who waits for its turn does not keep the supervisor from being ready.
+            # A worker that waits for a place must not keep the supervisor from being ready.
             self.settled.set()
         return await places.take(self)
 
     def _begin(self, link: WorkerLink) -> WorkerSession:
         session = WorkerSession(
             link,
-            SessionContext(self.repo, self._deliveries, self._sends, self._reports, self._moved),
+            SessionContext(
+                self.repo, self._deliveries, self._sends, self._questions, self._reports, self._moved
+            ),
             self._shared,
         )
         self._session = session
@@ -174,7 +204,7 @@ class WorkerHandle:
         self._reports.note("DBG", f"the worker is {state}")
 
     def _after(self, ended: WorkerExit) -> float | None:
-        """Draw the consequences; returns how long to wait before the next life, None = until woken."""
+        """React to the end of a process; returns the seconds until the next start, None = until woken."""
         self.settled.set()
         if self._closing or ended.asked == "shutdown":
             return None
@@ -184,7 +214,7 @@ class WorkerHandle:
             return None
         if ended.asked == "sleep" and ended.exit_code == 0:
             self._move("sleeping")
-            if self._deliveries:
+            if self._deliveries or self._questions:
                 self._wake.set()
             return None
         return self._after_fault(ended)

@@ -1,6 +1,5 @@
-"""What is decided of a worker's life: its states, when it has to end, and when a dead one comes back. Pure: time and
-chance are arguments.
-"""
+"""The decisions about a worker's life: its states, when it must end, and when a dead one restarts. Pure: time and
+chance are arguments."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from typing import Literal
 from codebutler.domain.errors import EXIT_CONFIGURATION, EXIT_IOERR
 from codebutler.protocol.messages import StopReason
 
-# The states of a worker and the moves between them, as data.
+# The states of a worker and the transitions between them, as data.
 #
-# ``sleeping`` is not a fault: an idle worker's process has ended and the next event starts it again.
+# ``sleeping`` is not a fault: an idle worker's process has ended, and the next event starts it again.
 
 WorkerState = Literal["stopped", "starting", "running", "stopping", "sleeping", "backoff", "quarantined"]
 PublicState = Literal["stopped", "starting", "running", "sleeping", "backoff", "quarantined"]
@@ -34,24 +33,24 @@ MOVES: Mapping[WorkerState, frozenset[WorkerState]] = MappingProxyType(
 
 
 def move(old: WorkerState, new: WorkerState) -> WorkerState:
-    """``new``, if it may follow ``old``. Raises ValueError: a wrong move is a fault of ours."""
+    """``new``, if it may follow ``old``. Raises ValueError: a wrong transition is our bug."""
     if new not in MOVES[old]:
         raise ValueError(f"a worker that is {old} cannot become {new}")
     return new
 
 
 def public(state: WorkerState) -> PublicState:
-    """The state as `codebutler status` shows it: a worker that is being stopped still runs."""
+    """The state as `codebutler status` shows it: a worker that is being stopped still counts as running."""
     return "running" if state == "stopping" else state
 
 
-# How long a worker process has been doing what, and what follows from it. Pure: time is an argument.
+# What a worker process has been doing and for how long, and what follows from it. Pure: time is an argument.
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerTiming:
-    """How long a worker may take. ``abort_s`` is what it gets to dump its stacks; ``eof_s`` to end once its
-    pipe is closed; ``slot_s`` how long a slow start may keep others from starting."""
+    """How long things may take. ``abort_s``: to dump its stacks; ``eof_s``: to end after its pipe is closed;
+    ``slot_s``: how long a slow start may block other starts."""
 
     start_s: float = 30.0
     heartbeat_s: float = 5.0
@@ -63,16 +62,17 @@ class WorkerTiming:
 
     @property
     def silence_s(self) -> float:
-        """A worker that says nothing for this long hangs."""
+        """A worker that is silent for this long is considered hung."""
         return self.heartbeat_s * self.missed
 
 
 class Vitals:
-    """One process's; every moment is in seconds of one monotonic clock. ``idle_sleep_s``: 0 = it never sleeps."""
+    """The vital signs of one process; all times are seconds of one monotonic clock. ``idle_sleep_s``: 0 = it never
+    sleeps."""
 
     def __init__(self, timing: WorkerTiming, idle_sleep_s: float, now_s: float) -> None:
         self.asked: StopReason | None = None
-        """What it was told when it was asked to end."""
+        """The reason it was given when it was asked to end."""
         self._timing = timing
         self._idle_sleep_s = idle_sleep_s
         self._started_s = self._seen_s = self._active_s = now_s
@@ -88,20 +88,20 @@ class Vitals:
         self._active_s = now_s
 
     def ready(self, now_s: float) -> None:
-        """It can work from now on."""
+        """It is ready for work."""
         self._ready_s = self._active_s = now_s
 
     def ask(self, reason: StopReason, force_s: float) -> None:
-        """It was asked to end, and is killed at ``force_s``. May be repeated: the sooner end counts."""
+        """It was asked to end, and is killed at ``force_s``. May be called again: the earlier time counts."""
         self.asked = reason
         self._force_s = min(force_s, self._force_s)
 
     def lived_s(self, now_s: float) -> float:
-        """For how long it could work."""
+        """How long it has been ready for work."""
         return 0.0 if self._ready_s is None else now_s - self._ready_s
 
     def deadline_s(self) -> float:
-        """When there may be something to do about it next."""
+        """When to check again."""
         if self.asked is not None:
             return self._force_s
         if self._ready_s is None:
@@ -110,7 +110,7 @@ class Vitals:
         return min(self._seen_s + self._timing.silence_s, sleep_s)
 
     def fault(self, now_s: float, *, held_up: bool) -> str:
-        """Why it has to be killed, "" if it has not. ``held_up``: it is we who do not listen to it."""
+        """Why it must be killed, "" if it need not be. ``held_up``: we are the ones who are not reading."""
         timing = self._timing
         if self.asked is not None:
             return "the worker did not end in time" if now_s >= self._force_s else ""
@@ -120,12 +120,12 @@ class Vitals:
         silent = now_s - self._seen_s >= timing.silence_s and not held_up
         return f"the worker has been silent for {timing.silence_s:g} s" if silent else ""
 
-    def may_sleep(self, now_s: float, *, busy: bool, wanted: bool = False) -> bool:
-        """Whether it has had nothing to do for long enough; ``busy``: it has something to do now. ``wanted``: its place
-        is wanted for another, and it need not have been idle for long."""
+    def may_sleep(self, now_s: float, *, busy: bool, wanted: bool = False, follows: bool = False) -> bool:
+        """Whether it has been idle for long enough; ``busy``: it has something to do. ``wanted``: another worker needs
+        its place, so it need not have been idle for long, even if it ``follows`` something."""
         if self.asked is not None or self._ready_s is None:
             return False
-        if busy:
+        if busy or follows:
             self._active_s = now_s
         if wanted and not busy:
             return True
@@ -134,17 +134,17 @@ class Vitals:
         return now_s - self._active_s >= self._idle_sleep_s
 
 
-# When a dead worker comes back, decided from its record alone. Pure: time and chance are arguments.
+# When a dead worker restarts, decided from its record alone. Pure: time and chance are arguments.
 #
-# Full-jitter exponential back-off, forgotten after a healthy spell; too many deaths in a window mean
-# quarantine, tried again at long intervals, and sooner where the disk was at fault (EX_IOERR of sysexits.h),
-# which people mend without telling us; exit 78 (EX_CONFIG of sysexits.h) means that only a changed
-# configuration can help. A start for which the machine had no room is no death: it is only tried again.
+# Exponential backoff with full jitter, reset after a healthy period. Too many deaths in a window mean quarantine, with
+# retries at long intervals, or shorter ones if the disk was at fault (EX_IOERR of sysexits.h), which people fix without
+# telling us. Exit code 78 (EX_CONFIG of sysexits.h) means that only a changed configuration can help. A start for which
+# the machine lacked resources is not a death: it is only retried.
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All spans are seconds."""
+    """All durations are in seconds."""
 
     first_delay_s: float = 1.0
     longest_delay_s: float = 60.0
@@ -157,7 +157,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is remembered of a worker's deaths: their moments (monotonic) and the quarantine they led to."""
+    """The deaths of a worker (monotonic times), and the quarantine that followed."""
 
     deaths: tuple[float, ...] = ()
     attempt: int = 0
@@ -166,14 +166,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Start it again in ``delay_s`` seconds."""
+    """Restart it in ``delay_s`` seconds."""
 
     delay_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Leave it down and try once more in ``retry_s`` seconds. ``news``: nobody has been told yet."""
+    """Leave it down and retry in ``retry_s`` seconds. ``news``: nobody has been told yet."""
 
     retry_s: float
     news: bool
@@ -181,7 +181,7 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Restarting cannot help until the configuration changes."""
+    """A restart cannot help until the configuration changes."""
 
 
 Verdict = Again | Quarantine | GiveUp
@@ -196,9 +196,9 @@ def after_death(
     exit_code: int | None,
     rng: Callable[[], float],
 ) -> tuple[Record, Verdict]:
-    """The new record and what to do. ``lived_s``: since it was ready; ``rng`` gives numbers in [0, 1).
+    """The new record and what to do. ``lived_s``: since it was ready; ``rng`` returns numbers in [0, 1).
 
-    ``exit_code`` None: nothing died, the machine had no room for another process (files, memory).
+    ``exit_code`` None: nothing died; the machine lacked resources for another process (files, memory).
     """
     if exit_code == EXIT_CONFIGURATION:
         return Record(), GiveUp()
@@ -218,13 +218,13 @@ def after_death(
 
 
 def backoff_s(policy: Policy, attempt: int, rng: Callable[[], float]) -> float:
-    """Somewhere between the first delay and a ceiling that doubles with each attempt (1, 2, …)."""
+    """A random delay between the first delay and a ceiling that doubles with each attempt (1, 2, …)."""
     ceiling_s = min(policy.longest_delay_s, policy.first_delay_s * 2.0 ** min(attempt, 32))
     return policy.first_delay_s + rng() * (ceiling_s - policy.first_delay_s)
 
 
 def describe(exit_code: int | None) -> str:
-    """An exit code in words; negative codes are signals, as the ``subprocess`` module counts."""
+    """An exit code in words; negative codes are signals, as in ``subprocess``."""
     if exit_code is None:
         return "could not be started"
     return f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"

@@ -1,4 +1,4 @@
-"""What a worker's supervision works with: a link to its process, the parent's services, and what all workers share."""
+"""What the supervision of a worker needs: a link to its process, the parent's services, and what all workers share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from codebutler.chat.port import Download, Take
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Operation, Quoted
+from codebutler.domain.refs import MessageRef
 from codebutler.protocol.messages import (
     Audit,
     Budget,
@@ -20,12 +21,13 @@ from codebutler.protocol.messages import (
     LogTag,
     Overview,
     ToParent,
+    TotalUse,
     TurnEnded,
     TurnStarted,
 )
 from codebutler.supervisor.lifecycle import Policy, WorkerTiming
 
-# What a worker's supervision needs of the world: a link to its process, and the parent's services.
+# What the supervision of a worker needs from outside: a link to its process, and the parent's services.
 
 
 class WorkerLink(Protocol):
@@ -33,70 +35,74 @@ class WorkerLink(Protocol):
 
     @property
     def pid(self) -> int:
-        """The process ID, also after its death."""
+        """The process ID, even after its death."""
 
     @property
     def unread_bytes(self) -> int:
-        """How much of what it was sent the worker has not taken yet."""
+        """How many bytes sent to the worker it has not read yet."""
 
     def messages(self, admit: Callable[[int], Awaitable[None]] | None = None) -> AsyncIterator[ToParent]:
-        """Until end of file. ``admit`` is awaited with the size of each message before it is read.
+        """Messages until end of file. ``admit`` is awaited with the size of each message before it is read.
 
-        Raises ProtocolError, after closing the pipe, for a bad frame."""
+        Raises ProtocolError, after closing the pipe, for a bad frame.
+        """
 
     def printed(self) -> AsyncIterator[str]:
-        """Each line the worker prints on stdout or stderr; it talks by messages, so this is a mishap."""
+        """Each line that the worker prints on stdout or stderr, which is always a mistake: it communicates by
+        messages."""
 
     def send(self, message: object) -> None:
         """Queue a message of ``protocol.messages``. Raises FrameTooLargeError."""
 
     async def drain(self) -> None:
-        """Wait until the worker has taken enough that more may be queued."""
+        """Wait until the worker has read enough to queue more."""
 
     async def wait_dead(self) -> int:
-        """The exit code, negative for a signal. May be awaited by several."""
+        """The exit code, negative for a signal. Several tasks may await it."""
 
     def kill(self, signal_number: int) -> None:
-        """Send a signal to the worker, and to nobody else however late it is."""
+        """Send a signal to the worker, and never to another process, however late."""
 
     def close(self) -> None:
-        """Close this end of the pipes."""
+        """Close our end of the pipes."""
 
 
 Spawn = Callable[[str], Awaitable[WorkerLink]]
 """Starts the worker of the repository of that name; its settings follow over the link. Raises OSError or EOFError."""
 
 News = Budget | Doing | Live | Overview | TurnStarted
-"""What a worker tells as it happens."""
+"""What a worker reports as it happens."""
 
 
 class Services(Protocol):
-    """What the parent does on behalf of its workers. Implementations must not let one worker's call wait
-    for another's."""
+    """What the parent does for its workers. Implementations must not let one worker's call wait for another's."""
 
-    async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
-        """Do ``operation`` in the repo's channel; returns the message's ts. Raises ChatError."""
+    async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> MessageRef:
+        """Do ``operation`` in the repo's channel; returns the message's ref. Raises ChatError."""
 
     async def fetch(self, repo: RepoSettings, file_id: str, take: Take) -> Download:
-        """Give ``take`` the content of a file shared in the repo's channel, piece by piece; or return the
-        chat's own transcript of a voice clip. Raises ChatError."""
+        """Pass the content of a file shared in the repo's channel to ``take``, piece by piece; or return the chat's own
+        transcript of a voice clip. Raises ChatError."""
 
     def show(self, repo: RepoSettings, news: News) -> None:
-        """Show what it does and how it fares to those who look: in the chat, at this machine, in App Home, the status.
-        None of it is kept by the worker, and none of it is worth a wait."""
+        """Show its activity and state to those who watch: in the chat, on this machine, in App Home, in the status. The
+        worker stores none of it, and nothing waits for it."""
+
+    def total(self, repo: RepoSettings) -> TotalUse | None:
+        """What the other repositories have used; None if they have no budget together."""
 
     async def thread(
-        self, repo: RepoSettings, thread_ts: str, before_ts: str
+        self, repo: RepoSettings, thread: MessageRef, before: MessageRef
     ) -> tuple[tuple[Quoted, ...], int]:
-        """What was said in a thread of the repo's channel before ``before_ts``, and how many messages are left out
+        """What was said in a thread of the repo's channel before ``before``, and how many messages are left out
         of it. Raises ChatError."""
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
-        """Tell who waits for these messages what became of them; what has to be kept of it is on disk when this
-        returns. The same may come again."""
+        """Report the outcome of these messages to those who wait for it; what must be stored is on disk when this
+        returns. May be called again with the same outcome."""
 
     async def settle(self, seq: int) -> None:
-        """The worker has the event on disk: the journal may forget it. Raises StoreError."""
+        """The worker has the event on disk, so the journal may drop it. Raises StoreError."""
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         """Tell the channel, once, that the worker stays down and why."""
@@ -108,13 +114,13 @@ class Services(Protocol):
         """Write a log record under the repo's name."""
 
 
-# How many workers may run at once: as many as the machine lets us open files for. Idle ones make room for others.
+# How many workers may run at once: as many as we may open files for. Idle ones make room for others.
 
 
 class Places:
-    """``count`` places, None = as many as are asked for. Who waits gets one in order of asking.
+    """``count`` places, None = no limit. Waiting workers get one in the order of asking.
 
-    ``who`` is anything that tells one from another: who waits (take, withdraw), or who runs (all others).
+    ``who`` is any distinct object: a waiting worker (take, withdraw), or a running one (all other methods).
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -125,17 +131,17 @@ class Places:
 
     @property
     def wanted(self) -> bool:
-        """Whether more workers wait for a place than are about to leave theirs."""
+        """Whether more workers are waiting than are about to leave their places."""
         return len(self._queue) > len(self._leaving)
 
     @property
     def full(self) -> bool:
-        """Whether the next one has to wait."""
+        """Whether the next worker must wait."""
         return self._free is not None and self._free <= 0
 
     async def take(self, who: object) -> bool:
-        """Wait for a place, to be given back; False after ``withdraw``. Those who have one are asked, the longest idle
-        first, to make room."""
+        """Wait for a place; return it with ``give_back``. False after ``withdraw``. Workers that have one are asked to
+        make room, the longest idle first."""
         if self._free is None:
             return True
         if self._free > 0:
@@ -154,7 +160,7 @@ class Places:
             self._queue.pop(who, None)
 
     def withdraw(self, who: object) -> None:
-        """It waits no longer."""
+        """Stop waiting."""
         if turn := self._queue.pop(who, None):
             turn.set_result(False)
 
@@ -171,11 +177,11 @@ class Places:
             self._free += 1
 
     def entered(self, who: object, nudge: Callable[[], None]) -> None:
-        """It runs; ``nudge`` is called whenever somebody begins to wait."""
+        """It runs; ``nudge`` is called when another worker starts to wait."""
         self._nudges[who] = nudge
 
     def used(self, who: object) -> None:
-        """It has had something to do just now."""
+        """It has just had something to do."""
         if who in self._nudges:
             self._nudges.move_to_end(who)
 
@@ -184,15 +190,15 @@ class Places:
         self._leaving.add(who)
 
 
-# What every worker's supervision is made with, and its times.
+# The dependencies of every worker's supervision, and its timing.
 
 STARTS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Shared by all handles; ``rng`` gives numbers in [0, 1). Made inside a running loop. ``places``: how many may run
-    at once; ``slots``: how many of them may be starting."""
+    """Shared by all handles; ``rng`` returns numbers in [0, 1). Create it inside a running loop. ``places``: how many
+    may run at once; ``slots``: how many of them may be starting."""
 
     spawn: Spawn
     services: Services

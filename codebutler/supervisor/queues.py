@@ -1,13 +1,11 @@
-"""What is on its way between the parent and one worker: events to it, its operations to the chat, and the files and
-threads that it asked for.
-"""
+"""Everything in transit between the parent and one worker: events to it, its operations to the chat, and the files and
+threads that it requested."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 from io import BytesIO
 
 from msgspec import json, structs
@@ -40,21 +38,21 @@ from codebutler.supervisor.reports import (
     Reports,
 )
 
-# Rounds of the event loop until a request is on its way: our task, the plan, the attempt, and its call.
+# Rounds of the event loop until a request is sent: our task, the plan, the attempt, and its call.
 HEAD_START = 4
-# With more under way than these, the chat's limits are what holds them up.
+# Beyond this many, the chat's limits are the bottleneck.
 FEW = 8
 AT_ONCE = 2
 MOST_WAITING = 100
 
 
-# The events one worker still has to take over. They stay here until it has stored them, through any death.
+# The events that one worker still has to store. They stay here until it has, across restarts.
 #
-# The journal on disk holds them too: losing this object loses nothing.
+# They are in the journal on disk too, so losing this object loses nothing.
 
 
 class Deliveries:
-    """In the order of ``seq``; at most ``window`` are on their way to the worker at a time."""
+    """Ordered by ``seq``; at most ``window`` are in transit to the worker at a time."""
 
     def __init__(self, window: int = DELIVERIES_IN_FLIGHT) -> None:
         self._window = window
@@ -67,20 +65,20 @@ class Deliveries:
         return len(self._known)
 
     def add(self, entry: Entry) -> None:
-        """Queue ``entry`` unless it is queued already."""
+        """Queue ``entry`` unless it is already queued."""
         if entry.seq not in self._known:
             self._known.add(entry.seq)
             self._waiting.append(entry)
             self._changed.set()
 
     def again(self) -> None:
-        """A new process knows nothing of what its predecessor had not stored: all of it is to be sent."""
+        """A new process does not know what its predecessor had not stored, so all of it is sent again."""
         self._waiting = deque(sorted([*self._sent.values(), *self._waiting], key=lambda entry: entry.seq))
         self._sent.clear()
         self._changed.set()
 
     async def next(self) -> Entry:
-        """The next event to send, once there is one and the worker has room for it."""
+        """Wait for the next event to send, and for room for it in the worker."""
         while not self._waiting or len(self._sent) >= self._window:
             self._changed.clear()
             await self._changed.wait()
@@ -89,7 +87,7 @@ class Deliveries:
         return entry
 
     def settle(self, seq: int) -> bool:
-        """The worker has it on disk. False if it was never sent that event: nothing is forgotten then."""
+        """The worker has stored the event. False if it was never sent: then nothing is dropped."""
         if self._sent.pop(seq, None) is None:
             return False
         self._known.discard(seq)
@@ -97,16 +95,16 @@ class Deliveries:
         return True
 
 
-# A worker's operations on their way to the chat. They outlive the process that asked for them.
+# A worker's operations in transit to the chat. They outlive the process that requested them.
 
 
 Answer = Sent | SendFailed
 
 
 class Sends:
-    """One task per operation; the answer goes to whichever process of the worker lives then.
+    """One task per operation; the answer goes to the worker's current process.
 
-    An answer that finds none is not lost: the next process sends the operation again, as unsure.
+    If there is none, no answer is lost: the next process sends the operation again, as unsure.
     """
 
     def __init__(self, services: Services, reports: Reports) -> None:
@@ -123,11 +121,11 @@ class Sends:
         return len(self._tasks)
 
     def answer_to(self, process: Callable[[Answer], None] | None) -> None:
-        """Whom to answer from now on; None while no process listens."""
+        """Where answers go from now on; None while no process is listening."""
         self._answer = process
 
     def piece(self, message: UploadPiece) -> None:
-        """Keep the next piece of a file: of one at a time. Raises ProtocolError."""
+        """Store the next piece of a file; one file at a time. Raises ProtocolError."""
         op_id, content = self._coming
         if op_id != message.op_id:
             content = BytesIO()
@@ -137,8 +135,8 @@ class Sends:
         content.write(message.data)
 
     def start(self, repo: RepoSettings, message: Send) -> None:
-        """Begin ``message``, with the pieces that came before it, unless it is under way already. Of one that is, the
-        sender hears that nobody needs it any more."""
+        """Start ``message``, with the pieces sent before it. If it is already in progress, its earlier sender is told
+        that the result is no longer needed."""
         op_id, content = self._coming
         self._coming = ("", BytesIO())
         if op_id == message.op_id and isinstance(message.operation, Upload):
@@ -148,64 +146,64 @@ class Sends:
             if isinstance(message.operation, Post) and message.operation.outdated:
                 self._begin(repo, message, f"{message.op_id} outdated")
             return
-        operation = message.operation
-        size_bytes = weight_bytes(operation)
-        content_bytes = len(operation.content) if isinstance(operation, Upload) else 0
-        if size_bytes > OPERATION_BYTES + content_bytes:
-            # Far beyond what any chat takes, and it would keep us busy before the chat could say so.
+        operation: Operation = message.operation
+        content_bytes = 0  # a file counts as it is, everything else as JSON
+        if isinstance(operation, Upload):
+            content_bytes, operation = len(operation.content), structs.replace(operation, content=b"")
+        size_bytes = len(json.encode(operation))
+        if size_bytes > OPERATION_BYTES:
+            # Far beyond any chat's limit, and it would keep us busy before the chat could refuse it.
             self._tell(SendFailed(op_id=message.op_id, code="msg_too_long"))
             return
         if isinstance(operation, Post | Update) and (operation.message.card or operation.message.buttons):
             size_bytes *= BLOCK_COST
-        self._begin(repo, message, message.op_id, size_bytes)
+        self._begin(repo, message, message.op_id, size_bytes + content_bytes)
         if len(self._tasks) >= SENDS_IN_FLIGHT or self._bytes >= SEND_BYTES_IN_FLIGHT:
             self._room.clear()
 
     def _begin(self, repo: RepoSettings, message: Send, key: str, size_bytes: int = 0) -> None:
         if key in self._tasks:
             return
-        work = self._run(repo, message, tells=key == message.op_id)
-        task = self._tasks[key] = asyncio.create_task(work, name=f"send:{repo.name}:{key}")
+        work = self._run(repo, message, key, size_bytes)
+        self._tasks[key] = asyncio.create_task(work, name=f"send:{repo.name}:{key}")
         self._bytes += size_bytes
-        task.add_done_callback(partial(self._ended, key, size_bytes))
 
     @property
     def full(self) -> bool:
-        """Whether the worker has to wait before it may ask for more."""
+        """Whether the worker must wait before it may send more."""
         return not self._room.is_set()
 
     async def room(self) -> None:
-        """Wait until more may be started. What was started is on its way by then, if nothing holds it up: a worker
-        notes a lot down once it has given its answer."""
+        """Wait until more may be started. By then, anything started is on its way unless it is blocked: after an
+        answer, a worker has a lot to write to its store."""
         for _ in range(HEAD_START if len(self._tasks) <= FEW else 0):
             await asyncio.sleep(0)
         await self._room.wait()
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel everything in progress."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(self, key: str, size_bytes: int, _task: asyncio.Task[None]) -> None:
-        self._tasks.pop(key, None)
-        self._bytes -= size_bytes
-        self._room.set()
-
-    async def _run(self, repo: RepoSettings, message: Send, *, tells: bool) -> None:
+    async def _run(self, repo: RepoSettings, message: Send, key: str, size_bytes: int) -> None:
         answer: Answer
         try:
-            ts = await self._services.send(repo, message.op_id, message.operation, unsure=message.unsure)
-            answer = Sent(op_id=message.op_id, ts=ts)
+            ref = await self._services.send(repo, message.op_id, message.operation, unsure=message.unsure)
+            answer = Sent(op_id=message.op_id, ref=ref)
         except ChatUnreachableError:
-            return  # we are ending: the worker sends it again in our next life
+            return  # we are shutting down: the worker sends it again after the restart
         except ChatError as error:
             answer = SendFailed(op_id=message.op_id, code=error.code)
         except Exception as error:  # noqa: BLE001 - one operation's fault is that operation's answer
             self._reports.remark("ERR", f"operation failed: {type(error).__name__}: {error}")
             answer = SendFailed(op_id=message.op_id, code="internal_error")
-        if tells:
+        finally:
+            del self._tasks[key]
+            self._bytes -= size_bytes
+            self._room.set()
+        if key == message.op_id:
             reached("answer.before")
             self._tell(answer)
 
@@ -215,18 +213,11 @@ class Sends:
         reached("answer.after")
 
 
-def weight_bytes(operation: Operation) -> int:
-    """How much an operation holds: a file's content as it is, all else as JSON."""
-    if isinstance(operation, Upload):
-        return len(operation.content) + len(json.encode(structs.replace(operation, content=b"")))
-    return len(json.encode(operation))
-
-
-# The files and threads one worker process asked for, on their way to it. They end with the process.
+# The files and threads that one worker process requested, in transit to it. They end with the process.
 
 
 class Fetches:
-    """``send`` gives the process one message, ``drain`` waits until it has taken enough."""
+    """``send`` sends the process one message, ``drain`` waits until it has read enough."""
 
     def __init__(
         self,
@@ -243,7 +234,7 @@ class Fetches:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, repo: RepoSettings, message: Fetch | FetchThread) -> None:
-        """Begin, unless too much is under way already."""
+        """Start, unless too much is already in progress."""
         refusal = ThreadFetched if isinstance(message, FetchThread) else FetchFailed
         if len(self._tasks) >= MOST_WAITING:
             self._send(refusal(request_id=message.request_id, code="too_many"))
@@ -253,7 +244,7 @@ class Fetches:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel everything in progress."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -281,7 +272,7 @@ class Fetches:
         self._send(answer)
 
     async def _thread(self, repo: RepoSettings, message: FetchThread) -> ThreadFetched:
-        said, left_out = await self._services.thread(repo, message.thread_ts, message.before_ts)
+        said, left_out = await self._services.thread(repo, message.thread, message.before)
         return ThreadFetched(request_id=message.request_id, said=said, left_out=left_out)
 
     async def _file(self, repo: RepoSettings, message: Fetch) -> FileTranscript | FileChunk:
@@ -300,7 +291,7 @@ class Fetches:
 
 def _what(message: Fetch | FetchThread) -> str:
     return (
-        f"thread {message.thread_ts[:40]}"
+        f"thread {message.thread[:40]}"
         if isinstance(message, FetchThread)
         else f"file {message.file_id[:40]}"
     )

@@ -1,4 +1,4 @@
-"""What a worker reports of itself (its log, its audit records), and the limits it is held to."""
+"""What a worker reports about itself (its log, its audit records), within limits."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ DAY_S = 86400.0
 LOG_TEXT_CHARS = 8000
 AUDITS_PER_S = 20.0
 AUDIT_BURST = 500.0
+AUDIT_FIELDS = ("user", "thread", "kind", "decision")
 AUDIT_FIELD_CHARS = 200
 OPERATION_BYTES = 256 * 2**10
 SENDS_IN_FLIGHT = 256
 SEND_BYTES_IN_FLIGHT = 16 * 2**20
 BLOCK_COST = 20
-"""What a byte of JSON may cost once it is read: ``[{},{},…]``."""
+"""The highest cost of one byte of JSON once it is parsed: ``[{},{},…]``."""
 DELIVERIES_IN_FLIGHT = 64
 
 
 class TokenBucket:
-    """Holds at most ``burst`` tokens, full at first, and gains ``rate`` of them per second."""
+    """Holds at most ``burst`` tokens, is full at first, and gains ``rate`` of them per second."""
 
     def __init__(self, rate: float, burst: float, now_s: float) -> None:
         self._rate = rate
@@ -42,14 +43,14 @@ class TokenBucket:
         self._at_s = now_s
 
     def take(self, now_s: float, count: float = 1) -> bool:
-        """Whether there were so many tokens to take."""
+        """Take ``count`` tokens; False if there are too few."""
         if self.owe(now_s, count) == 0:
             return True
         self._tokens += count
         return False
 
     def owe(self, now_s: float, count: float = 1) -> float:
-        """Take tokens that may not be there yet; returns how long to wait until they are."""
+        """Take tokens that may not be there yet; returns the seconds until they are."""
         gained = max(0.0, now_s - self._at_s) * self._rate
         self._tokens = min(self._burst, self._tokens + gained) - count
         self._at_s = now_s
@@ -57,8 +58,8 @@ class TokenBucket:
 
 
 class LogGate:
-    """Lets a worker's records through at a bounded rate, and so many bytes a day: its share of the log, where what
-    others wrote must stay. Says how many it held back."""
+    """Limits a worker's records to a rate, and to a number of bytes per day: its share of the log, so that it does not
+    displace what others wrote. Reports how many it dropped."""
 
     def __init__(self, now_s: float) -> None:
         self._lines = TokenBucket(LOG_LINES_PER_S, LOG_BURST, now_s)
@@ -71,29 +72,29 @@ class LogGate:
         if not self._lines.take(now_s) or not self._bytes.take(now_s, len(text.encode(errors="replace"))):
             self._dropped += 1
             return []
-        return [*self.flush(), text]
+        return [*self.flush(), text] if self._dropped else [text]
 
     def flush(self) -> list[str]:
-        """The note of what was dropped, if anything was."""
+        """The note of what was dropped, if anything."""
         dropped, self._dropped = self._dropped, 0
         return [f"{dropped} log lines dropped: the worker wrote too fast or too much"] if dropped else []
 
 
 def shorten(text: str, limit_chars: int = LOG_TEXT_CHARS) -> str:
-    """At most ``limit_chars`` characters, saying what is missing."""
+    """At most ``limit_chars`` characters, noting how many are missing."""
     if len(text) <= limit_chars:
         return text
     return f"{text[:limit_chars]}… ({len(text) - limit_chars} characters more)"
 
 
-# What a worker writes about itself: its log and its audit records, no faster and no longer than it may.
+# A worker's own log and audit records, limited in rate and length.
 
 ERROR_CHARS = 300
 LAST_ERROR_S = 60.0
 
 
 class Reports:
-    """One worker's, through all its lives: a new process has no new share. ``name`` is its repository's."""
+    """For one worker, through all its restarts: a new process gets no new share. ``name`` is its repository's."""
 
     def __init__(self, name: str, services: Services, clock: Clock) -> None:
         self._name = name
@@ -105,45 +106,40 @@ class Reports:
         self._last_error = ("", now_s)
 
     def note(self, tag: LogTag, text: str) -> None:
-        """A line of ours about its life."""
+        """Log our own line about its life."""
         self._services.log(self._name, tag, text)
 
     def record(self, message: Log) -> None:
-        """A line of its own, if it does not write too fast or too much."""
+        """Log a line of the worker, unless it writes too fast or too much."""
         if message.tag == "ERR":
             self.blame(message.text)
         self.remark(message.tag, message.text)
 
     def remark(self, tag: LogTag, text: str) -> None:
-        """A line of its own, or one of ours about what it asked for: it could ask for very many."""
+        """Log a line of the worker, or one of ours about its requests, which could be very many."""
         for line in self._gate.admit(text, self._clock.monotonic()):
-            self.note(tag, line)
+            self._services.log(self._name, tag, line)
 
     def audit(self, worker: RepoSettings, record: Audit) -> None:
         """Raises ProtocolError for a flood, and CodeButlerError if it cannot be written."""
         if not self._audits.take(self._clock.monotonic()):
             raise ProtocolError("the worker floods the audit log")
         try:
-            self._services.audit(worker, _shortened(record))
+            fields = {name: shorten(getattr(record, name), AUDIT_FIELD_CHARS) for name in AUDIT_FIELDS}
+            # No worker may fill the disk, or keep us busy redacting, with one record.
+            self._services.audit(worker, structs.replace(record, text=shorten(record.text), **fields))
         except OSError as error:
-            # Nothing may be executed without a trace: a full disk must not become a way around the audit.
+            # Nothing may run without a trace: a full disk must not become a way around the audit.
             raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
 
     def blame(self, text: str) -> None:
-        """Should it die now, this is why."""
+        """If it dies now, this is the reason."""
         self._last_error = (shorten(text, ERROR_CHARS), self._clock.monotonic())
 
     def close(self) -> str:
-        """Say what was held back; returns the error that it may have died of, "" if there was none of late."""
+        """Log what was dropped; returns the error that it may have died of, "" if there was none recently."""
         for line in self._gate.flush():
             self.note("WRN", line)
         text, at_s = self._last_error
         self._last_error = ("", at_s)
         return text if self._clock.monotonic() - at_s < LAST_ERROR_S else ""
-
-
-def _shortened(record: Audit) -> Audit:
-    """No worker may fill the disk, or keep us busy redacting, with one record."""
-    fields = {name: shorten(getattr(record, name), AUDIT_FIELD_CHARS) for name in ("user", "thread", "kind")}
-    decision = shorten(record.decision, AUDIT_FIELD_CHARS)
-    return structs.replace(record, text=shorten(record.text), decision=decision, **fields)

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError, FrameTooLargeError, ProtocolError
+from codebutler.domain.refs import NOWHERE
 from codebutler.platform.killpoints import reached
 from codebutler.platform.tasks import first_of
+from codebutler.protocol.conversations import FoundTold, RunChanges, ThreadTold
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,
@@ -26,6 +28,7 @@ from codebutler.protocol.messages import (
     Hello,
     Live,
     Log,
+    LookAtPulls,
     Overview,
     Ready,
     Send,
@@ -35,12 +38,14 @@ from codebutler.protocol.messages import (
     StopTurns,
     Stored,
     ToParent,
+    TotalUse,
     TurnEnded,
     TurnStarted,
     UploadPiece,
 )
 from codebutler.supervisor.lifecycle import Vitals, WorkerState
 from codebutler.supervisor.port import Shared, WorkerLink
+from codebutler.supervisor.questions import Questions
 from codebutler.supervisor.queues import Deliveries, Fetches, Sends
 from codebutler.supervisor.reports import (
     BYTES_BURST,
@@ -62,8 +67,8 @@ MOST_ENDINGS = 100
 
 @dataclass(frozen=True, slots=True)
 class WorkerExit:
-    """How a process ended. ``exit_code`` None: it never began, since the machine had no room for it. ``asked``: what it
-    had been told; ``why``: its fault or its last error."""
+    """How a process ended. ``exit_code`` None: it never started, since the machine lacked resources. ``asked``: the
+    reason it was given; ``why``: its fault or its last error."""
 
     exit_code: int | None
     lived_s: float
@@ -73,21 +78,21 @@ class WorkerExit:
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """What outlives a process: whose worker it is, what is to be delivered, what is being sent, what it has said of
-    itself.
+    """What outlives a process: its repository, what to deliver, what is being sent, what it is asked, its reports.
 
-    ``moved`` is told when the process is ready ("running") and when it was asked to end ("stopping").
+    ``moved`` is called when the process is ready ("running") and when it was asked to end ("stopping").
     """
 
     repo: RepoSettings
     deliveries: Deliveries
     sends: Sends
+    questions: Questions
     reports: Reports
     moved: Callable[[WorkerState], None]
 
 
 class WorkerSession:
-    """``run`` once. ``settled`` is set when the process is ready or will never be."""
+    """Call ``run`` once. ``settled`` is set when the process is ready or never will be."""
 
     def __init__(self, link: WorkerLink, context: SessionContext, shared: Shared) -> None:
         self.ready = asyncio.Event()
@@ -98,11 +103,13 @@ class WorkerSession:
         self._link = link
         self._deliveries = context.deliveries
         self._sends = context.sends
+        self._questions = context.questions
         self._fetches = Fetches(shared.services, context.reports, link.send, link.drain)
         self._endings: asyncio.Queue[TurnEnded] = asyncio.Queue(MOST_ENDINGS)
         self._moved = context.moved
         self._shared = shared
         self._greeted = False
+        self._total: TotalUse | None = None
         self._eof = asyncio.Event()
         self._quiet = asyncio.Event()
         self._why = ""
@@ -120,13 +127,8 @@ class WorkerSession:
         """The worker's process ID."""
         return self._link.pid
 
-    @property
-    def asked(self) -> StopReason | None:
-        """What it was told when it was asked to end, None if it was not."""
-        return self._vitals.asked
-
     async def run(self) -> WorkerExit:
-        """Returns when the process is dead and everything it said has been heard. Cancelling kills it."""
+        """Returns when the process is dead and all its messages have been handled. Cancelling it kills the process."""
         parts = {
             "receive": self._receive(),
             "printed": self._printed(),
@@ -148,6 +150,7 @@ class WorkerSession:
         finally:
             self.settled.set()
             self._sends.answer_to(None)
+            self._questions.answer_to(None)
             self._link.kill(signal.SIGKILL)
             for task in tasks:
                 task.cancel()
@@ -158,14 +161,14 @@ class WorkerSession:
                     await self._link.wait_dead()
         last_error = self._reports.close()
         lived_s = self._vitals.lived_s(self._shared.clock.monotonic())
-        return WorkerExit(code, lived_s, self.asked, self._why or last_error)
+        return WorkerExit(code, lived_s, self._vitals.asked, self._why or last_error)
 
     def shutdown(self, reason: StopReason, grace_s: float) -> None:
-        """Ask the process to finish within ``grace_s`` seconds; then it is killed. 0 kills at once.
+        """Ask the process to finish within ``grace_s`` seconds; then it is killed. 0 kills it at once.
 
-        May be repeated: the sooner end counts.
+        May be called again: the earlier deadline counts.
         """
-        if self.asked is None:
+        if self._vitals.asked is None:
             self._moved("stopping")
         self._vitals.ask(reason, self._shared.clock.monotonic() + grace_s)
         if grace_s <= 0:
@@ -174,12 +177,19 @@ class WorkerSession:
             self._link.send(Shutdown(reason=reason, grace_s=grace_s))
         self._kick.set()
 
-    def stop_turns(self, user: str) -> None:
-        """Ask the process to end every turn."""
-        self._link.send(StopTurns(user=user))
+    def tell(self, news: StopTurns | LookAtPulls) -> None:
+        """Tell the process, if it still listens."""
+        self._link.send(news)
+
+    def tell_total(self) -> None:
+        """Tell the process what the other repositories use, if that has changed."""
+        total = self._shared.services.total(self._repo)
+        if self._greeted and total is not None and total != self._total:
+            self._total = total
+            self._link.send(total)
 
     async def _guard(self, part: Awaitable[None]) -> None:
-        """Whatever goes wrong with one worker ends that worker and nothing else."""
+        """Anything that goes wrong with one worker ends that worker and nothing else."""
         try:
             await part
         except CodeButlerError as error:
@@ -192,7 +202,7 @@ class WorkerSession:
         self._reports.note("ERR", self._why)
         self._link.kill(signal.SIGKILL)
 
-    # What it says
+    # Messages from the worker
 
     async def _receive(self) -> None:
         clock = self._shared.clock
@@ -209,7 +219,7 @@ class WorkerSession:
         self._link.kill(signal.SIGKILL)
 
     async def _admit(self, size_bytes: int) -> None:
-        """Before the next message is read: it may not say more than we can bear, nor more than it hears.
+        """Before the next message is read: limits how much the worker may send, and waits for it to read what we sent.
         Raises ProtocolError."""
         clock = self._shared.clock
         now_s = clock.monotonic()
@@ -254,23 +264,26 @@ class WorkerSession:
                 await self._sends.room()
             case TurnEnded():
                 with contextlib.suppress(asyncio.QueueFull):
-                    # What is not answered is told again in its next life.
+                    # Unanswered endings are sent again after a restart.
                     self._endings.put_nowait(message)
             case Fetch() | FetchThread():
                 self._fetches.start(self._repo, message)
+            case RunChanges() | ThreadTold() | FoundTold():
+                self._active()
+                self._questions.answered(message)
             case _:
                 self._note(message)
 
     async def _tell_endings(self) -> None:
-        """One by one: a disk that is full holds up the next ending, and nothing else."""
+        """One by one: a full disk blocks the next ending, and nothing else."""
         while True:
             ending = await self._endings.get()
             await self._shared.services.turn_ended(self._repo, ending)
-            self._link.send(Sent(op_id=ending.op_id, ts=""))
+            self._link.send(Sent(op_id=ending.op_id, ref=NOWHERE))
 
     def _hear_load(self, load: Heartbeat) -> None:
         self.load = load
-        # What it took up from an earlier life is in its first heartbeat.
+        # Its first heartbeat includes work resumed from before a restart.
         if not self._has_told_load or self._shared.places.wanted:
             self._has_told_load = True
             self._kick.set()
@@ -299,8 +312,9 @@ class WorkerSession:
                 "restart the supervisor"
             )
         self._greeted = True
-        self._link.send(Configure(settings=self._repo))
-        # Not sooner: the settings are the first thing a worker must hear.
+        self._total = self._shared.services.total(self._repo)
+        self._link.send(Configure(settings=self._repo, total=self._total))
+        # Not earlier: the settings must be the first message a worker gets.
         self._sends.answer_to(self._link.send)
 
     def _become_ready(self) -> None:
@@ -309,8 +323,9 @@ class WorkerSession:
             self.ready.set()
             self.settled.set()
             self._kick.set()
-            if self.asked is None:
+            if self._vitals.asked is None:
                 self._moved("running")
+                self._questions.answer_to(self._link.send)
 
     async def _stored(self, seq: int) -> None:
         if not self._deliveries.settle(seq):
@@ -324,18 +339,18 @@ class WorkerSession:
         try:
             await self._shared.services.settle(seq)
         except CodeButlerError as error:
-            # The journal offers it again at the next start, and the worker knows it by its key.
+            # The journal delivers it again at the next start, and the worker recognizes it by its key.
             self._reports.note("WRN", f"event {seq} stays in the journal: {error}")
 
-    # What it is told
+    # Messages to the worker
 
     async def _deliver(self) -> None:
         self._deliveries.again()
         await self.ready.wait()
-        while self.asked is None:
+        while self._vitals.asked is None:
             entry = await self._deliveries.next()
-            if self.asked is not None:
-                return  # it counts as sent and not stored: the next life gets it
+            if self._vitals.asked is not None:
+                return  # it counts as sent and not stored: the next process gets it
             self._active()
             try:
                 reached("deliver.before")
@@ -347,7 +362,7 @@ class WorkerSession:
             await self._link.drain()
             reached("deliver.after")
 
-    # Whether it lives
+    # Whether the worker is alive
 
     async def _watch(self) -> None:
         clock, timing = self._shared.clock, self._shared.timing
@@ -356,7 +371,7 @@ class WorkerSession:
             before_s = clock.monotonic()
             await self._nap(timing.heartbeat_s)
             if clock.monotonic() - before_s > timing.heartbeat_s + STALL_S:
-                # We were held up ourselves (a suspended machine): what it said meanwhile is still unread.
+                # We were held up ourselves (a suspended machine): its messages are still unread.
                 self._vitals.seen(clock.monotonic())
         self._why = self._why or fault
         self._reports.note("ERR", f"{fault}: killing it")
@@ -365,7 +380,7 @@ class WorkerSession:
         self._link.kill(signal.SIGKILL)
 
     async def _nap(self, longest_s: float) -> None:
-        """Sleep until the next deadline, for ``longest_s`` at most, or until something moved a deadline."""
+        """Sleep until the next deadline, for ``longest_s`` at most, or until a deadline has changed."""
         now_s = self._shared.clock.monotonic()
         wait_s = min(longest_s, max(0.01, self._vitals.deadline_s() - now_s))
         self._kick.clear()
@@ -375,6 +390,7 @@ class WorkerSession:
         load = self.load
         busy = any((load.running, load.queued, load.waiting, load.outbox)) or self._deliveries or self._sends
         wanted = self._shared.places.wanted and self._has_told_load
-        if self._vitals.may_sleep(self._shared.clock.monotonic(), busy=bool(busy), wanted=wanted):
+        now_s, follows = self._shared.clock.monotonic(), bool(load.followed)
+        if self._vitals.may_sleep(now_s, busy=bool(busy), wanted=wanted, follows=follows):
             self._shared.places.leaving(self)
             self.shutdown("sleep", self._shared.timing.sleep_grace_s)

@@ -1,4 +1,4 @@
-"""Supervisor: the workers of all repositories. One repository's fault never touches another."""
+"""Supervisor: the workers of all repositories. One repository's fault never affects another."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from msgspec import Struct, structs
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import LockHeldError, RegistryError
+from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler.intake.records import Entry
 from codebutler.platform.processes import below
+from codebutler.protocol.conversations import Question
+from codebutler.protocol.messages import StopReason
 from codebutler.supervisor.handle import WorkerHandle
 from codebutler.supervisor.lifecycle import PublicState, public
 from codebutler.supervisor.port import Shared
+from codebutler.supervisor.questions import T
 
 RESTART_GRACE_S = 30.0
 
 
-# How much memory a process really costs.
+# How much memory a process really uses.
 
 
 def pss_bytes(pid: int) -> int | None:
-    """The proportional set size (Linux, /proc/PID/smaps_rollup); None where it cannot be known."""
+    """The proportional set size (Linux, /proc/PID/smaps_rollup); None if unknown."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -37,8 +41,8 @@ def pss_bytes(pid: int) -> int | None:
 
 
 class WorkerRow(Struct, frozen=True, kw_only=True):
-    """A worker as `codebutler status --json` shows it, all of it seen by the supervisor. ``programs``: processes that
-    it has begun; ``undelivered``: events that it has not stored yet."""
+    """A worker as `codebutler status --json` shows it, all as observed by the supervisor. ``programs``: the processes
+    it has started; ``undelivered``: events that it has not stored yet."""
 
     state: PublicState
     pid: int | None
@@ -49,7 +53,7 @@ class WorkerRow(Struct, frozen=True, kw_only=True):
 
 
 class TurnsRow(Struct, frozen=True, kw_only=True):
-    """How many turns there are of each kind, by the worker's word; the parked ones are among the queued."""
+    """The number of turns by state, as the worker reports them; parked ones count as queued."""
 
     running: int
     queued: int
@@ -58,12 +62,12 @@ class TurnsRow(Struct, frozen=True, kw_only=True):
 
 
 class RepoRow(Struct, frozen=True, kw_only=True):
-    """A repository as `codebutler status --json` shows it. ``problem``: why its worker does not run; ``doubt``: what
-    its worker says that does not fit what the supervisor sees."""
+    """A repository as `codebutler status --json` shows it. ``problem``: why its worker is not running; ``doubt``: a
+    contradiction between the worker's report and what the supervisor observes."""
 
     name: str
     path: str
-    channel_id: str
+    channel_id: ConversationRef
     worker: WorkerRow
     turns: TurnsRow
     problem: str = ""
@@ -71,12 +75,12 @@ class RepoRow(Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """``async with Supervisor(shared) as supervisor``: leaving the block kills whatever still runs."""
+    """``async with Supervisor(shared) as supervisor``: leaving the block kills everything that still runs."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._handles: dict[str, WorkerHandle] = {}
-        self._channels: dict[str, WorkerHandle] = {}
+        self._channels: dict[ConversationRef, WorkerHandle] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._started = False
 
@@ -89,7 +93,7 @@ class Supervisor:
         await self.shutdown(0)
 
     def add(self, repo: RepoSettings) -> None:
-        """Look after ``repo`` from now on. Raises RegistryError if its name or its channel is taken."""
+        """Supervise ``repo`` from now on. Raises RegistryError if its name or its channel is taken."""
         if repo.name in self._handles:
             raise RegistryError(f"a repository named {repo.name} is supervised already")
         if repo.channel_id in self._channels:
@@ -103,9 +107,9 @@ class Supervisor:
             handle.start()
 
     async def remove(self, name: str, grace_s: float) -> None:
-        """Let the worker finish and look after the repository no more. Raises RegistryError.
+        """Let the worker finish and stop supervising the repository. Raises RegistryError.
 
-        Name and channel are free again when this returns: a store has one worker at a time.
+        Name and channel are free again when this returns: a store has only one worker at a time.
         """
         handle = self._handle(name)
         handle.close(grace_s)
@@ -115,7 +119,7 @@ class Supervisor:
         self._channels.pop(handle.repo.channel_id, None)
 
     def reconfigure(self, repo: RepoSettings, grace_s: float = RESTART_GRACE_S) -> None:
-        """Go on with other settings for the repository of that name. Raises RegistryError."""
+        """Apply other settings to the repository of that name. Raises RegistryError."""
         handle = self._handle(repo.name)
         other = self._channels.get(repo.channel_id, handle)
         if other is not handle:
@@ -131,23 +135,46 @@ class Supervisor:
             handle.start()
 
     async def wait_started(self) -> None:
-        """Until every worker has become ready or failed at it once."""
+        """Wait until every worker has become ready or failed once."""
         await asyncio.gather(*(handle.settled.wait() for handle in list(self._handles.values())))
 
     @property
     def is_starting(self) -> bool:
-        """Has a worker neither become ready nor failed at it yet?"""
+        """Whether a worker has neither become ready nor failed yet."""
         return any(not handle.settled.is_set() for handle in self._handles.values())
 
     def deliver(self, entry: Entry) -> None:
-        """Queue an event for its channel's worker, waking it. Where nobody works for that channel the event
-        just stays in the journal."""
+        """Queue an event for its channel's worker, and wake it. If the channel has none, the event just stays in the
+        journal."""
         if handle := self._channels.get(entry.channel):
             handle.deliver(entry)
 
-    def stop_turns(self, name: str, user: str) -> None:
-        """End every turn of the repository; ``user`` is told as the one who did. Raises RegistryError."""
+    def tell_total(self) -> None:
+        """Tell the running workers what the other repositories use."""
+        for handle in self._handles.values():
+            handle.tell_total()
+
+    def stop_turns(self, name: str, user: PersonRef) -> None:
+        """End all turns of the repository; ``user`` is named as the person who did. Raises RegistryError."""
         self._handle(name).stop_turns(user)
+
+    def look_at_pulls(self, name: str, numbers: tuple[int, ...]) -> None:
+        """There is news of these pull requests of the repository, none = of any."""
+        if handle := self._handles.get(name):
+            handle.look_at_pulls(numbers)
+
+    def wake(self, name: str) -> None:
+        """Start the repository's worker now if it does not run, and forget earlier deaths. Raises RegistryError."""
+        self._handle(name).start()
+
+    def restart(self, name: str, grace_s: float = RESTART_GRACE_S) -> None:
+        """End the repository's worker, which may finish what runs within ``grace_s``, and start it again. Raises
+        RegistryError."""
+        self._handle(name).restart(grace_s)
+
+    async def ask(self, name: str, question: Question, kind: type[T]) -> T:
+        """What the repository's worker answers. Raises CodeButlerError if it does not, RegistryError."""
+        return await self._handle(name).ask(question, kind)
 
     def down(self, name: str) -> str:
         """Why the repository's worker stays down; "" while it runs, sleeps or is about to, and for an unknown name."""
@@ -159,21 +186,22 @@ class Supervisor:
         return tuple(_row(handle) for handle in self._handles.values())
 
     async def status(self) -> tuple[RepoRow, ...]:
-        """Every repository, with each worker's memory and programs where they can be known."""
+        """Every repository, with each worker's memory and programs if they can be determined."""
         return await asyncio.to_thread(_with_processes, self.rows())
 
     @property
     def outbox_pending(self) -> int:
-        """How many operations the workers have not seen done, as they last said."""
+        """How many operations the workers have not seen completed, by their last report."""
         return sum(handle.load.outbox for handle in self._handles.values())
 
-    async def shutdown(self, grace_s: float) -> None:
-        """End all workers: each finishes within ``grace_s`` seconds or is killed (0: now).
+    async def shutdown(self, grace_s: float, reason: StopReason = "shutdown") -> None:
+        """End all workers: each finishes within ``grace_s`` seconds or is killed (0: now). At a "restart" the next one
+        goes on with what this one could not finish.
 
-        A second call while the first still waits shortens the wait.
+        A second call while the first is still waiting shortens the wait.
         """
         for handle in self._handles.values():
-            handle.close(grace_s)
+            handle.close(grace_s, reason)
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _handle(self, name: str) -> WorkerHandle:
@@ -201,7 +229,7 @@ def _row(handle: WorkerHandle) -> RepoRow:
 
 
 def _with_processes(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
-    """With what the system tells of each worker's process. Blocks."""
+    """Add what the system reports about each worker's process. Blocks."""
     measured = []
     for row in rows:
         if (pid := row.worker.pid) is not None:
@@ -213,7 +241,7 @@ def _with_processes(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
 
 
 def doubt_of(turns: TurnsRow, programs: int) -> str:
-    """Why the worker's word about its turns is not to be believed, "" where it fits what it does. Pure."""
+    """Why the worker's report of its turns is not plausible, "" if it matches what we observe. Pure."""
     if programs and not turns.running:
         begun = (
             "a program that it started is" if programs == 1 else f"{programs} programs that it started are"
@@ -223,7 +251,7 @@ def doubt_of(turns: TurnsRow, programs: int) -> str:
 
 
 class SupervisorLock:
-    """Holds ``path`` from enter to exit. The descriptor is close-on-exec: no orphaned child keeps it held."""
+    """Holds ``path`` from enter to exit. The descriptor is close-on-exec: no orphaned child keeps it locked."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -255,7 +283,7 @@ class SupervisorLock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a supervisor runs, as far as can be known."""
+    """Whether a supervisor is running, as far as we can tell."""
     try:
         with SupervisorLock(path):
             return False

@@ -1,1 +1,1 @@
-"""What is done with text, in both directions. Pure."""
+"""Text processing, in both directions. Pure."""

@@ -1,4 +1,4 @@
-"""How much there is to do and what is used of a day, in the same words wherever they are read. Pure."""
+"""Load and daily usage in words that are the same everywhere. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ Unit = Literal["usd", "tokens", "turns", "minutes"]
 
 
 def load(running: int, waiting: int, queued: int, parked: int = 0) -> str:
-    """``1 running, 0 waiting, 2 queued (1 parked)``: the runs of a repository. ``parked`` ones are among the queued."""
+    """``1 running, 0 waiting, 2 queued (1 parked)``: the runs of a repository. ``parked`` ones count as queued."""
     aside = f" ({parked} parked)" if parked else ""
     return f"{running} running, {waiting} waiting, {queued} queued{aside}"
 
 
 def today(used: Mapping[str, float], limits: Mapping[Unit, float]) -> str:
-    """``3 of 10 runs, 12.3k tokens, $0.12``: what a repository has used today (``runs``, ``tokens``, ``usd`` and
-    ``minutes``), each figure beside its limit if it has one. Runs are always told, the rest where there is something
-    to tell."""
+    """``3 of 10 runs, 12.3k tokens, $0.12``: a repository's usage today (``runs``, ``tokens``, ``usd`` and
+    ``minutes``), each with its limit if it has one. Runs are always shown, the others if they are not zero."""
     units: dict[Unit, float] = {
         "turns": used["runs"],
         "tokens": used["tokens"],
@@ -58,7 +57,7 @@ def used_of(unit: Unit, used: float, limit: float) -> str:
 
 
 def thousands(number: int) -> str:
-    """``950``, ``12.3k``, ``1.2M``: a count that nobody needs to the last digit."""
+    """``950``, ``12.3k``, ``1.2M``: a count that is not needed to the last digit."""
     if number < 1000:
         return str(number)
     value, unit = (number / 1000, "k") if number < 999_950 else (number / 1_000_000, "M")

@@ -1,9 +1,9 @@
-"""Values that are shown otherwise than they are, or only in part. Pure.
+"""Secret values in disguise, or only in part. Pure.
 
-With something in between: wrapped over lines, as `base64` and `xxd -p` write them, with spaces between the bytes, or
-with what nobody sees. With every character escaped, as programs write what they will not show. As the bytes of a dump,
-as `hexdump -C` and `xxd` print a file. In part: where a text was cut, where a message ends and the next one continues,
-or where a terminal has not shown the rest yet.
+With gaps: wrapped over lines, as `base64` and `xxd -p` write them, with spaces between the bytes, or with invisible
+characters. With every character escaped, as programs write what they do not print. As the bytes of a dump, as `hexdump
+-C` and `xxd` print a file. In part: where a text was cut, where a message ends and the next one continues, or where a
+terminal has not shown the rest yet.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from itertools import chain
 from typing import Any
 
 LEAST_CHARS = 12
-"""Shorter ones turn up by chance where every gap is closed."""
-# White space, control characters (NUL is UTF-16's), quotes, and what Markdown marks words with.
+"""Shorter values would match by chance once all gaps are closed."""
+# White space, control characters (NUL is UTF-16's), quotes, and Markdown's marks for words.
 _SIGNS = bytes((*range(1, 33), 127)) + b"\"'`*~>|\\"
-# Characters without a width, and other spaces: Unicode's format characters, fillers and selectors of variants.
+# Characters without a width, and other spaces: Unicode's format characters, fillers and variation selectors.
 _UNSEEN = (
     *range(0x80, 0xA1), 0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810),
     *range(0x2000, 0x2010), *range(0x2028, 0x2030), *range(0x205F, 0x2070), 0x2800, 0x3000, 0x3164,
@@ -35,11 +35,11 @@ _UNSEEN_BYTES = re.compile(
 
 _NARROW_GAPS = _SIGNS + bytes(code for code in _UNSEEN if code < 256)
 PIECE_CHARS = 65_536
-"""Of a long text so much is looked at in one go: each step of ``re``, or RE2, keeps every other thread waiting."""
+"""A long text is searched in pieces of this size: each call of ``re`` or RE2 blocks all other threads."""
 
 
 def first_match(pattern: Any, data: bytes, at: int, overlap: int) -> Any:
-    """What RE2 finds first from ``at`` on, None if nothing: looked for piece by piece. ``overlap``: no match that
+    """RE2's first match from ``at`` on, None if there is none; searched piece by piece. ``overlap``: no match that
     counts is longer."""
     while True:
         end = at + PIECE_CHARS + overlap
@@ -56,7 +56,7 @@ def _closed(text: str) -> bytes:
 
 def _piece_closed(text: str) -> bytes:
     try:
-        # What any file's bytes are read as: hundreds of times faster than the pattern.
+        # The decoding for any file's bytes: hundreds of times faster than the pattern.
         return text.encode("latin-1").translate(None, _NARROW_GAPS).decode("latin-1").encode()
     except UnicodeEncodeError:
         data = text.encode("utf-8", "surrogatepass").translate(None, _SIGNS)
@@ -64,7 +64,7 @@ def _piece_closed(text: str) -> bytes:
 
 
 class Gaps:
-    """``spellings`` are exact values; from ``long_chars`` on RE2 looks for them, which is larger and faster."""
+    """``spellings`` are exact values; from ``long_chars`` on RE2 searches for them, which is larger and faster."""
 
     def __init__(self, spellings: Iterable[str] = (), long_chars: int = 32_768) -> None:
         closed = {_closed(spelling) for spelling in spellings}
@@ -73,10 +73,10 @@ class Gaps:
         self._long: Any = None
 
     def hide(self, text: str, mark: str) -> str:
-        """``text`` with ``mark`` in the place of each value that it shows with gaps, or without."""
+        """``text`` with ``mark`` in place of each value in it, with or without gaps."""
         if not self._values or not self._shows(_closed(text)):
             return text
-        # An array: of a large file a list would take hundreds of megabytes.
+        # An array: for a large file, a list would take hundreds of megabytes.
         kept = array("I", (place for place, sign in enumerate(text) if ord(sign) not in _GAPS))
         parts = (kept[at : at + PIECE_CHARS] for at in range(0, len(kept), PIECE_CHARS))
         closed = "".join(["".join([text[place] for place in part]) for part in parts])
@@ -90,7 +90,7 @@ class Gaps:
         if len(closed) < self._long_chars:
             return any(value in closed for value in self._values)
         if self._long is None:
-            import re2  # a few MB, which who sees only short texts does not need
+            import re2  # a few MB, not needed for short texts
 
             self._long = re2.compile(b"|".join(map(re2.escape, self._values)))
         return first_match(self._long, closed, 0, max(map(len, self._values))) is not None
@@ -102,7 +102,7 @@ class Gaps:
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in order of their starts, without overlaps."""
+    """Spans ordered by their starts, without overlaps."""
     found: list[tuple[int, int]] = []
     for start, end in spans:
         if found and start <= found[-1][1]:
@@ -113,15 +113,15 @@ def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 LEAST_ESCAPES = 6
-"""A run of fewer escapes is left to the spellings of the whole value."""
+"""Shorter runs of escapes are covered by the spellings of the whole value."""
 
 _HEX = "[0-9A-Fa-f]"
 
 
 @dataclass(frozen=True, slots=True)
 class EscapeKind:
-    """One way to write a byte, or a character (``wide``): what stands in each (one of ``signs``), the expressions for
-    all of it, for its number, and for the last of several, which may be written otherwise."""
+    """One way to write a byte, or a character (``wide``): its signs (each contains one of ``signs``), the expressions
+    for all of it, for its number, and for the last of several, which may be written differently."""
 
     signs: tuple[str, ...]
     each: str
@@ -132,7 +132,7 @@ class EscapeKind:
 
     @property
     def run(self) -> str:
-        """The expression for several."""
+        """The expression for a run of them."""
         return rf"(?:{self.each}){{{LEAST_ESCAPES},}}{self.last}"
 
 
@@ -147,7 +147,7 @@ ESCAPE_KINDS = (
     EscapeKind((":", "-"), rf"{_HEX}{{2}}[:-]", rf"({_HEX}{{2}})", last=rf"(?:{_HEX}{{2}})?"),
     EscapeKind((",",), "[0-9]{2,3}, ?", "([0-9]+)", base=10, last="(?:[0-9]{2,3})?"),
 )
-# An address, up to sixteen bytes singly or in twos, and the same bytes as they look.
+# An address, up to sixteen bytes singly or in pairs, and the same bytes as text.
 _ADDRESS = rf"^{_HEX}{{6,10}}:?[ \t]{{1,4}}"
 _GROUP = rf"(?:{_HEX}{{2}}){{1,2}}"
 _LINE = rf"{_ADDRESS}{_GROUP}(?: {{1,2}}{_GROUP}){{0,15}}(?: [^\n]{{0,80}})?$"
@@ -157,7 +157,7 @@ _BYTES = re.compile(rf"{_ADDRESS}({_GROUP}(?: {{1,2}}{_GROUP}){{0,15}})(?=[ \n]|
 ESCAPE_SIGNS = "|".join(
     (*(rf"(?:{kind.each}){{{LEAST_ESCAPES}}}" for kind in ESCAPE_KINDS), rf"(?m:{_LINE})")
 )
-"""What a text has to contain, as RE2 reads it."""
+"""What a text must contain to be searched, as RE2 reads it."""
 
 
 class Escapes:
@@ -168,12 +168,12 @@ class Escapes:
         self._runs = [(re.compile(kind.run), re.compile(kind.number), kind) for kind in ESCAPE_KINDS]
 
     def hide(self, text: str, mark: str) -> str:
-        """``text`` with ``mark`` in the place of each run of escapes or dump that holds a value."""
+        """``text`` with ``mark`` in place of each run of escapes or dump that contains a value."""
         if not self._values:
             return text
         for run, number, kind in self._runs:
             if not any(text.count(sign) >= LEAST_ESCAPES for sign in kind.signs):
-                continue  # which costs a hundredth of a look
+                continue  # it costs a hundredth of a full search
             text = run.sub(partial(self._without, mark, number, kind), text)
         return _DUMP.sub(partial(self._undumped, mark), text)
 
@@ -196,11 +196,11 @@ def _read(numbers: Iterable[str], kind: EscapeKind) -> bytes:
 
 
 CUT = "…"
-"""What stands where a text was cut short."""
+"""The sign that a text was cut short."""
 BEGUN_CHARS = 8
-"""Fewer characters of a secret than this are not looked for."""
+"""Fewer characters of a secret than this are not searched for."""
 
-# How tokens begin, as far as nothing else does; and where other things do too, with a digit among what follows.
+# Beginnings that are unique to tokens; and others, which need a digit in what follows.
 _CLEAR = (
     r"xox[a-z](?:\.xox[a-z])?-|xapp-\d|gh[pousr]_|github_pat_|glpat-|sk-(?:ant|proj|or|svcacct)-|AKIA|ASIA|AIza|GOCSPX-"
     r"|[rs]k_(?:live|test)_|whsec_|dop_v1_|dckr_pat_|shp(?:at|ca|pa|ss)_|eyJ"
@@ -211,7 +211,7 @@ _LONGEST_TOKEN = 320
 
 
 class PartialSecrets:
-    """``spellings`` are exact values. Linear in the length of a text, whatever it holds."""
+    """``spellings`` are exact values. Linear in the length of a text, whatever it contains."""
 
     def __init__(self, spellings: Iterable[str] = ()) -> None:
         self._heads: dict[str, list[str]] = {}
@@ -224,8 +224,8 @@ class PartialSecrets:
                 self._longest = max(self._longest, len(spelling))
 
     def hide(self, text: str, mark: str, *, cut: bool = False) -> str:
-        """``text`` with ``mark`` in the place of the end of a value at its start, of the start of one at its end, and
-        of the start of a value or token before each ``…``. ``cut``: it ends as if there were one."""
+        """``text`` with ``mark`` in place of the end of a value at its start, the start of a value at its end, and the
+        start of a value or token before each ``…``. ``cut``: treat the end as if it were one."""
         if CUT not in text:
             shown = self._without_start(text, mark, cut=cut)
         else:
@@ -235,7 +235,7 @@ class PartialSecrets:
         return self._without_end(shown, mark)
 
     def _without_start(self, text: str, mark: str, *, cut: bool) -> str:
-        """Without the start of a value at the end of ``text``, or (``cut``) of what looks like a token."""
+        """``text`` without the start of a value at its end, or (``cut``) of what looks like a token."""
         if len(text) < BEGUN_CHARS:
             return text
         first = max(0, len(text) - self._longest)
@@ -247,7 +247,7 @@ class PartialSecrets:
         return text if token is None else text[: token.start()] + mark
 
     def _without_end(self, text: str, mark: str) -> str:
-        """Without the end of a value at the start of ``text``."""
+        """``text`` without the end of a value at its start."""
         for place in range(min(self._longest, len(text)), BEGUN_CHARS - 1, -1):
             for spelling in self._tails.get(text[place - BEGUN_CHARS : place], ()):
                 if spelling.endswith(text[:place]):

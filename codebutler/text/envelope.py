@@ -1,7 +1,7 @@
-"""Envelopes in an agent's text: ``<<<SLACK:type>>> … <<<END_SLACK>>>``. Pure, and safe for text in pieces.
+"""Envelopes in an agent's text: ``<<<SLACK:type>>> … <<<END_SLACK>>>``. Pure; accepts text in pieces.
 
-Case does not matter, and a marker may be cut anywhere. An envelope that is not closed (at the end, for too long, above
-the limit, or because the next one begins) is given as incomplete.
+Case does not matter, and a marker may be split anywhere. An envelope that is not closed (at the end, after too long,
+above the limit, or because the next one starts) is returned as incomplete.
 """
 
 from __future__ import annotations
@@ -15,17 +15,28 @@ MAX_BODY_CHARS = 100_000
 MAX_TYPE_CHARS = 20
 UNCLOSED_S = 30.0
 
-# Letters as classes, not re.IGNORECASE: only so "<<<" is a literal prefix, which is searched for at full speed.
+# Letters as classes, not re.IGNORECASE: only then is "<<<" a literal prefix, which is searched for at full speed.
 _OPEN = rf"[sS][lL][aA][cC][kK](?::([a-zA-Z]{{1,{MAX_TYPE_CHARS}}}))?"
 _CLOSE = r"(?P<close>[eE][nN][dD]_[sS][lL][aA][cC][kK])"
 _OPENING = re.compile(rf"<<<{_OPEN}>>>")
 _MARKER = re.compile(rf"<<<(?:{_OPEN}|{_CLOSE})>>>")
 _LONGEST_MARKER = len("<<<SLACK:>>>") + MAX_TYPE_CHARS
+_BEGUN = re.compile(r"<{3}(?:S(?:L(?:A(?:C(?:K.*)?)?)?)?)?\Z|<{3}SLACK.*", re.IGNORECASE | re.DOTALL)
+
+
+def enveloped(body: str, kind: str = "") -> str:
+    """``body`` in an envelope of that type, as agents write it."""
+    return f"<<<SLACK{kind and f':{kind}'}>>>{body}{CLOSING}"
+
+
+def before_any(text: str) -> str:
+    """What is sure to stand before any envelope in text that is still being written."""
+    return _BEGUN.sub("", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """Text outside any envelope, as it was."""
+    """Text outside any envelope, unchanged."""
 
     text: str
 
@@ -43,9 +54,9 @@ Part = Prose | Envelope
 
 
 class EnvelopeParser:
-    """Takes text as it comes; gives each part as soon as it is certain what it is.
+    """Parses text as it arrives; returns each part as soon as it is certain.
 
-    Moments are of any monotonic clock; who has none leaves them out.
+    Times are of any monotonic clock; leave them out if you have none.
     """
 
     def __init__(self, unclosed_s: float = UNCLOSED_S) -> None:
@@ -58,7 +69,7 @@ class EnvelopeParser:
 
     @property
     def open(self) -> bool:
-        """An envelope has begun and not ended."""
+        """Whether an envelope has started and not ended."""
         return self._type is not None
 
     def feed(self, text: str, now_s: float = 0.0) -> list[Part]:
@@ -82,13 +93,13 @@ class EnvelopeParser:
         return parts
 
     def overdue(self, now_s: float) -> list[Part]:
-        """What has stayed open for too long, as an incomplete envelope. What comes after it is prose."""
+        """What has been open for too long, as an incomplete envelope. Text after it is prose."""
         if not self.open or now_s - self._opened_s < self._unclosed_s:
             return []
         return [self._take(complete=False)]
 
     def close(self) -> list[Part]:
-        """What is left: nothing more will come."""
+        """The remaining parts: nothing more will come."""
         parts: list[Part] = []
         rest, self._rest = self._rest, ""
         self._add(rest, parts)
@@ -126,7 +137,7 @@ def prose_of(parts: Iterable[Part]) -> str:
 
 
 def _possible_marker(text: str, start: int) -> int:
-    """Where, from ``start`` on, the beginning of a marker stands at the end of the text; else the text's end."""
+    """Where, from ``start`` on, a marker may begin at the end of the text; else the text's end."""
     at = text.find("<", start)
     while at >= 0:
         if _begins_marker(text[at:]):
@@ -136,7 +147,7 @@ def _possible_marker(text: str, start: int) -> int:
 
 
 def _begins_marker(text: str) -> bool:
-    """Whether more could make this a marker."""
+    """Whether more text could make this a marker."""
     word = text.removeprefix("<<<")
     if word == text:
         return "<<<".startswith(text)

@@ -1,6 +1,6 @@
-"""CommonMark as chats read it: parsed as a tree of blocks, and cut in parts that each stand alone. Pure.
+"""CommonMark as chats read it: parsed into a tree of blocks, and split into parts that stand alone. Pure.
 
-No fence is left open, no word cut without need, no row of a table parted from its header.
+No fence stays open, no word is cut without need, no table row loses its header.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ BULLETS = "•◦▪"
 @cache
 def parser() -> MarkdownIt:
     """CommonMark with tables and strikethrough."""
-    # Not for the memory of who has nothing to parse.
+    # Imported here to save memory in processes that parse nothing.
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
 def beginning(markdown: str) -> str:
-    """The first block of a text, with the headings above it; what there is of it within 20,000 characters."""
+    """The first block of a text, with the headings above it, within the first 20,000 characters."""
     start = markdown[:BEGINNING_CHARS]
     for token in parser().parse(start):
         if token.map and token.level == 0 and token.type not in ("heading_open", "heading_close", "hr"):
@@ -45,7 +45,7 @@ def beginning(markdown: str) -> str:
 
 
 def closed(markdown: str) -> str:
-    """``markdown``, and the end of a fence that is open at its end (one in a list or quote ends with that)."""
+    """``markdown``, with an open fence at its end closed (one in a list or quote ends with that)."""
     if "```" not in markdown and "~~~" not in markdown:
         return markdown
     text = markdown.rstrip()
@@ -54,10 +54,10 @@ def closed(markdown: str) -> str:
 
 
 def whole_tables(markdown: str, limit: int) -> str:
-    """``markdown`` with every table of more than half of ``limit`` characters in pieces, after an empty line each.
+    """``markdown`` with every table of more than half of ``limit`` characters in pieces, each after an empty line.
 
-    Between pieces of that size a part of ``limit`` characters can always end. A text that needs no split, and a
-    table whose header or a row of which takes too much, stays as it is.
+    A part of ``limit`` characters can always end between pieces of that size. A text that needs no split stays as it
+    is, and so does a table whose header or a row of which is too large.
     """
     if len(markdown) <= limit or "|" not in markdown:
         return markdown
@@ -73,7 +73,7 @@ def whole_tables(markdown: str, limit: int) -> str:
 
 
 def _pieces(header: list[str], rows: list[str], limit: int) -> list[str]:
-    """The table's lines, the header again and an empty line wherever it would grow longer than ``limit``."""
+    """The table's lines, with an empty line and the header again before each piece that would exceed ``limit``."""
     head = sum(len(line) + 1 for line in header)
     if head + max((len(row) + 1 for row in rows), default=0) > limit:
         return [*header, *rows]
@@ -88,10 +88,10 @@ def _pieces(header: list[str], rows: list[str], limit: int) -> list[str]:
 
 
 def split_markdown(markdown: str, limit: int) -> list[str]:
-    """``markdown`` in parts of at most ``limit`` characters, in order; nothing but blank space is lost.
+    """``markdown`` in parts of at most ``limit`` characters, in order; only blank space is lost.
 
-    Breaks between blocks where it can, else between lines, words, characters. A fence that is cut is closed
-    and opened again with its info string. Raises ValueError if ``limit`` is below 40.
+    Breaks between blocks if possible, else between lines, words, characters. A fence that is split is closed and opened
+    again with its info string. Raises ValueError if ``limit`` is below 40.
     """
     if limit < MIN_LIMIT:
         raise ValueError(f"limit must be at least {MIN_LIMIT}")
@@ -121,13 +121,13 @@ class _Fence:
         return f"{self.prefix}{self.mark}{self.info}\n"
 
     def outside_lists(self) -> _Fence:
-        """The same fence in a new part, where no list item is open that its indentation belongs to."""
+        """The same fence in a new part, without the list item that its indentation belonged to."""
         return replace(self, prefix=self.prefix.rstrip(" \t") if ">" in self.prefix else "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of the text with its newline; ``fence`` is what is open after it."""
+    """A line of the text with its newline; ``fence`` is the one open after it."""
 
     text: str
     fence: _Fence | None = None
@@ -136,7 +136,7 @@ class _Line:
 
     @property
     def cost(self) -> int:
-        """What a part needs to end with this line, its fence closed."""
+        """The size of a part that ends with this line, with its fence closed."""
         return len(self.text) + (len(self.fence.closing) if self.fence else 0)
 
     @property
@@ -146,7 +146,7 @@ class _Line:
 
 @dataclass
 class _Splitter:
-    """Collects lines until the next would not fit, then gives away those before the best break."""
+    """Collects lines until the next would not fit, then emits those before the best break."""
 
     limit: int
     parts: list[str] = field(default_factory=list)
@@ -196,7 +196,7 @@ class _Splitter:
         match = _FENCE.match(text)
         fence = self.fence
         if fence and ">" in fence.prefix and not text.lstrip().startswith(">"):
-            fence = None  # the quote ended, and its fence with it
+            fence = None  # the quote has ended, and its fence with it
         if fence is None:
             return self._opening(match, text) if match else _Line(text)
         if match and _closes(match, fence):
@@ -204,14 +204,14 @@ class _Splitter:
         return _Line(text, fence)
 
     def _opening(self, match: re.Match[str], text: str) -> _Line:
-        # A fence whose first line takes much of a part could not be opened again: it is treated as text.
+        # A fence whose first line takes up much of a part could not be opened again: treated as text.
         if len(match[0]) >= self.limit // 4 or ("`" in match["mark"] and "`" in match["info"]):
             return _Line(text)
         prefix = match["prefix"] + " " * len(match["item"] or "")
         return _Line(text, _Fence(prefix, match["mark"], match["info"].rstrip()), opens=True)
 
     def _cut(self, line: _Line) -> _Line:
-        """Make a part with as much of the line as fits; return what is left of it."""
+        """Make a part with as much of the line as fits; return the rest of the line."""
         room = self.limit - self.size - (line.cost - len(line.text)) - 1
         head = line.text[:room]
         words = max(head.rfind(" "), head.rfind("\t")) + 1
@@ -222,13 +222,13 @@ class _Splitter:
         return replace(line, text=line.text[len(head) :])
 
     def _moved(self, line: _Line) -> _Line:
-        """The line as it is in the part that begins now."""
+        """The line as it is in the part that starts now."""
         if line.closes and self.fence:
             return replace(line, text=self.fence.closing)
         return replace(line, fence=self.fence) if line.fence and not line.opens else line
 
     def _best_break(self) -> int:
-        """How many of the lines to give away: up to a blank line, else to the end of a block, else all."""
+        """How many of the lines to emit: up to a blank line, else to the end of a block, else all."""
         last = len(self.lines)
         while last > 1 and (self.lines[last - 1].opens or _HEADING.match(self.lines[last - 1].text)):
             last -= 1
@@ -266,7 +266,7 @@ class Node:
 
     @property
     def inline(self) -> list[Token]:
-        """What a paragraph, a heading or a cell says."""
+        """The text tokens of a paragraph, a heading or a cell."""
         return [child for part in self.children if part.token for child in part.token.children or []]
 
 
@@ -286,7 +286,7 @@ def blocks(markdown: str) -> Sequence[Node]:
 
 
 def plain(tokens: Sequence[Token]) -> str:
-    """The words alone, unescaped."""
+    """The text alone, unescaped."""
     return "".join(
         " " if token.type in ("softbreak", "hardbreak") else plain(token.children or []) or token.content
         for token in tokens

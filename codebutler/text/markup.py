@@ -1,9 +1,8 @@
-"""The Markdown that we write ourselves: foreign text in it shows as it is, and a line break is one. Pure.
+"""The Markdown that we write ourselves: foreign text in it is shown literally, and a line break is one. Pure.
 
 A small part of CommonMark: escapes, code, fences, **bold**, _italics_, quotes and links. A link to ``person:ID`` or
-``channel:ID`` names somebody or a channel; escaped as foreign text is, none can be forged in it. A worker does not know
-the workspace's address: for a link to a message it writes the one that any workspace answers to, and the parent puts
-the right one in its place.
+``channel:ID`` mentions a person or a channel, one to ``message:CHANNEL/REF`` leads to a message, whose address the
+parent finds when it sends the text. Foreign text is escaped, so it cannot forge one.
 """
 
 from __future__ import annotations
@@ -13,13 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
+
 ZERO_WIDTH_SPACE = "\u200b"
 FENCE = "```"
 CUT_FENCE = f"`{ZERO_WIDTH_SPACE}`{ZERO_WIDTH_SPACE}`"
-PERSON, CHANNEL = "person:", "channel:"
+PERSON, CHANNEL, MESSAGE = "person:", "channel:", "message:"
 ID = r"(?:[A-Z][A-Z0-9]{1,30}|tg:[1-9][0-9]{0,18})"
 NAMED = re.compile(rf"(?<!\\)\[@({ID})\]\({PERSON}\1\)")
-"""Somebody who is named, as ``person`` does."""
+"""A mention as written by ``person``."""
 
 Kind = Literal["text", "code", "fence", "bold", "italic", "quote", "link"]
 
@@ -35,11 +36,15 @@ _SPAN = re.compile(
     r"|(?m:^)(?P<quote>> ?)",
     re.DOTALL,
 )
-ANY_WORKSPACE = "https://slack.com/archives/"
-_TELEGRAM = re.compile(
-    r"(?:\[(?P<label>[^\[\]]*)\]\()?https://slack\.com/archives/tg:(?P<chat>-?\d+)(?:/p\d0*(?P<message>\d+))?(?(label)\))"
+PAGES = "https://dashboard.invalid/"
+"""Where a link to a page of the dashboard leads until it leaves: only the parent knows the address."""
+_PAGE = re.compile(rf"(?: · )?\[[^\[\]]*\]\({re.escape(PAGES)}[^\s()<>]*\)")
+_LINKED = re.compile(
+    rf"(?<!\\)\[(?P<label>(?:\\.|[^\\\[\]\n])*+)\]\({MESSAGE}(?P<channel>[^\s()<>/]+)/(?P<ref>[^\s()<>/]+)\)"
 )
-_MESSAGE = re.compile(r"/archives/([CG][A-Z0-9]+)/p(\d{10})(\d{6})")
+Addresses = Callable[[ConversationRef, MessageRef], str]
+"""Finds where people see a message, by its channel and ref; of a channel itself by NOWHERE; "" if that has no
+address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,39 +62,39 @@ def plain(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Foreign text in one line as inline code: no backtick ends it early."""
+    """Foreign text on one line as inline code: no backtick ends it early."""
     return f"`{text.replace('`', chr(39))}`"
 
 
 def fence(text: str) -> str:
-    """Foreign text as a block of code that nothing in it ends early."""
+    """Foreign text as a code block that nothing in it ends early."""
     return f"{FENCE}\n{text.replace(FENCE, CUT_FENCE)}\n{FENCE}"
 
 
-def person(user: str) -> str:
-    """Somebody, as the chat names them."""
+def person(user: PersonRef) -> str:
+    """A mention of a person, which the chat shows as a name."""
     return f"[@{user}]({PERSON}{user})" if re.fullmatch(ID, user) else plain(user)
 
 
-def channel(channel_id: str) -> str:
-    """A channel, as the chat names it."""
-    return f"[#{channel_id}]({CHANNEL}{channel_id})"
+def channel(channel_id: ConversationRef, name: str = "") -> str:
+    """A mention of a channel. A chat that does not know its name shows ``name``."""
+    return f"[{plain(name) or f'#{channel_id}'}]({CHANNEL}{channel_id})"
 
 
-def people_in(markdown: str) -> tuple[str, ...]:
-    """Whom it names."""
-    return tuple(NAMED.findall(markdown))
+def people_in(markdown: str) -> tuple[PersonRef, ...]:
+    """The people mentioned."""
+    return tuple(map(PersonRef, NAMED.findall(markdown)))
 
 
 def clip(markdown: str, limit: int) -> str:
-    """At most ``limit`` characters, without half an escape at the cut."""
+    """At most ``limit`` characters, without half an escape at the end."""
     if len(markdown) <= limit:
         return markdown
     return _HALF_ESCAPE.sub(lambda found: found[0][:-1], markdown[: limit - 1]) + "…"
 
 
 def spans(markdown: str) -> Iterator[Span]:
-    """The pieces in their order; text that escapes interrupt is one."""
+    """The pieces in order; text that contains escapes is one piece."""
     text, done = "", 0
     for found in _SPAN.finditer(markdown):
         text += markdown[done : found.start()]
@@ -111,12 +116,12 @@ def spans(markdown: str) -> Iterator[Span]:
 
 
 def bare(markdown: str) -> str:
-    """Without escapes, its marks as they are: for a reader who sees the source."""
+    """The text without escapes but with its marks: for readers who see the source."""
     return re.sub(r"(`+)(?:(?!\1).|\n)+?\1|\\([!-/:-@\[-`{-~])", lambda found: found[2] or found[0], markdown)
 
 
 def words(markdown: str) -> str:
-    """The words alone, as somebody reads them."""
+    """The text alone, as people read it."""
     return "".join(
         words(span.text) if span.kind in ("bold", "italic", "link") else span.text
         for span in spans(markdown)
@@ -130,36 +135,22 @@ def _escaped(found: re.Match[str]) -> str:
     return f"{found['space'] or ''}\\{found[0][-1]}"
 
 
-def message_url(channel: str, ts: str) -> str:
-    """A message's address, in whatever workspace."""
-    return f"{ANY_WORKSPACE}{channel}/p{ts.replace('.', '')}"
-
-
-def message_link(channel: str, ts: str, label: str) -> str:
+def message_link(channel: ConversationRef, ref: MessageRef, label: str) -> str:
     """A message as a link; ``label`` is Markdown already."""
-    return f"[{label}]({message_url(channel, ts)})"
+    return f"[{label}]({MESSAGE}{channel}/{ref})"
 
 
-def with_real_links(text: str, workspace_url: str) -> str:
-    """The text with every link to a message leading into the workspace at ``workspace_url`` (auth.test's ``url``), or
-    into its Telegram chat. Where that gives its messages no address, the label alone is left."""
-    text = _TELEGRAM.sub(_in_telegram, text)
-    return text.replace(ANY_WORKSPACE, f"{workspace_url.rstrip('/')}/archives/") if workspace_url else text
+def linked(markdown: str, address: Addresses) -> str:
+    """The text with its links to messages leading to their addresses. Of a message that has none only the label is
+    left."""
+
+    def led(found: re.Match[str]) -> str:
+        url = address(ConversationRef(found["channel"]), MessageRef(found["ref"]))
+        return f"[{found['label']}]({url})" if url else found["label"]
+
+    return _LINKED.sub(led, markdown)
 
 
-def _in_telegram(found: re.Match[str]) -> str:
-    """Only a supergroup's messages have an address."""
-    label, chat, message = found["label"], found["chat"], found["message"]
-    if not chat.startswith("-100"):
-        return label or ""
-    address = f"https://t.me/c/{chat.removeprefix('-100')}/{message or 1}"
-    return address if label is None else f"[{label}]({address})"
-
-
-def relinked(text: str, where: Callable[[str, str], str]) -> str:
-    """The text with its links to messages leading to where they stand: ``where`` tells it of a channel and a ts."""
-
-    def moved(found: re.Match[str]) -> str:
-        return found[0].replace(found[1], where(found[1], f"{found[2]}.{found[3]}"))
-
-    return _MESSAGE.sub(moved, text)
+def with_pages(text: str, address: str) -> str:
+    """The text with every link to a page of the dashboard leading to ``address``; without them if that is ""."""
+    return text.replace(PAGES, address) if address else _PAGE.sub("", text)

@@ -1,8 +1,8 @@
-"""Secrets out of text: the values we hold, in every spelling, and whatever looks like a token. Pure.
+"""Removing secrets from text: the values we hold, in every spelling, and anything that looks like a token. Pure.
 
-The last net, not the first: a secret should not be where an agent can read it. It finds what is shown as it is, in
-the encodings of programs, and cut in two; what somebody encodes on purpose (backwards, letter by letter, encrypted) it
-does not.
+The last line of defence, not the first: a secret should not be where an agent can read it. It finds values as they are,
+in the encodings of programs, and cut in two, but not what somebody encodes on purpose (backwards, letter by letter,
+encrypted).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
 LONG_CHARS = 32_768
 
-# Each is the public shape of one issuer's tokens; none starts in the middle of a word.
+# Each is the public format of one issuer's tokens; none starts in the middle of a word.
 TOKEN_PATTERNS = (
     r"xox[a-z](?:\.xox[a-z])?-[\w-]{8,}",  # Slack bot, user, expiring, legacy
     r"xapp-\d-[\w-]{8,}",  # Slack app level
@@ -45,20 +45,20 @@ TOKEN_PATTERNS = (
     r"dop_v1_[0-9a-f]{40,}",  # DigitalOcean
     r"dckr_pat_[\w-]{20,}",  # Docker
     r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",  # Shopify
-    # JSON Web Token. No "eyJ" within its head: else every one in a row of them would be read to the row's end.
+    # JSON Web Token. No "eyJ" in its head: otherwise each one in a sequence of them would be read to the end.
     r"eyJ(?:(?!eyJ)[\w-]){8,}+\.[\w-]{8,}+\.[\w-]*",
     r"[0-9]{8,10}:AA[\w-]{33}",  # Telegram
 )
-# What a text has to contain for one of the patterns to fit, as RE2 reads it.
+# What a text must contain for any of the patterns to match, as RE2 reads it.
 SIGNS = (
     r"xox[a-z]|xapp-|gh[pousr]_|github_pat_|glpat-|(?:^|[^A-Za-z0-9])sk-|tvly-|gsk_|xai-|AKIA|ASIA|AIza|ya29\.|GOCSPX-|npm_"
     r"|pypi-|hf_|SG\.|[rs]k_(?:live|test)_|whsec_|dop_v1_|dckr_pat_|shp(?:at|ca|pa|ss)_|eyJ|:AA|PRIVATE KEY-----"
     r"|(?i:bearer|basic)[^!-~]|://[^\s/:@]{0,200}:[^\s/@]+@|hooks\.slack\.com/"
     r"|[?&](?:ticket|token|access_token|api_key|X-Amz-Signature)="
 )
-# A password in an address, the longest of them that a pattern below takes, may have 720 characters.
+# The longest sign, a password in an address, may have 720 characters.
 LONGEST_SIGN_BYTES = 4_096
-# The words around these stay readable: only the group named "secret…" goes.
+# The words around these stay readable: only the group named "secret…" is removed.
 CONTEXT_PATTERNS = (
     r"-----BEGIN (?P<pem>[A-Z ]*PRIVATE KEY)-----(?P<secret_pem>.{16,}?)(?:-----END (?P=pem)-----|\Z)",
     r"(?i:\b(?:bearer|basic)\s+)(?P<secret_auth>(?=[\w+/.~-]{0,80}\d)[\w+/.~-]{16,}=*)",
@@ -78,7 +78,7 @@ _NOT_SPACE = re.compile(rb"\S")
 class Redactor:
     """Replaces secrets by ``[redacted]``. ``secrets`` are exact values; those under 8 characters are ignored.
 
-    Of a secret nothing is shown, not its ends nor its length.
+    Nothing of a secret is shown, neither its ends nor its length.
     """
 
     def __init__(self, secrets: Iterable[str] = (), *, long_chars: int = LONG_CHARS) -> None:
@@ -96,7 +96,7 @@ class Redactor:
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Replace these values too, from now on."""
+        """Replace these values too from now on."""
         for secret in secrets:
             if len(secret) >= MIN_SECRET_CHARS:
                 self._values.add(secret)
@@ -110,23 +110,21 @@ class Redactor:
         self._more_lines = max((spelling.count("\n") for spelling in self._spellings), default=0)
 
     def redact(self, text: str, *, cut: bool = False) -> str:
-        """``text`` without secrets; the same text again if there are none. Doing it twice changes nothing.
+        """``text`` without secrets; the same object if there are none. Doing it twice changes nothing.
 
-        Of an exact value, what stands at the start or the end of the text goes too: the rest may be in the message
-        before or after. ``cut``: the text is not at its end, so what only begins to look like a token goes as well.
+        Parts of an exact value at the start or end of the text are removed too, since the rest may be in the message
+        before or after. ``cut``: the text continues, so even the beginning of something like a token is removed.
         """
         whole = self._gaps.hide(self._redact_whole(text), REDACTED)
         return self._begun.hide(whole, REDACTED, cut=cut)
 
     def _redact_whole(self, text: str) -> str:
-        """In a long text RE2 finds where a secret may be, many times faster than ``re``, which then looks at those
-        lines closely.
-        """
+        """In a long text RE2 finds candidates, many times faster than ``re``, which then examines only those lines."""
         if len(text) < self._long_chars:
             return self._redact_closely(text)
         try:
             data = text.encode()
-        except UnicodeEncodeError:  # a lone surrogate, which RE2 does not take
+        except UnicodeEncodeError:  # a lone surrogate, which RE2 does not accept
             return self._redact_closely(text)
         pieces, done = [], 0
         for start, end in merged(self._suspect_lines(data)):
@@ -135,10 +133,10 @@ class Redactor:
         return "".join([*pieces, data[done:].decode()]) if pieces else text
 
     def _suspect_lines(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """(start, end) of the whole lines around each place that may hold a secret, in order.
+        """(start, end) of the whole lines around each candidate, in order.
 
-        A line is looked into once: it is suspect as a whole, and so are the next ones, as far as what begins in it
-        may reach.
+        Each line is examined once: it is suspect as a whole, and so are the next ones, as far as something that begins
+        in it may reach.
         """
         signs = self._compiled_signs()
         overlap = LONGEST_SIGN_BYTES + max((4 * len(spelling) for spelling in self._spellings), default=0)
@@ -150,7 +148,7 @@ class Redactor:
             for _ in range(1 + self._more_lines):
                 end = _line_end(data, _text_after(data, end))
             if _PEM.search(data, start, end):
-                end = line_end = len(data)  # where a key ends only the closer look can tell
+                end = line_end = len(data)  # only the closer look can tell where a key ends
             yield start, end
             if line_end >= len(data):
                 return
@@ -158,7 +156,7 @@ class Redactor:
 
     def _compiled_signs(self) -> Any:
         if self._signs is None:
-            import re2  # a few MB, which who sees only short texts does not need
+            import re2  # a few MB, not needed for short texts
 
             exact = sorted(map(re2.escape, self._spellings))
             self._signs = re2.compile("|".join([SIGNS, ESCAPE_SIGNS, *exact]).encode())
@@ -173,8 +171,8 @@ class Redactor:
 
 
 def redacted_bytes(content: bytes, redact: Callable[[str], str]) -> bytes:
-    """A file through ``redact``: as UTF-8, or as readable text among other bytes. One that shows a secret between NULs
-    (UTF-16, UTF-32) comes without them. What is compressed (an archive, a picture) passes as it is."""
+    """Redact a file: as UTF-8, or as readable text among other bytes. If it shows a secret between NULs (UTF-16,
+    UTF-32), the result lacks them. Compressed content (an archive, an image) passes unchanged."""
     content = _through(content, redact)
     if b"\0" in content:
         bare = content.replace(b"\0", b"")
@@ -210,7 +208,7 @@ def _without_secret(match: re.Match[str]) -> str:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """The value as it turns up in addresses, JSON, HTML and encodings of a text that contains it."""
+    """The value as it appears in addresses, JSON, HTML and encodings of a text that contains it."""
     raw = secret.encode()
     yield from (secret, secret.upper(), secret.lower())
     for address in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
@@ -237,7 +235,7 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def _base64_cores(raw: bytes, encode: Callable[[bytes], bytes]) -> Iterator[str]:
-    """What base64 of any text containing ``raw`` contains, for each of the three alignments."""
+    """What base64 of any text with ``raw`` in it contains, for each of the three alignments."""
     for before in range(3):
         text = encode(b"\0" * before + raw).decode()
         first = -(-before * 8 // 6)

@@ -1,4 +1,4 @@
-"""YAML from people and strangers: what would take for ever, or end the process, is refused before it is built. Pure.
+"""YAML from people and strangers: input that would take forever to parse, or crash the process, is refused first. Pure.
 
 A merge key (``<<``) doubles what it merges with each step, and deep nesting overflows the stack of the C library.
 """
@@ -16,14 +16,14 @@ MERGE = "tag:yaml.org,2002:merge"
 
 
 def decode_yaml(data: bytes | str, shape: Any) -> Any:
-    """The data as ``shape``, a type. Raises msgspec.DecodeError: msgspec.ValidationError where it is
-    YAML of another shape."""
+    """The data as ``shape``, a type. Raises msgspec.DecodeError; msgspec.ValidationError if it is YAML of another
+    shape."""
     try:
         _bound(data)
         return msgspec.yaml.decode(data, type=shape)
     except msgspec.DecodeError:
         raise
-    # YAML's own errors, and a ValueError for a date, a number or bytes that are none.
+    # YAML's own errors, and ValueError for an invalid date, number or byte string.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from error
 

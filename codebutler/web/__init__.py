@@ -1,1 +1,1 @@
-"""What the supervisor serves on loopback."""
+"""What the supervisor serves over HTTP."""

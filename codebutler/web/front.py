@@ -1,7 +1,8 @@
-"""The supervisor's port: the dashboard, and ``POST /hooks/<name>`` (authenticated, bounded, only where configured).
+"""The supervisor's port: the dashboard, ``GET /metrics``, and ``POST /hooks/<name>`` (authenticated, bounded, only if
+configured).
 
-It is open from the start, yet nothing of a web server is loaded before somebody comes: the first who connects waits
-in the listener's queue until it is.
+It listens from the start, but loads no web server until the first connection, which waits in the listener's queue
+until the server is ready.
 """
 
 from __future__ import annotations
@@ -13,53 +14,88 @@ import socket
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
 
-from codebutler.config.schema import DashboardSection
+from codebutler.config.web import DashboardSection
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, StoreError
 from codebutler.intake.intake import Outcome
-from codebutler.platform.http import is_loopback, listen
+from codebutler.platform.http import is_everywhere, is_local_url, is_loopback, listen
+from codebutler.platform.reexec import leave_open, left_open
+from codebutler.platform.signals import Stopping
 from codebutler.schedule.jobs import Hook
 from codebutler.web.dashboard.dashboard import Dashboard
+from codebutler.web.metrics import MetricsPage
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
 PORTS = 20
-"""So many ports after the configured one are tried."""
+"""How many ports after the configured one are tried."""
 OFF = "dashboard.enabled is false"
 
 log = logging.getLogger("codebutler.web")
 MAX_BODY_BYTES = 2**20
-PER_MINUTE = 30
+PER_MINUTE, PULLS_PER_MINUTE = 30, 600
+"""Calls of a hook; each of a pull request's checks may call when it begins and when it ends."""
 BODY_S = 30.0
-"""A caller that sends its body more slowly is let go: whoever may connect could keep us busy."""
+"""Callers that send their body more slowly are disconnected: anyone who may connect could keep us busy."""
+
+
+class DashboardAddress:
+    """The dashboard's address; "" while nothing listens."""
+
+    def __init__(self) -> None:
+        self.url = ""
+
+    def seen_from(self, workspace_url: str) -> str:
+        """The address, if readers of the workspace at that address can open it. A workspace on loopback is read on
+        this machine; other readers can reach only an address of its own."""
+        host = urlsplit(self.url).hostname or ""
+        if is_loopback(host):
+            return self.url if is_local_url(workspace_url) else ""
+        return "" if is_everywhere(host) else self.url
 
 
 class WebServer:
-    """``run`` is its life. ``trouble``: why nothing listens, "" if it does."""
+    """``run`` serves until cancelled. ``trouble``: why nothing listens, "" if it does."""
 
-    def __init__(self, place: DashboardSection, hooks: Hooks, dashboard: Dashboard) -> None:
+    def __init__(
+        self,
+        place: DashboardSection,
+        hooks: Hooks,
+        dashboard: Dashboard,
+        address: DashboardAddress,
+        metrics: MetricsPage | None = None,
+        stopping: Stopping | None = None,
+    ) -> None:
+        self._stopping = stopping or Stopping()
+        self._address = address
         self._place = place
+        self._metrics = metrics
         self._hooks = hooks
         self._dashboard = dashboard
         self._has_hooks = False
         self.trouble = "" if place.enabled else OFF
-        self.url = ""
         self.listening = asyncio.Event()
 
+    @property
+    def url(self) -> str:
+        """Where it listens, "" if it does not."""
+        return self._address.url
+
     def use(self, hooks: Mapping[str, object]) -> None:
-        """These hooks can be called."""
+        """Enable these hooks."""
         if hooks and not self._has_hooks:
             self._has_hooks = True
             self._tell_hooks()
 
     def link(self) -> str:
-        """Where a browser sees the dashboard; it opens once. Raises CodeButlerError when nothing listens."""
+        """The dashboard's address for a browser; it works once. Raises CodeButlerError when nothing listens."""
         if not self.url:
             raise CodeButlerError(
                 f"there is no dashboard: {self.trouble or 'it is still starting, try again'}"
@@ -67,28 +103,36 @@ class WebServer:
         return f"{self.url}#{self._dashboard.ticket()}"
 
     async def run(self) -> None:
-        """Until cancelled. A port that cannot be had is logged: there are no hooks and no dashboard then."""
+        """Until cancelled. If the port cannot be opened, that is logged: then there are no hooks and no dashboard."""
+        host, port = self._place.host, self._place.port
+        left = left_open(host, range(port, port + PORTS + 1))
         if not self._place.enabled:
+            if left is not None:
+                left.close()
             return
         try:
-            listener = listen(self._place.host, self._place.port, or_next=PORTS)
+            listener = left or listen(host, port, or_next=PORTS)
         except CodeButlerError as error:
             self.trouble = str(error)
-            log.error("no dashboard and no hooks: %s", error)  # noqa: TRY400 - one line says it all
+            log.error("the dashboard and hooks are unavailable: %s", error)  # noqa: TRY400 - one line says it all
             return
         with contextlib.closing(listener):
             self._opened(listener)
-            await _somebody_at(listener)
-            await self._serve(listener)
+            try:
+                await _somebody_at(listener)
+                await self._serve(listener)
+            finally:
+                if self._stopping.restarts:
+                    leave_open(listener)
 
     def _opened(self, listener: socket.socket) -> None:
         host, port = listener.getsockname()[:2]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        self._address.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         log.info("Dashboard: %s (`codebutler dashboard` opens it)", self.url)
         if not is_loopback(host):
             log.warning(
-                "dashboard.host is %s: whoever is between you and it can read what the dashboard shows; "
-                "127.0.0.1 and a tunnel keep it private",
+                "dashboard.host is %s: who is between you and it can read what the dashboard shows, and act "
+                "as you; 127.0.0.1 and a tunnel keep it private",
                 self._place.host,
             )
         if self._has_hooks:
@@ -97,34 +141,35 @@ class WebServer:
 
     async def _serve(self, listener: socket.socket) -> None:
         try:
-            async with await asyncio.to_thread(self._loaded, listener):
+            async with await asyncio.to_thread(self._loaded, listener.dup()):
                 try:
                     await asyncio.Event().wait()
                 finally:
                     self._dashboard.close()
         finally:
-            self.url = ""
+            self._address.url = ""
 
     def _loaded(self, listener: socket.socket) -> AbstractAsyncContextManager[None]:
-        """In a thread: the loop does not wait for what has to be read from disk."""
+        """In a thread: the event loop must not wait for the disk."""
         from starlette.applications import Starlette
         from starlette.routing import Mount
 
         from codebutler.platform.http_server import BoundedProtocol, serving
 
         hooks, page = self._hooks.app(), self._dashboard.app(self._place.host)
-        app = Starlette(routes=[Mount("/hooks", hooks), Mount("/", page)])
+        metrics = [self._metrics.route(self._place.host)] if self._metrics else []
+        app = Starlette(routes=[Mount("/hooks", hooks), *metrics, Mount("/", page)])
         return serving(app, listener, BoundedProtocol)
 
     def _tell_hooks(self) -> None:
         if not self._place.enabled:
-            log.warning("hooks cannot be called: %s", OFF)
+            log.warning("hooks are unavailable: %s", OFF)
         elif self.url:
             log.info("hooks can be called at %shooks/", self.url)
 
 
 async def _somebody_at(listener: socket.socket) -> None:
-    """Until somebody connects; they are not accepted yet."""
+    """Until somebody connects; the connection is not accepted yet."""
     loop = asyncio.get_running_loop()
     came = asyncio.Event()
     loop.add_reader(listener, came.set)
@@ -140,11 +185,11 @@ class Callee(Protocol):
     hooks: Mapping[str, Hook]
 
     async def called(self, hook: Hook, body: object, key: str) -> Outcome:
-        """Carry a call out once for each ``key``; what became of it. Raises ChatError, StoreError."""
+        """Carry out a call once for each ``key``; returns its outcome. Raises ChatError, StoreError."""
 
 
 class Hooks:
-    """What answers when a hook is called."""
+    """Responds to hook calls."""
 
     def __init__(self, callee: Callee, clock: Clock, *, body_s: float = BODY_S) -> None:
         self._callee = callee
@@ -153,12 +198,13 @@ class Hooks:
         self._calls: dict[str, list[float]] = {}
 
     async def call(self, name: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
-        """(HTTP status, one line). Who does not know the secret cannot tell which hooks there are."""
+        """(HTTP status, one line). Without the secret, nobody can tell which hooks exist."""
         hook = self._callee.hooks.get(name)
         if hook is None or not hook.admits(body, headers):
             return 401, "no such hook, or the wrong secret"
-        if not self._may(name):
-            return 429, f"more than {PER_MINUTE} calls in a minute"
+        most = PULLS_PER_MINUTE if hook.pulls else PER_MINUTE
+        if not self._may(name, most):
+            return 429, f"more than {most} calls in a minute"
         key = hook.key(headers)
         try:
             outcome = await self._callee.called(hook, _decoded(body), key or uuid4().hex)
@@ -175,14 +221,14 @@ class Hooks:
                 return 403, "authorization.rules of this repository do not allow it"
         return 202, "accepted"
 
-    def _may(self, name: str) -> bool:
+    def _may(self, name: str, most: int) -> bool:
         now_s = self._clock.monotonic()
         recent = [at_s for at_s in self._calls.get(name, []) if now_s - at_s < 60]
-        self._calls[name] = recent if len(recent) >= PER_MINUTE else [*recent, now_s]
-        return len(recent) < PER_MINUTE
+        self._calls[name] = recent if len(recent) >= most else [*recent, now_s]
+        return len(recent) < most
 
     def app(self) -> ASGIApp:
-        """To be mounted at ``/hooks``."""
+        """Mounted at ``/hooks``."""
         from starlette.applications import Starlette
         from starlette.requests import Request
         from starlette.responses import PlainTextResponse, Response

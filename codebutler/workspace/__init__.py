@@ -1,1 +1,1 @@
-"""A Slack-compatible workspace of our own: the Web API, Socket Mode, and a page to chat in."""
+"""Our own Slack-compatible workspace: the Web API, Socket Mode, and a page to chat in."""

@@ -1,4 +1,4 @@
-"""The Web API over HTTP: who calls, with what, and the faults and limits in between."""
+"""The Web API over HTTP: authentication, arguments, fault injection and rate limits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from codebutler.domain.clock import Clock
 from codebutler.platform.http import admits
 from codebutler.workspace.calls import Call, House
 from codebutler.workspace.limits import RateLimits
+from codebutler.workspace.methods import METHODS
 from codebutler.workspace.methods.files import MAX_FILE_BYTES
-from codebutler.workspace.methods.table import METHODS
 from codebutler.workspace.panel import Fault, Faults
 from codebutler.workspace.params import Params, decode
 from codebutler.workspace.records import Json, MethodError, User
@@ -44,12 +44,13 @@ class WebApi:
         return await self._with_faults(request, method, lambda: self._answer(request, method, body))
 
     async def upload(self, request: Request) -> Response:
-        """The bytes of a file, to the one-time address files.getUploadURLExternal gave."""
+        """The upload, to the one-time URL from files.getUploadURLExternal."""
         body = await read_body(request, MAX_FILE_BYTES)
         return await self._with_faults(request, "files.upload", lambda: self._take_file(request, body))
 
     async def download(self, request: Request) -> Response:
-        """A file's bytes for whoever may read it; anybody else gets HTTP 200 and the login page, as from Slack."""
+        """A file's bytes for users who may read it; everybody else gets HTTP 200 and the login page, as from
+        Slack."""
         return await self._with_faults(request, "files.download", lambda: self._give_file(request))
 
     async def _with_faults(self, request: Request, method: str, answer: Callable[[], Response]) -> Response:
@@ -65,7 +66,8 @@ class WebApi:
         return await self._drop_or_wait(request, fault, answer)
 
     def _is_app(self, request: Request) -> bool:
-        """Whether anybody but the people and guests calls: an upload, and a token in a form, do not tell."""
+        """Whether the app may be calling, rather than a person or guest: an upload, and a token in a form, do not
+        show who it is."""
         user = self._house.workspace.by_token(bearer(request))
         return user is None or user.id == self._house.workspace.bot.id
 
@@ -109,7 +111,7 @@ class WebApi:
         raise MethodError("invalid_auth")
 
     def _wait_s(self, method: str, user: User | None, params: Params) -> int:
-        """Only the app is limited, not the people and guests."""
+        """Only the app has rate limits, not the people and guests."""
         if user is not None and user.id != self._house.workspace.bot.id:
             return 0
         return self._limits.wait_s(method, params.text("channel"))
@@ -124,7 +126,7 @@ class WebApi:
         return PlainTextResponse(f"OK - {len(body)}")
 
     def _give_file(self, request: Request) -> Response:
-        """Slack answers whoever may not read the file with HTTP 200 and its login page."""
+        """Like Slack, sends HTTP 200 and a login page to users who may not read the file."""
         workspace = self._house.workspace
         user = workspace.by_token(bearer(request))
         stored = workspace.files.get(request.path_params["file"])
@@ -150,7 +152,7 @@ def bearer(request: Request) -> str:
 
 
 def refusal(refused: MethodError) -> Json:
-    """The body of a refused call: ``ok`` false, Slack's word for why, and details where there are any."""
+    """The body of a refused call: ``ok`` false, Slack's error code, and details if there are any."""
     told: Json = {"ok": False, "error": refused.code}
     if refused.details:
         told["response_metadata"] = {"messages": list(refused.details)}
@@ -168,7 +170,7 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
 
 
 async def _gone(request: Request) -> None:
-    """Until the caller gives up."""
+    """Wait until the caller gives up."""
     while (await request.receive())["type"] != "http.disconnect":
         continue
 
@@ -184,17 +186,15 @@ TRANSPORT = "codebutler.transport"
 
 
 class LoopbackGuard:
-    """Refuses a foreign Host (DNS rebinding) and a foreign Origin (another site's page in the browser).
-
-    Loopback is not authentication: tokens are checked behind this. The connection's transport is put into
-    the scope, so that a fault can drop it.
-    """
+    """Refuses a foreign Host (DNS rebinding) and a foreign Origin (another site's page in the browser). Loopback is
+    not authentication: tokens are checked behind this. Puts the connection's transport into the scope, so that a
+    fault can drop it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application: 403, or for a websocket 1008, in place of the inner one."""
+        """The ASGI application: the inner one, or 403 (1008 for a websocket)."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -211,6 +211,6 @@ _FORBIDDEN = PlainTextResponse("forbidden: open the address that was printed\n",
 
 
 def transport_of(connection: HTTPConnection) -> asyncio.Transport | None:
-    """The connection's transport; None under a server that does not show it."""
+    """The connection's transport; None if the server does not expose it."""
     transport = connection.scope.get(TRANSPORT)
     return transport if isinstance(transport, asyncio.Transport) else None

@@ -35,16 +35,16 @@ class Site:
     static: Path
 
     async def index(self, _: Request) -> Response:
-        """The chat page, for anybody; what it may do follows from the token in the fragment of its address."""
+        """The chat page, for anybody; the token in its address's fragment decides what it may do."""
         return FileResponse(self.static / "index.html", headers=PAGE_HEADERS)
 
     async def link(self, socket: WebSocket) -> None:
-        """Socket Mode: the ticket in the address is looked at by the hub, which ends the connection without one."""
+        """Socket Mode: the hub checks the ticket in the address, and ends a connection without one."""
         await self.house.hub.serve(socket, transport_of(socket))
 
 
 def create_app(house: House, api: WebApi, pages: Pages) -> LoopbackGuard:
-    """Routes and guard; the parts come made."""
+    """Routes and guard; the parts are passed in."""
     static = Path(str(resources.files("codebutler.workspace") / "static"))
     site = Site(house, static)
     inner = Starlette(
@@ -60,18 +60,10 @@ def create_app(house: House, api: WebApi, pages: Pages) -> LoopbackGuard:
             Route("/response/{key}", pages.respond, methods=["POST"]),
             Route("/workspace/boot", pages.boot),
             Route("/workspace/stream", pages.follow),
-            Route("/workspace/click", pages.click, methods=["POST"]),
-            Route("/workspace/submit", pages.submit, methods=["POST"]),
-            Route("/workspace/close", pages.close, methods=["POST"]),
-            Route("/workspace/home", pages.home, methods=["POST"]),
-            Route("/workspace/slash", pages.slash, methods=["POST"]),
             Route("/workspace/render", pages.markdown, methods=["POST"]),
             Route("/workspace/faults", pages.faults, methods=["GET", "POST", "DELETE"]),
             Route("/workspace/limits", pages.limits, methods=["POST"]),
-            Route("/workspace/suggest", pages.suggest, methods=["POST"]),
-            Route("/workspace/shortcut", pages.shortcut, methods=["POST"]),
-            Route("/workspace/people", pages.people, methods=["POST"]),
-            Route("/workspace/become", pages.become, methods=["POST"]),
+            *(Route(f"/workspace/{act}", pages.act, methods=["POST"]) for act in pages.acts),
             Route("/workspace/disconnect", pages.disconnect, methods=["POST"]),
         ],
         exception_handlers={MethodError: _refused},

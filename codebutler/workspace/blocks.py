@@ -1,9 +1,13 @@
-"""Block Kit as far as the workspace must know it: Slack's limits, block ids, and finding a button. Pure."""
+"""The parts of Block Kit that the workspace needs: block IDs, finding a button, and what Slack refuses: unknown
+types, texts that are missing, of the wrong type or too long, duplicate IDs. Pure. Source: Slack's Block Kit
+reference; the error messages resemble Slack's."""
 
 from __future__ import annotations
 
-from codebutler.workspace.checks import check, invalid
-from codebutler.workspace.elements import elements
+from collections.abc import Iterable
+from typing import Any
+
+from codebutler.workspace.elements import FIELDS, elements, options
 from codebutler.workspace.records import Json, MethodError
 
 MAX_BLOCKS = 50
@@ -11,10 +15,8 @@ MAX_MARKDOWN_CHARS = 12_000
 
 
 def accepted(blocks: list[Json], most: int = MAX_BLOCKS) -> list[Json]:
-    """The blocks as Slack would keep them, each with a block_id, each interactive element with an action_id.
-
-    Raises MethodError invalid_blocks or msg_blocks_too_long.
-    """
+    """The blocks as Slack would store them, each with a block_id, each interactive element with an action_id. Raises
+    MethodError invalid_blocks or msg_blocks_too_long."""
     if len(blocks) > most:
         raise invalid(f"no more than {most} items allowed", "/blocks")
     markdown_chars = sum(len(_text(block)) for block in blocks if block.get("type") == "markdown")
@@ -25,7 +27,7 @@ def accepted(blocks: list[Json], most: int = MAX_BLOCKS) -> list[Json]:
 
 
 def find_action(blocks: list[Json], action_id: str, block_id: str = "") -> Json | None:
-    """The element with this action_id, its block's id added; None when the message has none (any more)."""
+    """The element with this action_id, plus its block's ID; None if the message has none (any more)."""
     for block in blocks:
         if block_id and block.get("block_id") != block_id:
             continue
@@ -36,7 +38,7 @@ def find_action(blocks: list[Json], action_id: str, block_id: str = "") -> Json 
 
 
 def _named(block: Json, index: int) -> Json:
-    """The block with the ids that Slack gives where the app gave none."""
+    """The block with the IDs that Slack adds if the app gave none."""
     named = {"block_id": f"b{index}", **block}
     if block["type"] in ("actions", "input", "section"):
         for place in ("accessory", "element"):
@@ -53,3 +55,163 @@ def _text(item: Json) -> str:
     if isinstance(text, dict):
         text = text.get("text")
     return text if isinstance(text, str) else ""
+
+
+# fmt: off
+BLOCKS = frozenset((
+    "actions", "alert", "call", "card", "carousel", "context", "context_actions", "data_table", "divider", "file",
+    "header", "image", "input", "markdown", "plan", "rich_text", "section", "table", "task_card", "video",
+))
+CONTROLS = frozenset((
+    *FIELDS, "button", "workflow_button", "file_input", "rich_text_input", "multi_external_select", "icon_button",
+    "feedback_buttons",
+))
+# fmt: on
+MAX_ACTION_ELEMENTS = 25
+MAX_CONTEXT_ELEMENTS = 10
+MAX_FIELDS = 10
+MAX_TEXT_CHARS = 3000
+MAX_ID_CHARS = 255
+MAX_OPTIONS = {"checkboxes": 10, "radio_buttons": 10, "overflow": 5}
+MAX_SELECT_OPTIONS = 100
+WITH_OPTIONS = frozenset(("static_select", "multi_static_select", *MAX_OPTIONS))
+# Place -> maximum number of characters of its plain text.
+PLAIN_TEXTS = {"placeholder": 150, "label": 2000, "hint": 2000}
+CONFIRM_TEXTS = {"title": 100, "text": 300, "confirm": 30, "deny": 30}
+STRINGS = {"value": 2000, "action_id": MAX_ID_CHARS, "url": 3000, "image_url": 3000, "alt_text": 2000}
+
+
+def invalid(reason: str, where: str) -> MethodError:
+    """Slack's refusal, with the place as a JSON pointer."""
+    return MethodError("invalid_blocks", (f"[ERROR] {reason} [json-pointer:{where}]",))
+
+
+def check(blocks: list[Json]) -> None:
+    """Raises MethodError invalid_blocks for the first error."""
+    _once((str(block["block_id"]) for block in blocks if block.get("block_id")), "block_id", "/blocks")
+    for index, block in enumerate(blocks):
+        _block(block, f"/blocks/{index}")
+
+
+def _block(block: Json, where: str) -> None:
+    kind = block.get("type")
+    if kind not in BLOCKS:
+        raise invalid(f"unsupported type: {kind}", f"{where}/type")
+    _short(block, "block_id", MAX_ID_CHARS, where)
+    match kind:
+        case "section":
+            _section(block, where)
+        case "header":
+            _check_text(block.get("text"), 150, f"{where}/text", plain=True)
+        case "image":
+            _image(block, where)
+        case "input":
+            _check_text(block.get("label"), PLAIN_TEXTS["label"], f"{where}/label", plain=True)
+            if not isinstance(block.get("element"), dict):
+                raise invalid("missing required field: element", where)
+        case "context":
+            _context(block, where)
+        case "actions":
+            _count(block.get("elements"), MAX_ACTION_ELEMENTS, f"{where}/elements")
+    found = list(elements(block)) if kind in ("section", "input", "actions") else []
+    _once((str(one["action_id"]) for one in found if one.get("action_id")), "action_id", where)
+    for element in found:
+        _element(element, where)
+
+
+def _section(block: Json, where: str) -> None:
+    fields = block.get("fields")
+    if not block.get("text") and not fields:
+        raise invalid("missing required field: text or fields", where)
+    if block.get("text"):
+        _check_text(block["text"], MAX_TEXT_CHARS, f"{where}/text")
+    if fields is not None:
+        _count(fields, MAX_FIELDS, f"{where}/fields")
+        for field in fields:
+            _check_text(field, 2000, f"{where}/fields")
+
+
+def _context(block: Json, where: str) -> None:
+    found = block.get("elements")
+    _count(found, MAX_CONTEXT_ELEMENTS, f"{where}/elements")
+    for element in found or []:
+        if isinstance(element, dict) and element.get("type") == "image":
+            _image(element, f"{where}/elements")
+        else:
+            _check_text(element, MAX_TEXT_CHARS, f"{where}/elements")
+
+
+def _image(image: Json, where: str) -> None:
+    if not image.get("alt_text"):
+        raise invalid("missing required field: alt_text", where)
+    if not image.get("image_url") and not image.get("slack_file"):
+        raise invalid("missing required field: image_url or slack_file", where)
+    for name in ("alt_text", "image_url"):
+        _short(image, name, STRINGS[name], where)
+
+
+def _element(element: Json, where: str) -> None:
+    kind = str(element.get("type"))
+    if kind == "image":
+        _image(element, where)
+        return
+    if kind not in CONTROLS:
+        raise invalid(f"unsupported type: {kind}", f"{where}/type")
+    if kind == "button":
+        _button(element, where)
+    for name, most in STRINGS.items():
+        _short(element, name, most, where)
+    if element.get("placeholder") is not None:
+        _check_text(element["placeholder"], PLAIN_TEXTS["placeholder"], f"{where}/placeholder", plain=True)
+    _confirm(element.get("confirm"), f"{where}/confirm")
+    if kind in WITH_OPTIONS:
+        _options(element, MAX_OPTIONS.get(kind, MAX_SELECT_OPTIONS), where)
+
+
+def _button(button: Json, where: str) -> None:
+    _check_text(button.get("text"), 75, f"{where}/text", plain=True)
+    if button.get("style") not in (None, "primary", "danger"):
+        raise invalid("must be a valid enum value", f"{where}/style")
+
+
+def _confirm(given: Any, where: str) -> None:
+    for name, most in CONFIRM_TEXTS.items():
+        if isinstance(given, dict) and name in given:
+            _check_text(given[name], most, f"{where}/{name}")
+
+
+def _options(element: Json, most: int, where: str) -> None:
+    found = options(element)
+    _count(found, most, f"{where}/options")
+    for option in found:
+        _check_text(option.get("text"), 75, f"{where}/options/text")
+        _short(option, "value", 150, f"{where}/options")
+
+
+def _check_text(given: Any, most: int, where: str, *, plain: bool = False) -> None:
+    """A non-empty text object; ``plain``: no mrkdwn."""
+    if not isinstance(given, dict) or not isinstance(given.get("text"), str):
+        raise invalid("missing required field: text", where)
+    kinds = ("plain_text",) if plain else ("plain_text", "mrkdwn")
+    if given.get("type") not in kinds:
+        raise invalid(f"must be a valid enum value: {' or '.join(kinds)}", f"{where}/type")
+    if not 0 < len(given["text"]) <= most:
+        raise invalid(f"must have 1 to {most} characters", f"{where}/text")
+
+
+def _short(given: Json, name: str, most: int, where: str) -> None:
+    if len(str(given.get(name) or "")) > most:
+        raise invalid(f"must be less than {most + 1} characters", f"{where}/{name}")
+
+
+def _count(given: Any, most: int, where: str) -> None:
+    if not isinstance(given, list) or not 0 < len(given) <= most:
+        raise invalid(f"between 1 and {most} items allowed", where)
+
+
+def _once(ids: Iterable[str], name: str, where: str) -> None:
+    seen: set[str] = set()
+    for one in ids:
+        if one in seen:
+            raise invalid(f"{name} already exists: {one}", where)
+        seen.add(one)

@@ -1,4 +1,4 @@
-"""What a Web API method works with: the caller, the arguments and the workspace around them."""
+"""The environment of a Web API method: the caller, the arguments and the workspace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from codebutler.workspace.whispers import Whispers
 
 
 class Status(Struct, frozen=True):
-    """What the app says it is doing in a thread, until a moment of the monotonic clock."""
+    """The app's status in a thread, until a moment of the monotonic clock."""
 
     text: str
     until_s: float
@@ -29,8 +29,8 @@ class Status(Struct, frozen=True):
 class House:
     """The running workspace's parts, shared by every call. ``url`` and ``socket_url`` have no final slash.
 
-    ``sent``: what people's newest posts were answered with, by user and client_msg_id.
-    ``scheduled``: messages that are due later, by ID.
+    ``sent``: the answers to people's newest posts, by user and client_msg_id. ``scheduled``: messages due
+    later, by ID.
     """
 
     workspace: Workspace
@@ -70,14 +70,15 @@ class Call:
         return self.user
 
     def channel(self, name: str = "channel") -> Channel:
-        """The channel the call is about; a conversation that is hidden from the caller is as good as absent."""
+        """The call's channel; a conversation hidden from the caller counts as missing."""
         channel = self.workspace.channel(self.params.needed(name, "channel_not_found"))
         if channel.is_hidden and self.actor.id not in channel.members:
             raise MethodError("channel_not_found")
         return channel
 
     def posting_channel(self) -> Channel:
-        """Where a message goes: a channel by ID or name, or a person for the direct conversation with them."""
+        """The target of a message: a channel by ID or name, or a person for the direct conversation with
+        them."""
         given = self.params.needed("channel", "channel_not_found")
         workspace = self.workspace
         if given in workspace.users:
@@ -90,9 +91,9 @@ class Call:
         return self.joined_channel()
 
     def joined_channel(self, name: str = "channel") -> Channel:
-        """The same, with the caller a member: others join in passing, the app is told not_in_channel.
+        """The same, with the caller as a member: people join automatically, the app gets not_in_channel.
 
-        Nobody does anything in an archived one.
+        Nobody can act in an archived one.
         """
         channel = self.channel(name)
         if channel.is_archived:

@@ -1,7 +1,5 @@
-"""The app's open Socket Mode connections: tickets, hello and farewell, and whose turn it is.
-
-Slack: a ticket is good for one connection; ten connections may be open at a time.
-"""
+"""The app's open Socket Mode connections: tickets, hello and disconnect messages, and load balancing. Slack: a ticket
+is good for one connection; up to ten connections may be open."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
 from codebutler.workspace.records import Json, MethodError
-from codebutler.workspace.signal import Signal
+from codebutler.workspace.stream import Signal
 
 MAX_CONNECTIONS = 10
 Reason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
@@ -23,8 +21,8 @@ Reason = Literal["warning", "refresh_requested", "link_disabled", "too_many_webs
 
 @dataclass(eq=False)
 class Connection:
-    """One open websocket. ``draining``: told to go, served only while there is no other. ``deaf``: it lives,
-    and what is sent over it does not arrive."""
+    """One open websocket. ``draining``: asked to disconnect, used only if there is no other. ``deaf``: it stays open,
+    but what is sent over it does not arrive."""
 
     transport: asyncio.Transport | None
     outgoing: asyncio.Queue[Json | None] = field(default_factory=asyncio.Queue)
@@ -32,13 +30,13 @@ class Connection:
     deaf: bool = False
 
     def send(self, envelope: Json) -> None:
-        """Queue it, unless nothing arrives here."""
+        """Queue it, unless the connection is deaf."""
         if not self.deaf:
             self.outgoing.put_nowait(envelope)
 
 
 class Connections:
-    """Those of one app. ``signal`` is notified when one comes or goes, ``take`` gets what they bring."""
+    """The connections of one app. ``signal`` is notified when one opens or closes; ``take`` gets what they send."""
 
     def __init__(self, app_id: str, signal: Signal, take: Callable[[str], None]) -> None:
         self.enabled = True
@@ -54,11 +52,11 @@ class Connections:
 
     @property
     def fresh(self) -> int:
-        """How many were not told to go."""
+        """How many were not asked to disconnect."""
         return sum(not connection.draining for connection in self._open)
 
     def issue_ticket(self) -> str:
-        """A ticket for one connection. Raises MethodError once Socket Mode was switched off."""
+        """A ticket for one connection. Raises MethodError if Socket Mode is switched off."""
         if not self.enabled:
             raise MethodError("feature_not_enabled")
         ticket = secrets.token_urlsafe(24)
@@ -66,7 +64,7 @@ class Connections:
         return ticket
 
     async def serve(self, socket: WebSocket, transport: asyncio.Transport | None) -> None:
-        """One connection from its handshake to its end; a ticket that was not issued, or used, is refused."""
+        """One connection from handshake to close; a ticket that was not issued, or was used, is refused."""
         ticket = socket.query_params.get("ticket", "")
         if ticket not in self._tickets:
             await socket.close(1008)
@@ -94,7 +92,7 @@ class Connections:
             self._signal.notify()
 
     def next(self) -> Connection | None:
-        """The one whose turn it is to get something, None if there is none."""
+        """The next connection to send to, None if there is none."""
         staying = [connection for connection in self._open if not connection.draining] or self._open
         if not staying:
             return None
@@ -102,7 +100,7 @@ class Connections:
         return staying[self._turn % len(staying)]
 
     def disconnect(self, reason: Reason) -> list[Connection]:
-        """Say goodbye to every connection, as Slack does before it closes them; returns those that are to be closed."""
+        """Send a disconnect message to every connection, as Slack does before closing; returns those to close."""
         for connection in self._open:
             connection.outgoing.put_nowait(self._farewell(reason))
             connection.draining = connection.draining or reason != "warning"
@@ -111,18 +109,18 @@ class Connections:
         return [] if reason == "warning" else list(self._open)
 
     def drop(self) -> None:
-        """Cut every connection without a word."""
+        """Drop every connection without warning."""
         for connection in self._open:
             if connection.transport is not None:
                 connection.transport.abort()
 
     def deafen(self) -> None:
-        """From now on nothing arrives over the connections there are, which live on; new ones are well."""
+        """From now on nothing arrives over the present connections, which stay open; new ones work."""
         for connection in self._open:
             connection.deaf = True
 
     def close(self) -> None:
-        """End every connection, once it has sent what is queued."""
+        """Close every connection once its queue is sent."""
         for connection in self._open:
             connection.outgoing.put_nowait(None)
 
@@ -142,11 +140,11 @@ class Connections:
 
 
 async def _write(socket: WebSocket, connection: Connection) -> None:
-    """Send what is queued, in order; None closes the connection."""
+    """Send the queue in order; None closes the connection."""
     try:
         while (frame := await connection.outgoing.get()) is not None:
             await socket.send_text(msgspec.json.encode(frame).decode())
         await socket.close()
     except (WebSocketDisconnect, RuntimeError):
-        # The peer is gone; the reading side ends the connection.
+        # The peer is gone; the reader closes the connection.
         return

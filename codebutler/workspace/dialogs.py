@@ -1,4 +1,4 @@
-"""What a person does in a modal or in the app's home: choose, send, close, look."""
+"""A person's actions in a modal or in the app's home: choose, send, close, look."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from codebutler.workspace.views import View
 
 
 class Dialogs:
-    """Carries what happens in views to the app, and the app's answers back into the views."""
+    """Passes actions in views to the app, and the app's answers back into the views."""
 
     def __init__(self, house: House) -> None:
         self._house = house
@@ -30,7 +30,7 @@ class Dialogs:
         }
 
     def open_home(self, user: User, given: Json) -> Json:
-        """The person looks at the app's home tab; the app is told and may publish a newer one."""
+        """The person opens the app's home tab; the app gets an event and may publish a newer one."""
         channel = self._workspace.open_im(user.id, self._workspace.bot.id)
         home = self._views.home(user.id)
         self._house.announcer.home_opened(channel, user.id, str(given.get("tab") or "home"), home)
@@ -54,7 +54,7 @@ class Dialogs:
         return {}
 
     async def submit(self, user: User, given: Json) -> Json:
-        """Send a modal's form. ``errors`` by block when it cannot be sent or the app refuses it.
+        """Submit a modal's form. ``errors`` by block if it cannot be submitted or the app refuses it.
 
         Raises MethodError not_found, operation_timeout (the form stays as it is), invalid_view_response.
         """
@@ -74,7 +74,7 @@ class Dialogs:
         return {"errors": errors} if errors else {}
 
     async def close(self, user: User, given: Json) -> Json:
-        """Leave a modal, or with ``clear`` the whole stack. Who asked to be told of it is told."""
+        """Close a modal, or with ``clear`` the whole stack. An app that asked for it gets an event."""
         view = self._views.modal(user.id, str(given.get("view_id") or ""))
         everything = bool(given.get("clear")) or bool(view.given.get("clear_on_close"))
         gone = self._views.close(view, everything=everything)
@@ -86,7 +86,7 @@ class Dialogs:
                     "view": render.view(self._workspace, closed),
                     "is_cleared": everything,
                 }
-                # What is closed stays closed, whether or not the app takes note in time.
+                # A closed view stays closed, even if the app does not acknowledge in time.
                 with contextlib.suppress(MethodError):
                     await self._house.hub.ask("interactive", payload, accepts_response=False)
         return {}
@@ -97,7 +97,7 @@ class Dialogs:
         return view
 
     def _follow(self, view: View, answer: Json) -> Json:
-        """Do what the app's answer to a submission says; returns its errors by block."""
+        """Apply the app's answer to a submission; returns its errors by block."""
         match answer.get("response_action"):
             case None:
                 self._views.close(view)

@@ -1,8 +1,8 @@
-"""What a person chose or typed in interactive elements, in Slack's form, and what is wrong with it. Pure.
+"""A person's choices and texts in interactive elements, in Slack's form, and their errors. Pure.
 
-An answer of the page is ``{block_id: {action_id: value}}``, a value being the text typed or the ``value`` of
-the option(s) chosen. Slack's state is ``{block_id: {action_id: {"type": ..., field: ...}}}``.
-Source: Slack's reference of block elements and of the state of views.
+An answer of the page is ``{block_id: {action_id: value}}``, a value being the typed text or the ``value`` of
+the chosen option(s). Slack's state is ``{block_id: {action_id: {"type": ..., field: ...}}}``. Source: Slack's
+reference of block elements and of the state of views.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from codebutler.workspace.records import Json, MethodError
 
-# Element type -> the field its answer stands in.
+# Element type -> the field of its answer.
 FIELDS = {
     "plain_text_input": "value",
     "email_text_input": "value",
@@ -64,7 +64,7 @@ def options(element: Json) -> list[Json]:
 
 
 def answered(element: Json, value: Any) -> Any:
-    """A page's value in Slack's form. Raises MethodError invalid_arguments for an option that is not there."""
+    """A page's value in Slack's form. Raises MethodError invalid_arguments for an unknown option."""
     field = FIELDS.get(str(element.get("type")), "value")
     if field in LISTS:
         return [_chosen(element, field, item) for item in value or []]
@@ -74,7 +74,7 @@ def answered(element: Json, value: Any) -> Any:
 
 
 def state(blocks: list[Json], answers: Json) -> Json:
-    """The state of every element that has one: the answer, or what the element began with."""
+    """The state of every element that has one: its answer, or its initial value."""
     values: Json = {}
     for block in blocks:
         for element in elements(block):
@@ -88,7 +88,7 @@ def state(blocks: list[Json], answers: Json) -> Json:
 
 
 def problems(blocks: list[Json], values: Json) -> dict[str, str]:
-    """What keeps a form from being sent, by block: what Slack's own clients check before they send it."""
+    """Errors that prevent submitting a form, by block: those that Slack's own clients check."""
     found: dict[str, str] = {}
     for block in blocks:
         element = block.get("element")
@@ -149,7 +149,7 @@ def _initial(element: Json) -> Any:
 def _chosen(element: Json, field: str, value: Any) -> Any:
     if field not in OPTIONS:
         return value
-    # The options of an external select live in the app; the page hands back the whole option it was given.
+    # The options of an external select are in the app; the page returns the whole option that it got.
     if isinstance(value, dict) and "external" in str(element.get("type")):
         return value
     for option in options(element):

@@ -1,4 +1,4 @@
-"""From what happened in the workspace to what the app (Socket Mode) and the page (stream) are told."""
+"""Turns changes in the workspace into events for the app (Socket Mode) and the page (stream)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from codebutler.workspace.views import View
 
 
 class Announcer:
-    """Tells each change to the page and, where the bot is a member, to the app."""
+    """Sends each change to the page and, if the bot is a member, to the app."""
 
     def __init__(
         self, workspace: Workspace, hub: Hub, stream: Stream, subscriptions: Subscriptions | None = None
@@ -23,9 +23,7 @@ class Announcer:
         self._stream = stream
 
     def posted(self, channel: Channel, message: Message) -> None:
-        """A message is there, replies included; a mention of the bot is told to the app a second time, as
-        app_mention.
-        """
+        """A new message or reply; for a mention of the bot the app gets a second event, app_mention."""
         told = render.message(self._workspace, channel, message)
         event = {**told, "channel": channel.id, "event_ts": message.ts, "channel_type": channel.kind}
         self._tell(channel, event)
@@ -35,7 +33,7 @@ class Announcer:
             self._deliver(channel, mention)
 
     def changed(self, channel: Channel, message: Message, previous: Json) -> None:
-        """A message reads otherwise; ``previous`` is how Slack's JSON of it was before."""
+        """A message was edited; ``previous`` is its earlier JSON in Slack's form."""
         self._tell(
             channel,
             self._hidden(
@@ -47,14 +45,14 @@ class Announcer:
         )
 
     def deleted(self, channel: Channel, ts: str, previous: Json) -> None:
-        """A message is gone; ``previous`` is what Slack's JSON of it was."""
+        """A message was deleted; ``previous`` is its JSON in Slack's form."""
         self._tell(
             channel,
             self._hidden(channel, "message_deleted", deleted_ts=ts, previous_message=previous),
         )
 
     def reacted(self, channel: Channel, message: Message, user: User, reaction: str, *, added: bool) -> None:
-        """Somebody's reaction, by its name without colons, came (``added``) or went."""
+        """Somebody's reaction, by its name without colons, was added (``added``) or removed."""
         self._tell(
             channel,
             {
@@ -78,7 +76,8 @@ class Announcer:
         self._stream.publish(event, frozenset({user.id}))
 
     def channel_created(self, channel: Channel) -> None:
-        """A new channel: the app hears of a public one though it is no member, of a private one not at all."""
+        """A new channel: the app gets an event for a public one though it is no member, never for a private
+        one."""
         event: Json = {
             "type": "channel_created",
             "channel": {
@@ -95,14 +94,14 @@ class Announcer:
             self._send(channel, event)
 
     def happened(self, channel: Channel, event: Json, *, told_anyway: bool = False) -> None:
-        """Something about a channel itself. ``told_anyway``: the app hears of it though it is no member."""
+        """A change of a channel itself. ``told_anyway``: the app gets it though it is no member."""
         stamped = {**event, "event_ts": self._workspace.next_ts()}
         self._stream.publish(stamped, _audience(channel))
         if told_anyway or self._workspace.bot.id in channel.members:
             self._send(channel, stamped)
 
     def home_opened(self, channel: Channel, user: str, tab: str, view: View | None) -> None:
-        """A person looks at the app's home or its messages; ``channel`` is their direct conversation."""
+        """A person opens the app's home or its messages; ``channel`` is their direct conversation."""
         event: Json = {
             "type": "app_home_opened",
             "user": user,
@@ -115,7 +114,7 @@ class Announcer:
         self._send(channel, event)
 
     def views_changed(self, user: str, modals: list[View], home: View | None) -> None:
-        """Tell a person's page which modals are open for them, the visible one last, and their home."""
+        """Tell a person's page its open modals, the visible one last, and its home."""
         event: Json = {
             "type": "views",
             "modals": [render.view(self._workspace, modal) for modal in modals],
@@ -144,11 +143,11 @@ class Announcer:
         )
 
     def file_deleted(self, file_id: str) -> None:
-        """A file is nowhere any more."""
+        """A file was deleted."""
         self._send(None, {"type": "file_deleted", "file_id": file_id, "event_ts": self._workspace.next_ts()})
 
     def status(self, channel: Channel, thread_ts: str, status: str, lasts_s: float) -> None:
-        """What the app says it is doing in a thread; "" for nothing any more."""
+        """The app's status in a thread; "" clears it."""
         self._stream.publish(
             {
                 "type": "assistant_status",

@@ -12,8 +12,8 @@ from codebutler.workspace.state import Workspace
 
 
 class Interactions:
-    """Carries what people do with messages and commands to the app. Raises MethodError operation_timeout when
-    the app does not take note within its three seconds."""
+    """Passes people's actions on messages and commands to the app. Raises MethodError operation_timeout if
+    the app does not acknowledge within its three seconds."""
 
     def __init__(self, house: House) -> None:
         self._house = house
@@ -21,7 +21,7 @@ class Interactions:
         self.responses = Responses(house)
 
     async def click(self, user: User, given: Json) -> Json:
-        """Press a button of a message, or choose in it. What is gone meanwhile is sent as the page knew it."""
+        """Press a button of a message, or choose in it. If it is gone, the page's copy is sent."""
         channel = self._visible(user, given)
         ts, action_id = str(given.get("message_ts") or ""), str(given.get("action_id") or "")
         if not action_id:
@@ -41,7 +41,7 @@ class Interactions:
         return {}
 
     async def suggest(self, user: User, given: Json) -> Json:
-        """What the app offers in an external select for what was typed so far: ``options``."""
+        """The app's ``options`` in an external select for the text typed so far."""
         if view_id := str(given.get("view_id") or ""):
             view = self._house.views.seen_by(user.id, view_id)
             shown = render.view(self._workspace, view)
@@ -62,7 +62,8 @@ class Interactions:
         return {"options": found + [option for group in groups for option in group.get("options") or []]}
 
     async def slash(self, user: User, given: Json) -> Json:
-        """Type a slash command; the ack's payload is shown to the person (or in_channel) and returned."""
+        """Send a slash command; the acknowledgement's payload is shown to the person (or in_channel) and
+        returned."""
         channel = self._visible(user, given)
         command = str(given.get("command") or "")
         if not command.startswith("/"):
@@ -118,7 +119,7 @@ class Interactions:
         return channel
 
     def _place(self, channel: Channel, user: User, ts: str) -> tuple[list[Json], Json]:
-        """A message's blocks, and how a payload tells where they are; an ephemeral one is not told itself."""
+        """A message's blocks, and its place in a payload; an ephemeral one is not included."""
         container: Json = {"type": "message", "message_ts": ts, "channel_id": channel.id}
         where: Json = {"channel": {"id": channel.id, "name": channel.name or "directmessage"}}
         if whisper := self._house.whispers.find(user.id, ts):
@@ -135,7 +136,7 @@ class Interactions:
 
 
 def interaction(workspace: Workspace, kind: str, user: User) -> Json:
-    """What every interaction payload begins with."""
+    """The start of every interaction payload."""
     return {
         "type": kind,
         "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": workspace.team_id},
@@ -148,7 +149,7 @@ def interaction(workspace: Workspace, kind: str, user: User) -> Json:
 
 
 def chosen(element: Json, given: Json) -> Json:
-    """The element as an action tells it: without its options, with what was chosen or typed."""
+    """The element as an action describes it: without its options, with the choice or text."""
     kind = str(element.get("type"))
     if kind not in FIELDS:
         return element

@@ -1,4 +1,4 @@
-"""Slack's rate limits: always counted, and enforced for those who want them met. Pure.
+"""Slack's rate limits: always counted, and enforced on request. Pure.
 
 Source: Slack's rate limit tiers: 1, 20, 50 and 100 calls a minute per method; one message a second and
 channel for chat.postMessage, with short bursts, and several hundred a minute for the whole workspace.
@@ -44,7 +44,7 @@ PER_MINUTE = {
 DEFAULT_PER_MINUTE = 100
 POST_BURST = 6
 POSTS_PER_S, POSTS_BURST = 5.0, 60
-"""Of the whole workspace: where "several hundred a minute" begins."""
+"""For the whole workspace: the low end of "several hundred a minute"."""
 
 
 class _Bucket(Struct):
@@ -53,9 +53,10 @@ class _Bucket(Struct):
 
 
 class RateLimits:
-    """A token bucket for each method, and for each channel that is posted to.
+    """A token bucket for each method, and for each channel that gets posts.
 
-    ``calls`` counts all by method, ``violations`` those that Slack would have refused, ``enforced`` or not.
+    ``calls`` counts all by method, ``violations`` those that Slack would have refused, whether ``enforced``
+    or not.
     """
 
     def __init__(self, clock: Clock, *, enforced: bool = True) -> None:
@@ -66,7 +67,7 @@ class RateLimits:
         self._buckets: dict[str, _Bucket] = {}
 
     def wait_s(self, method: str, channel: str) -> int:
-        """0 when the call may pass (and is counted), else the Retry-After in whole seconds."""
+        """0 if the call may pass (and is counted), else the Retry-After in whole seconds."""
         self.calls[method] += 1
         wait_s = self._due_s(method, channel)
         if wait_s:

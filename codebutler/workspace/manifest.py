@@ -1,4 +1,5 @@
-"""What an app's manifest says: the commands and shortcuts that the page offers, the events that the app gets. Pure."""
+"""Reads an app's manifest: the commands and shortcuts that the page offers, the events that the app receives.
+Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.workspace.records import Json
 
 
-class SlashCommand(Struct, frozen=True, kw_only=True):
-    """A slash command that the page completes and sends as such. ``words`` may follow it: name -> what it does."""
+class AppCommand(Struct, frozen=True, kw_only=True):
+    """A slash command that the page completes and sends. ``words`` may follow it: name -> description."""
 
     command: str
     description: str = ""
@@ -21,7 +22,7 @@ class SlashCommand(Struct, frozen=True, kw_only=True):
 
 
 class Shortcut(Struct, frozen=True, kw_only=True):
-    """One of the app's shortcuts, as its manifest would name it: for anywhere, or in a message's menu."""
+    """A shortcut of the app, as its manifest names it: global, or in a message's menu."""
 
     callback_id: str
     name: str
@@ -29,17 +30,17 @@ class Shortcut(Struct, frozen=True, kw_only=True):
 
 
 class Suggestion(Struct, frozen=True, kw_only=True):
-    """A message to try, and what it ``shows``."""
+    """A message to try; ``shows`` describes it."""
 
     text: str
     shows: str
 
 
 class Offers(Struct, frozen=True, kw_only=True):
-    """What the page offers a person: messages to try, slash commands, ``!words``, shortcuts."""
+    """What the page offers: messages to try, slash commands, ``!commands``, shortcuts."""
 
     suggestions: tuple[Suggestion, ...] = ()
-    commands: tuple[SlashCommand, ...] = ()
+    commands: tuple[AppCommand, ...] = ()
     words: dict[str, str] = field(default_factory=dict)
     shortcuts: tuple[Shortcut, ...] = ()
 
@@ -70,7 +71,7 @@ class _Settings(Struct, frozen=True):
 
 
 class _Manifest(Struct, frozen=True):
-    """The part of Slack's app manifest that a person at the page meets, and the events that the app is told."""
+    """The parts of Slack's app manifest that users of the page see, and the events that the app receives."""
 
     features: _Features | None = None
     settings: _Settings = _Settings()
@@ -83,7 +84,7 @@ def offers_of(manifest: str) -> Offers:
         raise CodeButlerError("no app manifest (without `features`): export it from your app's page at Slack")
     return Offers(
         commands=tuple(
-            SlashCommand(command=one.command, description=one.description, usage_hint=one.usage_hint)
+            AppCommand(command=one.command, description=one.description, usage_hint=one.usage_hint)
             for one in features.slash_commands
         ),
         shortcuts=tuple(
@@ -93,20 +94,20 @@ def offers_of(manifest: str) -> Offers:
     )
 
 
-# What an app is told only when it asks: most have no use for it.
+# Sent only to apps that subscribe explicitly: most have no use for them.
 FURTHER = frozenset({"file_shared", "file_deleted", "team_join", "pin_added", "pin_removed"})
 
 MESSAGES = {"im": "message.im", "group": "message.groups", "channel": "message.channels"}
 
 
 class Subscriptions(Struct, frozen=True, kw_only=True):
-    """``names`` as in a manifest's ``bot_events``; None: everything, ``FURTHER`` only with ``further``."""
+    """``names`` as in a manifest's ``bot_events``; None: everything, but ``FURTHER`` only with ``further``."""
 
     names: frozenset[str] | None = None
     further: bool = False
 
     def wants(self, event: Json, channel_kind: str) -> bool:
-        """Whether the app is told this event of a conversation of this kind (``channel``, ``group`` or ``im``)."""
+        """Whether the app receives this event in this type of conversation (``channel``, ``group`` or ``im``)."""
         kind = str(event["type"])
         if self.names is None:
             return self.further or kind not in FURTHER
@@ -116,7 +117,7 @@ class Subscriptions(Struct, frozen=True, kw_only=True):
 
 
 def subscriptions_of(manifest: str) -> Subscriptions:
-    """What a manifest subscribes to; everything where it says nothing about events. Raises CodeButlerError."""
+    """The events a manifest subscribes to; everything if it does not mention events. Raises CodeButlerError."""
     events = _read(manifest).settings.event_subscriptions
     return Subscriptions(names=frozenset(events.bot_events) if events else None, further=True)
 

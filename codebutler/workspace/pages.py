@@ -1,9 +1,9 @@
-"""What the chat page and tests ask of the workspace beyond Slack's own API. All need a person's token."""
+"""The endpoints for the chat page and tests, beyond Slack's own API. All need a user token."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from codebutler.workspace.interact import Interactions
 from codebutler.workspace.manifest import Offers
 from codebutler.workspace.panel import Panel
 from codebutler.workspace.params import decoded
-from codebutler.workspace.people import People
+from codebutler.workspace.people import Newcomers
 from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.stream import Stream
 
@@ -33,25 +33,37 @@ _WEB = re.compile(r"https?://|mailto:", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Desks:
-    """Who does what the page asks for."""
+    """The user making the request."""
 
     interactions: Interactions
     dialogs: Dialogs
-    people: People
+    people: Newcomers
     panel: Panel
 
 
 class Pages:
-    """The page's own endpoints."""
+    """The page's own endpoints. ``acts`` are those that take JSON from a user, by the ends of their URLs."""
 
     def __init__(self, house: House, stream: Stream, desks: Desks, offers: Offers) -> None:
         self._house = house
         self._stream = stream
         self._desks = desks
         self._offers = offers
+        dialogs, interactions, people = desks.dialogs, desks.interactions, desks.people
+        self.acts: dict[str, Callable[[User, Json], Awaitable[Json]]] = {
+            "click": self._click,
+            "submit": dialogs.submit,
+            "close": dialogs.close,
+            "home": self._look_at_home,
+            "slash": interactions.slash,
+            "suggest": interactions.suggest,
+            "shortcut": interactions.shortcut,
+            "people": people.invite,
+            "become": people.become,
+        }
 
     async def boot(self, request: Request) -> Response:
-        """Everything the page begins with."""
+        """Everything the page needs at startup."""
         me = self._person(bearer(request))
         workspace = self._house.workspace
         me.here_since = me.here_since or workspace.next_ts()
@@ -95,41 +107,29 @@ class Pages:
             headers={"cache-control": "no-store"},
         )
 
-    async def click(self, request: Request) -> Response:
-        """Press or choose something in a message or, with a view_id, in a modal or the home."""
+    async def act(self, request: Request) -> Response:
+        """A user calls one of ``acts``; its result is the response."""
         me = self._person(bearer(request))
-        given = await _json(request)
+        act = self.acts[request.url.path.rpartition("/")[2]]
+        return JSONResponse({"ok": True, **await act(me, await _json(request))})
+
+    async def _click(self, me: User, given: Json) -> Json:
+        """Press or choose something in a message or, with a view_id, in a modal or home tab."""
         acting = self._desks.dialogs.act if given.get("view_id") else self._desks.interactions.click
-        return JSONResponse({"ok": True, **await acting(me, given)})
+        return await acting(me, given)
 
-    async def submit(self, request: Request) -> Response:
-        """A modal's Submit: the app is asked (view_submission), and what it makes of it is told."""
-        me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **await self._desks.dialogs.submit(me, await _json(request))})
-
-    async def close(self, request: Request) -> Response:
-        """A modal is closed without Submit; the app hears of it where its view says notify_on_close."""
-        me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **await self._desks.dialogs.close(me, await _json(request))})
-
-    async def home(self, request: Request) -> Response:
-        """The person looks at the app's home or its messages; the app is told so (app_home_opened)."""
-        me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **self._desks.dialogs.open_home(me, await _json(request))})
-
-    async def slash(self, request: Request) -> Response:
-        """A slash command, typed by a person: the app's immediate answer, if it gives any."""
-        me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **await self._desks.interactions.slash(me, await _json(request))})
+    async def _look_at_home(self, me: User, given: Json) -> Json:
+        """The user opens the app's home or its messages; the app is notified (app_home_opened)."""
+        return self._desks.dialogs.open_home(me, given)
 
     async def markdown(self, request: Request) -> Response:
-        """Markdown as HTML for the page, safe to be shown."""
+        """Markdown as HTML, safe for the page."""
         self._person(bearer(request))
         given = await _json(request)
         return JSONResponse({"ok": True, "html": _html(str(given.get("markdown") or ""))})
 
     async def respond(self, request: Request) -> Response:
-        """A response_url: the address itself is the credential."""
+        """A response_url: the URL itself is the credential."""
         try:
             self._desks.interactions.responses.respond(request.path_params["key"], await _json(request))
         except MethodError as refused:
@@ -137,7 +137,7 @@ class Pages:
         return Response("ok", media_type="text/plain")
 
     async def faults(self, request: Request) -> Response:
-        """POST orders a fault, GET tells what is pending and how the app fares, DELETE takes orders back."""
+        """POST injects a fault, GET shows pending faults and the app's figures, DELETE clears faults."""
         self._person(bearer(request))
         if request.method == "POST":
             self._desks.panel.order(await read_body(request, MAX_BODY_BYTES))
@@ -146,39 +146,19 @@ class Pages:
         return JSONResponse({"ok": True, **self._desks.panel.state()})
 
     async def limits(self, request: Request) -> Response:
-        """Whether calls over Slack's rate limits are refused from now on (``enforced``), or only counted."""
+        """Whether calls over Slack's rate limits are refused from now on (``enforced``) or only counted."""
         self._person(bearer(request))
         self._desks.panel.enforce(on=bool((await _json(request)).get("enforced")))
         return JSONResponse({"ok": True, **self._desks.panel.state()})
 
     async def disconnect(self, request: Request) -> Response:
-        """The app's sockets are told to go, or just cut: the body says how."""
+        """Asks the app's sockets to disconnect, or drops them: the body says which."""
         self._person(bearer(request))
         self._desks.panel.disconnect(await read_body(request, MAX_BODY_BYTES))
         return JSONResponse({"ok": True})
 
-    async def suggest(self, request: Request) -> Response:
-        """What a select fed by the app offers for the text typed so far (block_suggestion)."""
-        me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **await self._desks.interactions.suggest(me, await _json(request))})
-
-    async def shortcut(self, request: Request) -> Response:
-        """A shortcut of the app, global or on a message."""
-        me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **await self._desks.interactions.shortcut(me, await _json(request))})
-
-    async def people(self, request: Request) -> Response:
-        """The owner of the workspace lets one more person, or another app's bot, in."""
-        me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **self._desks.people.invite(me, await _json(request))})
-
-    async def become(self, request: Request) -> Response:
-        """The token of somebody who is here, so that the owner's page can speak as them."""
-        me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **self._desks.people.become(me, await _json(request))})
-
     def _person(self, token: str) -> User:
-        """Raises MethodError invalid_auth for every token but a person's or a guest bot's."""
+        """Raises MethodError invalid_auth for every token except a person's or a guest bot's."""
         user = self._house.workspace.by_token(token)
         if user is None or user.id == self._house.workspace.bot.id:
             raise MethodError("invalid_auth" if token else "not_authed")
@@ -190,8 +170,8 @@ async def _json(request: Request) -> Json:
 
 
 def _html(markdown: str) -> str:
-    """Markup in it is escaped, links go to http(s) and mailto only, none of them to a place in the page. A picture is a
-    link: whoever posts one would learn who looks at it."""
+    """Escapes markup; links may lead only to http(s) and mailto, not into the page. Pictures become links, so that
+    posting one does not reveal who sees it."""
     renderer = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     renderer.validateLink = lambda url: _WEB.match(url) is not None  # type: ignore[method-assign]  # its own way
     renderer.add_render_rule("image", _picture)

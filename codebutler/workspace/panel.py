@@ -1,4 +1,4 @@
-"""The fault panel: what the page can do to the app's connection and calls, and what they have met so far."""
+"""The fault panel: injects faults into the app's connections and calls, and shows what they have met so far."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from codebutler.workspace.records import Json
 from codebutler.workspace.socket import Hub
 
 
-class Goodbye(msgspec.Struct, forbid_unknown_fields=True):
-    """How the app's connections end; ``drop`` cuts them without a word, ``deafen`` lets them live on without
-    an event."""
+class Disconnect(msgspec.Struct, forbid_unknown_fields=True):
+    """How the app's connections end; ``drop`` cuts them without warning, ``deafen`` keeps them open without
+    events."""
 
     reason: Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets", "drop", "deafen"]
 
 
 class Panel:
-    """Fault injection, ends of connections, limits on and off, and the counts of it all."""
+    """Fault injection, disconnects, rate limits on and off, and all the counts."""
 
     def __init__(self, hub: Hub, faults: Faults, limits: RateLimits) -> None:
         self._hub = hub
@@ -30,7 +30,7 @@ class Panel:
         self._limits = limits
 
     def state(self) -> Json:
-        """``faults`` still to happen, the socket's figures, and how often the app was over Slack's limits."""
+        """Pending ``faults``, the socket's figures, and how often the app exceeded Slack's limits."""
         return {
             "faults": msgspec.to_builtins(self._faults.pending()),
             "connections": self._hub.connections,
@@ -45,16 +45,16 @@ class Panel:
         }
 
     def order(self, body: bytes) -> None:
-        """One fault more. Raises MethodError invalid_arguments."""
+        """Add a fault. Raises MethodError invalid_arguments."""
         self._faults.add(decoded(body, Fault))
 
     def clear(self) -> None:
-        """Nothing that was ordered happens any more."""
+        """Clear all pending faults."""
         self._faults.clear()
 
     def disconnect(self, body: bytes) -> None:
-        """End the app's connections in one of Slack's ways or worse. Raises MethodError invalid_arguments."""
-        reason = decoded(body, Goodbye).reason
+        """End the app's connections in one of Slack's ways, or worse. Raises MethodError invalid_arguments."""
+        reason = decoded(body, Disconnect).reason
         if reason == "drop":
             self._hub.drop()
         elif reason == "deafen":
@@ -63,7 +63,7 @@ class Panel:
             self._hub.disconnect(reason)
 
     def enforce(self, *, on: bool) -> None:
-        """Slack's rate limits, refused with 429 or only counted."""
+        """Refuse calls over Slack's rate limits with 429, or only count them."""
         self._limits.enforced = on
 
 
@@ -71,8 +71,11 @@ Kind = Literal["rate_limit", "status", "error", "delay", "reset", "lost", "hang"
 
 
 class Fault(Struct, kw_only=True, forbid_unknown_fields=True):
-    """One scripted fault for the next ``times`` calls of ``method``; with ``only_app`` of the app under test, not of
-    the people who write to it."""
+    """A scripted fault for the next ``times`` calls of ``method`` (``*``: any; ``files.upload`` and
+    ``files.download`` are the two file transfers); with ``only_app``, only calls of the app under test. ``kind``:
+    ``rate_limit`` (429 with Retry-After), ``status`` (that HTTP status), ``error`` (ok:false with that code),
+    ``delay`` (responds ``delay_s`` late), ``reset`` (connection dropped, nothing done), ``lost`` (done, then the
+    connection dropped), ``hang`` (done, never answered)."""
 
     method: str
     kind: Kind
@@ -85,18 +88,18 @@ class Fault(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Faults:
-    """The faults still to happen, in the order they were ordered, each method by itself."""
+    """The pending faults, in the order they were added, each method separately."""
 
     def __init__(self) -> None:
         self._queue: deque[Fault] = deque()
 
     def add(self, fault: Fault) -> None:
-        """Order a fault; one for no calls at all (``times`` 0 or less) is dropped."""
+        """Add a fault; one for no calls (``times`` 0 or less) is ignored."""
         if fault.times > 0:
             self._queue.append(fault)
 
     def take(self, method: str, *, by_app: bool = True) -> Fault | None:
-        """The fault this call meets, counted as met."""
+        """The fault for this call, which counts as used."""
         for fault in self._queue:
             if fault.method in (method, "*") and (by_app or not fault.only_app):
                 fault.times -= 1
@@ -106,9 +109,9 @@ class Faults:
         return None
 
     def pending(self) -> tuple[Fault, ...]:
-        """What has not happened yet, the oldest order first; ``times`` says for how many calls more."""
+        """The pending faults, oldest first; ``times`` is the number of calls left."""
         return tuple(self._queue)
 
     def clear(self) -> None:
-        """Take back what has not happened yet."""
+        """Clear the pending faults."""
         self._queue.clear()

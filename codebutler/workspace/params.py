@@ -23,11 +23,11 @@ class Params:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """All of them, as they were given."""
+        """All arguments as given."""
         return self._values
 
     def has(self, name: str) -> bool:
-        """Whether the argument was given at all, null not counted; an empty string is something given."""
+        """Whether the argument was given at all; null does not count, an empty string does."""
         return self._values.get(name) is not None
 
     def text(self, name: str, default: str = "") -> str:
@@ -48,7 +48,7 @@ class Params:
         raise MethodError(code, (f"[ERROR] missing required field: {name}",))
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """True for true, "true" and "1", which is what forms can say; anything else that was given is false."""
+        """True for true, "true" and "1", which forms can express; any other given value is false."""
         value = self._values.get(name)
         if value is None:
             return default
@@ -122,19 +122,19 @@ def decoded(body: bytes, kind: type[T]) -> T:
 
 
 def page(items: Sequence[T], params: Params, *, default: int = 100, most: int = 999) -> tuple[list[T], str]:
-    """The page ``cursor`` and ``limit`` ask for, and the next cursor ("" at the end)."""
+    """The page for ``cursor`` and ``limit``, and the next cursor ("" at the end)."""
     start = int(open_cursor(params.text("cursor")) or "0")
     end = start + params.number("limit", default, most)
     return list(items[start:end]), make_cursor(str(end)) if end < len(items) else ""
 
 
 def make_cursor(place: str) -> str:
-    """A cursor in Slack's form: base64 of ``next:`` and the place to go on from."""
+    """A cursor in Slack's form: base64 of ``next:`` and the position."""
     return base64.urlsafe_b64encode(f"next:{place}".encode()).decode()
 
 
 def open_cursor(cursor: str) -> str:
-    """The place a cursor stands for; "" for none. Raises MethodError invalid_cursor."""
+    """The position of a cursor; "" for none. Raises MethodError invalid_cursor."""
     if not cursor:
         return ""
     try:

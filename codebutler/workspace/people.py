@@ -1,4 +1,4 @@
-"""Who the page may act as: the owner of the workspace lets others in, and speaks for them."""
+"""Whom the page may act as: the workspace's owner adds others, and may act as them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from codebutler.workspace.records import Json, MethodError, User
 NAME = re.compile(r"[\w][\w .'-]{0,39}")
 
 
-class People:
-    """New people and foreign bots, and their tokens; only the workspace's owner asks for them."""
+class Newcomers:
+    """New people and other apps' bots, and their tokens; only the workspace's owner may use it."""
 
     def __init__(self, house: House) -> None:
         self._house = house
         self._workspace = house.workspace
 
     def known(self) -> list[Json]:
-        """Everybody but the app itself."""
+        """Everybody except the app itself."""
         return [
             {"id": user.id, "name": user.name, "is_bot": user.is_bot}
             for user in self._workspace.users.values()
@@ -27,10 +27,8 @@ class People:
         ]
 
     def add(self, name: str, *, is_bot: bool = False, is_news: bool = True) -> User:
-        """Somebody new, a member of every channel; told to the others if that ``is_news``.
-
-        Raises MethodError invalid_name, name_taken.
-        """
+        """Add a user, as a member of every channel; ``is_news``: notify the others. Raises MethodError invalid_name,
+        name_taken."""
         if not NAME.fullmatch(name):
             raise MethodError("invalid_name")
         if any(user.name.lower() == name.lower() for user in self._workspace.users.values()):
@@ -41,14 +39,14 @@ class People:
             self._house.announcer.joined_team(user)
         return user
 
-    def invite(self, by: User, given: Json) -> Json:
-        """Raises MethodError not_allowed for all but the owner, invalid_name, name_taken."""
+    async def invite(self, by: User, given: Json) -> Json:
+        """Raises MethodError not_allowed for everybody except the owner, invalid_name, name_taken."""
         self._only_owner(by)
         user = self.add(str(given.get("name") or "").strip(), is_bot=bool(given.get("is_bot")))
         return {"user": {"id": user.id, "name": user.name, "is_bot": user.is_bot}}
 
-    def become(self, by: User, given: Json) -> Json:
-        """Another's token, never the app's. Raises MethodError not_allowed, user_not_found."""
+    async def become(self, by: User, given: Json) -> Json:
+        """Another user's token, never the app's. Raises MethodError not_allowed, user_not_found."""
         self._only_owner(by)
         user = self._workspace.user(str(given.get("user") or ""))
         if user.id == self._workspace.bot.id:

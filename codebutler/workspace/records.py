@@ -1,4 +1,4 @@
-"""What the workspace consists of: people, messages, channels and files, as data.
+"""The workspace as data: people, messages, channels and files.
 
 Refusals are MethodError with Slack's own error code.
 """
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 class MethodError(CodeButlerError):
-    """A Web API call was refused; ``code`` is Slack's word for why."""
+    """A Web API call was refused; ``code`` is Slack's error code."""
 
     def __init__(self, code: str, details: tuple[str, ...] = ()) -> None:
         super().__init__(code)
@@ -25,7 +25,7 @@ class MethodError(CodeButlerError):
 
 
 class User(Struct, kw_only=True):
-    """Somebody in the workspace: a person, the app's bot, or the bot of another app (``bot_id`` is set)."""
+    """A user: a person, the app's bot, or another app's bot (``bot_id`` is set)."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ class User(Struct, kw_only=True):
 
 
 class StoredFile(Struct, kw_only=True):
-    """An uploaded file. ``content`` is None until the bytes came; ``shared_in`` holds channel IDs."""
+    """An uploaded file. ``content`` is None until the bytes arrive; ``shared_in`` holds channel IDs."""
 
     id: str
     owner: str
@@ -57,9 +57,9 @@ class StoredFile(Struct, kw_only=True):
 
 
 class Message(Struct, kw_only=True):
-    """One message as stored; ``render`` makes Slack's form of it.
+    """One stored message; ``render`` converts it to Slack's form.
 
-    ``stream``: what was written so far while it grows. ``username`` and ``icons``: a bot under another name.
+    ``stream``: the text so far of a growing message. ``username`` and ``icons``: a bot under another name.
     """
 
     ts: str
@@ -83,19 +83,19 @@ class Message(Struct, kw_only=True):
 
     @property
     def is_reply(self) -> bool:
-        """Whether it stands under another message; a thread's first one does not."""
+        """Whether it is a reply; a thread's first message is not."""
         return self.thread_ts is not None and self.thread_ts != self.ts
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether it is what a deleted message leaves while its thread goes on."""
+        """Whether it is the placeholder of a deleted message whose thread remains."""
         return self.subtype == "tombstone"
 
 
 class Channel(Struct, kw_only=True):
-    """A channel or, with ``is_im``, a direct conversation. ``timeline``: the ts history shows, sorted.
+    """A channel or, with ``is_im``, a direct conversation. ``timeline``: the ts of the history, sorted.
 
-    ``read``: up to which ts each person has read it. ``pins``: ts -> who pinned it, and when in seconds.
+    ``read``: how far each person has read it, as a ts. ``pins``: ts -> who pinned it, and when in seconds.
     """
 
     id: str
@@ -120,18 +120,18 @@ class Channel(Struct, kw_only=True):
 
     @property
     def is_hidden(self) -> bool:
-        """Whether nobody but its members knows of it."""
+        """Whether only its members see it."""
         return self.is_im or self.is_private
 
     def message(self, ts: str) -> Message:
-        """Raises MethodError message_not_found for what never was or is deleted."""
+        """Raises MethodError message_not_found for an unknown or deleted message."""
         found = self.messages.get(ts)
         if found is None or found.is_tombstone:
             raise MethodError("message_not_found")
         return found
 
     def add(self, message: Message) -> None:
-        """Take in a new message: into the timeline, a reply into its thread instead unless it is broadcast."""
+        """Add a message: to the timeline, or, if it is a reply that is not broadcast, only to its thread."""
         self.messages[message.ts] = message
         if message.thread_ts is None or message.subtype == "thread_broadcast":
             self.timeline.append(message.ts)
@@ -139,7 +139,7 @@ class Channel(Struct, kw_only=True):
             self.messages[message.thread_ts].replies.append(message.ts)
 
     def remove(self, message: Message) -> None:
-        """A deleted message leaves a tombstone, which history shows while the thread has replies."""
+        """A deleted message leaves a tombstone, which the history shows while the thread has replies."""
         if not message.replies:
             discard(self.timeline, message.ts)
         if message.is_reply and message.thread_ts is not None:
@@ -153,8 +153,7 @@ class Channel(Struct, kw_only=True):
         )
 
     def unread(self, user: str, since: str) -> list[str]:
-        """The ts of what others have said since this person has read it, or at all since ``since``, the newest
-        first."""
+        """The ts of others' messages since this person has read it, or at all since ``since``, newest first."""
         read = max(since, self.read.get(user, ""))
         found = []
         for ts in reversed(self.messages):
@@ -182,7 +181,7 @@ def normal_ts(text: str) -> str:
 
 
 def discard(sorted_items: list[str], item: str) -> None:
-    """Take an item out of a sorted list, if it is there."""
+    """Remove an item from a sorted list, if it is in it."""
     at = bisect_left(sorted_items, item)
     if at < len(sorted_items) and sorted_items[at] == item:
         del sorted_items[at]

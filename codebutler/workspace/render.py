@@ -1,4 +1,4 @@
-"""Slack's JSON of the workspace's nouns. Pure."""
+"""The workspace's records as Slack's JSON. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bot_profile(workspace: Workspace, bot: User) -> Json:
 
 
 def message(workspace: Workspace, channel: Channel, told_of: Message, *, metadata: bool = False) -> Json:
-    """A message as history and events tell it; ``metadata`` only for readers that asked for it."""
+    """A message as in history and events; ``metadata`` only for readers that asked for it."""
     told: Json = {
         "type": "message",
         "user": told_of.user,
@@ -78,7 +78,8 @@ def _thread(channel: Channel, message: Message) -> Json:
 
 
 def conversation(channel: Channel, viewer: User) -> Json:
-    """A channel as conversations.* tell ``viewer`` of it; a direct conversation has no name but the other's ID."""
+    """A channel as conversations.* show it to ``viewer``; a direct conversation has no name but the other's
+    ID."""
     told: Json = {
         "id": channel.id,
         "created": channel.created_s,
@@ -106,7 +107,7 @@ def conversation(channel: Channel, viewer: User) -> Json:
 
 
 def unread(channel: Channel, viewer: User) -> Json:
-    """How far somebody has read and how much has been said since; ``unread_since`` is the page's own."""
+    """How far somebody has read, and how many messages there are since; ``unread_since`` is the page's own."""
     news = channel.unread(viewer.id, viewer.here_since)
     told: Json = {
         "last_read": channel.read.get(viewer.id, "0000000000.000000"),
@@ -117,12 +118,12 @@ def unread(channel: Channel, viewer: User) -> Json:
 
 
 def email(told_of: User) -> str:
-    """The address of somebody in this workspace: nothing is ever sent there."""
+    """Somebody's e-mail address here: nothing is ever sent to it."""
     return f"{told_of.name.lower().replace(' ', '.')}@workspace.example"
 
 
 def user(workspace: Workspace, told_of: User) -> Json:
-    """Somebody as users.* tell of them; the only time zone here is UTC, the only administrator "you"."""
+    """A user as in users.*; the only time zone here is UTC, the only administrator "you"."""
     told: Json = {
         "id": told_of.id,
         "team_id": workspace.team_id,
@@ -149,7 +150,7 @@ def user(workspace: Workspace, told_of: User) -> Json:
 
 
 def view(workspace: Workspace, told_of: View) -> Json:
-    """A modal or home as views.* and interaction payloads tell it."""
+    """A modal or home as in views.* and interaction payloads."""
     given = told_of.given
     told: Json = {
         "id": told_of.id,
@@ -176,7 +177,7 @@ def view(workspace: Workspace, told_of: View) -> Json:
 
 
 def file(stored: StoredFile) -> Json:
-    """A file as messages and files.* tell of it; sizes are in bytes, times in seconds of the epoch."""
+    """A file as in messages and files.*; sizes are in bytes, times in seconds since the epoch."""
     kind, _, subkind = stored.mimetype.partition("/")
     told: Json = {
         "id": stored.id,

@@ -1,4 +1,4 @@
-"""What the app says back to a click or a command: in the ack, or through the response_url it was given."""
+"""The app's responses to a click or a command: in the ack, or through its response_url."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ USES = 5
 LIFE_S = 30 * 60.0
 
 
-class Target(Struct, kw_only=True):
-    """Where a response_url speaks: to ``user`` in ``channel``, about ``message_ts`` after a click."""
+class ResponseTarget(Struct, kw_only=True):
+    """Where a response_url posts: to ``user`` in ``channel``, about ``message_ts`` after a click."""
 
     channel: str
     user: str
@@ -27,19 +27,19 @@ class Target(Struct, kw_only=True):
 
 
 class Responses:
-    """Holds the response_urls it gave out: five uses within half an hour each, as Slack's."""
+    """Stores the issued response_urls: each allows five uses within half an hour, as in Slack."""
 
     def __init__(self, house: House) -> None:
         self._house = house
         self._workspace = house.workspace
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, ResponseTarget] = {}
 
     def url(self, channel: Channel, user: User, message_ts: str = "", thread_ts: str | None = None) -> str:
-        """A new address that speaks to ``user``, about a message if one is named."""
+        """A new URL that posts to ``user``, about a message if one is named."""
         now_s = self._workspace.clock.monotonic()
         self._forget_expired(now_s)
         key = secrets.token_urlsafe(24)
-        self._targets[key] = Target(
+        self._targets[key] = ResponseTarget(
             channel=channel.id,
             user=user.id,
             message_ts=message_ts,
@@ -63,7 +63,7 @@ class Responses:
         self.say(channel, target.user, target.thread_ts, given)
 
     def say(self, channel: Channel, user: str, thread_ts: str | None, given: Json) -> None:
-        """To the person alone unless it is meant ``in_channel``."""
+        """Visible only to the user unless it is ``in_channel``."""
         text, blocks = _content(given)
         if given.get("response_type") != "in_channel":
             self._house.whispers.say(channel, user, text, blocks, thread_ts)
@@ -80,7 +80,7 @@ class Responses:
         channel.add(message)
         self._house.announcer.posted(channel, message)
 
-    def _replace(self, channel: Channel, target: Target, given: Json) -> None:
+    def _replace(self, channel: Channel, target: ResponseTarget, given: Json) -> None:
         whispers = self._house.whispers
         whispered = whispers.find(target.user, target.message_ts) is not None
         if given.get("delete_original"):
@@ -102,7 +102,7 @@ class Responses:
         self._house.announcer.changed(channel, message, previous)
 
     def _forget_expired(self, now_s: float) -> None:
-        """The oldest come first: all live equally long."""
+        """Oldest first: all have the same lifetime."""
         while self._targets:
             oldest = next(iter(self._targets))
             if now_s <= self._targets[oldest].until_s:

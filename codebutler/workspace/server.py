@@ -1,4 +1,4 @@
-"""WorkspaceServer: the embedded workspace, running in the current event loop for as long as it is entered."""
+"""WorkspaceServer: the embedded workspace, running in the current event loop while it is entered."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from codebutler.workspace.dialogs import Dialogs
 from codebutler.workspace.events import Announcer
 from codebutler.workspace.interact import Interactions
 from codebutler.workspace.limits import RateLimits
-from codebutler.workspace.manifest import Offers, SlashCommand, Subscriptions
-from codebutler.workspace.methods.table import METHODS
+from codebutler.workspace.manifest import AppCommand, Offers, Subscriptions
+from codebutler.workspace.methods import METHODS
 from codebutler.workspace.pages import Desks, Pages
 from codebutler.workspace.panel import Faults, Panel
 from codebutler.workspace.params import Params
-from codebutler.workspace.people import People
+from codebutler.workspace.people import Newcomers
 from codebutler.workspace.records import Json, MethodError, User
-from codebutler.workspace.signal import Signal
 from codebutler.workspace.socket import Hub, Timing
 from codebutler.workspace.state import Tokens, Workspace
-from codebutler.workspace.stream import Stream
+from codebutler.workspace.stream import Signal, Stream
 from codebutler.workspace.whispers import Whispers
 
 T = TypeVar("T")
@@ -40,12 +39,9 @@ HOST = "127.0.0.1"
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """How a workspace is set up. ``port`` 0 = any free one; ``tokens`` None = new ones.
-
-    ``with_limits`` switches Slack's rate limits on. ``guests`` and ``guest_bots`` are people besides "you" and
-    bots of other apps, by name. ``offers`` is what the page offers those who write.
-    ``subscriptions`` says which events the app is told.
-    """
+    """The settings of a workspace. ``port`` 0 = any free one; ``tokens`` None = new ones. ``with_limits`` enforces
+    Slack's rate limits. ``guests`` and ``guest_bots`` are people besides "you" and other apps' bots, by name.
+    ``offers`` is what the page suggests to users. ``subscriptions`` selects the events that the app receives."""
 
     channels: tuple[str, ...] = ("general",)
     port: int = 0
@@ -54,15 +50,15 @@ class Options(Struct, frozen=True, kw_only=True):
     with_limits: bool = False
     guests: tuple[str, ...] = ()
     guest_bots: tuple[str, ...] = ()
-    offers: Offers = Offers(commands=(SlashCommand(command="/butler"),))
+    offers: Offers = Offers(commands=(AppCommand(command="/butler"),))
     subscriptions: Subscriptions = Subscriptions()
 
 
 class WorkspaceServer:
     """A Slack-compatible workspace on loopback.
 
-    Making it raises CodeButlerError for a guest's bad name, entering it when the port is taken. ``signal`` is
-    notified of every event, ack and connection: ``until`` waits for what a caller is looking for.
+    Creating it raises CodeButlerError for an invalid guest name, entering it if the port is taken. ``signal`` is
+    notified of every event, ack and connection: ``until`` waits for a condition.
     """
 
     def __init__(self, options: Options | None = None, clock: Clock | None = None) -> None:
@@ -80,7 +76,7 @@ class WorkspaceServer:
         self.house = House(self.workspace, announcer, self.hub, whispers, url="", socket_url="")
         self.interactions = Interactions(self.house)
         self.dialogs = Dialogs(self.house)
-        self.people = People(self.house)
+        self.people = Newcomers(self.house)
         for name in (*options.guests, *options.guest_bots):
             self._let_in(name, is_bot=name in options.guest_bots)
         self._served = contextlib.AsyncExitStack()
@@ -94,32 +90,32 @@ class WorkspaceServer:
 
     @property
     def url(self) -> str:
-        """The chat page's address for the person "you"; the token in the fragment reaches no log."""
+        """The chat page's URL for the user "you"; the token is in the fragment, so no log shows it."""
         return f"{self.house.url}/#token={self.tokens.user}"
 
     @property
     def api_url(self) -> str:
-        """What stands for https://slack.com/api/ here, with the final slash that Slack's clients expect."""
+        """The equivalent of https://slack.com/api/, with the trailing slash that Slack's clients expect."""
         return f"{self.house.url}/api/"
 
     @property
     def bot_token(self) -> str:
-        """The app's bot token (xoxb-), for its calls of the Web API."""
+        """The app's bot token (xoxb-), for Web API calls."""
         return self.tokens.bot
 
     @property
     def app_token(self) -> str:
-        """The app-level token (xapp-), which opens Socket Mode and nothing else."""
+        """The app-level token (xapp-), which only opens Socket Mode."""
         return self.tokens.app
 
     @property
     def user_token(self) -> str:
-        """The token of the person "you" (xoxp-): whoever holds it speaks as them."""
+        """The user token (xoxp-) of "you": whoever holds it acts as that user."""
         return self.tokens.user
 
     @property
     def section(self) -> Json:
-        """The section ``slack`` of a configuration that works here, and lets nobody but "you" in."""
+        """A configuration section ``slack`` that works here and allows only "you"."""
         return {
             "botToken": self.bot_token,
             "appToken": self.app_token,
@@ -127,8 +123,13 @@ class WorkspaceServer:
             "allowedUsers": [self.workspace.person.id],
         }
 
+    @property
+    def sections(self) -> Json:
+        """The same, under the section's name."""
+        return {"slack": self.section}
+
     def announcement(self) -> Json:
-        """What `codebutler workspace --json` prints; ``users`` by name only where there are others than "you"."""
+        """The output of `codebutler workspace --json`; ``users`` by name only if there are others than "you"."""
         told: Json = {
             "url": self.url,
             "api_url": self.api_url,
@@ -163,30 +164,30 @@ class WorkspaceServer:
         await self._served.aclose()
 
     def add_user(self, name: str, *, is_bot: bool = False) -> User:
-        """Another person, or another app's bot, in every channel; ``.token`` is theirs."""
+        """Add a person, or another app's bot, to every channel; ``.token`` is theirs."""
         return self.people.add(name, is_bot=is_bot)
 
     def call(self, method: str, token: str, **params: object) -> Json:
-        """A Web API method without HTTP, faults or limits. Raises MethodError."""
+        """Call a Web API method without HTTP, faults or limits. Raises MethodError."""
         user = None if token == self.tokens.app else self.workspace.by_token(token)
         return METHODS[method](Call(self.house, user, Params(params)))
 
     def say(self, channel: str, text: str, thread_ts: str | None = None, user: User | None = None) -> str:
-        """A person ("you" unless given) writes in a channel, named or by ID. Returns the message's ts."""
+        """A person ("you" unless given) posts in a channel, given by name or ID. Returns the message's ts."""
         author = user or self.workspace.person
         params = {"channel": self.channel_id(channel), "text": text, "thread_ts": thread_ts}
         told = self.call("chat.postMessage", author.token, **params)
         return str(told["ts"])
 
     def channel_id(self, name: str) -> str:
-        """The ID of a channel given by name or already by ID. Raises MethodError channel_not_found."""
+        """The ID of a channel given by name or ID. Raises MethodError channel_not_found."""
         for channel in self.workspace.channels.values():
             if name in (channel.name, channel.id):
                 return channel.id
         return self.workspace.channel(name).id
 
     def thread(self, channel: str, ts: str) -> list[Json]:
-        """A thread's messages, its first one included, with metadata; [] when there is no such message."""
+        """A thread's messages, including the first, with metadata; [] if there is no such message."""
         where = self.workspace.channel(self.channel_id(channel))
         root = where.messages.get(ts)
         if root is None:
@@ -195,12 +196,12 @@ class WorkspaceServer:
         return [render.message(self.workspace, where, message, metadata=True) for message in shown]
 
     async def until(self, look: Callable[[], T | None], timeout_s: float = 10.0) -> T:
-        """The first true answer of ``look``, asked again after every change. Raises TimeoutError."""
+        """The first true result of ``look``, called again after every change. Raises TimeoutError."""
         return await self.signal.until(look, timeout_s)
 
 
 def new_tokens() -> Tokens:
-    """Tokens that nobody can guess, in the forms by which Slack's clients tell them apart."""
+    """Unguessable tokens, in the formats that Slack's clients expect."""
     return Tokens(
         bot=f"xoxb-{secrets.token_hex(20)}",
         app=f"xapp-1-{secrets.token_hex(20)}",

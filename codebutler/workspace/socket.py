@@ -1,8 +1,6 @@
-"""Socket Mode: the delivery of envelopes to exactly one of the app's connections, until one acknowledges.
-
-Slack: an envelope goes to any one connection; without an ack within 3 s an event is sent again nearly at
-once, after one minute and after five, also when nobody was connected; commands and clicks are sent once.
-"""
+"""Socket Mode: delivers each envelope to exactly one of the app's connections, until one acknowledges it. Slack: an
+envelope goes to any one connection; without an ack within 3 s an event is retried almost at once, after one minute
+and after five, even if nobody was connected; commands and clicks are sent once."""
 
 from __future__ import annotations
 
@@ -20,18 +18,18 @@ from codebutler.domain.clock import Clock
 from codebutler.platform.tasks import settled_within
 from codebutler.workspace.connections import Connections, Reason
 from codebutler.workspace.records import Json, MethodError
-from codebutler.workspace.signal import Signal
+from codebutler.workspace.stream import Signal
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """How patient the hub is; Slack's own numbers unless scaled down for a test."""
+    """The hub's timeouts; Slack's own values unless scaled down for a test."""
 
     ack_s: float = 3.0
     retries_s: tuple[float, ...] = (1.0, 60.0, 300.0)
     refresh_grace_s: float = 10.0
 
     def scaled(self, factor: float) -> Timing:
-        """The same schedule of retries and graces, ``factor`` times as long; the ack deadline stays."""
+        """The same retry schedule and grace periods, multiplied by ``factor``; the ack deadline stays."""
         return Timing(
             ack_s=self.ack_s,
             retries_s=tuple(wait_s * factor for wait_s in self.retries_s),
@@ -41,7 +39,7 @@ class Timing(Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Counts:
-    """What became of envelopes so far. ``lost`` events were never acknowledged by anybody."""
+    """Counts of envelopes so far. ``lost`` events were never acknowledged."""
 
     sent: int = 0
     acked: int = 0
@@ -50,10 +48,8 @@ class Counts:
 
 
 class Hub:
-    """The app's end of Socket Mode. ``signal`` is notified of every connection, ack and loss.
-
-    ``on_ack`` is for measuring: told the seconds between an envelope's sending and its ack.
-    """
+    """The app's end of Socket Mode. ``signal`` is notified of every connection, ack and loss. ``on_ack`` is for
+    measurements: it gets the seconds between sending an envelope and its ack."""
 
     def __init__(self, clock: Clock, app_id: str, timing: Timing, signal: Signal) -> None:
         self.counts = Counts()
@@ -68,12 +64,12 @@ class Hub:
 
     @property
     def connections(self) -> int:
-        """How many sockets of the app are open; each envelope goes to one of them."""
+        """How many sockets the app has open; each envelope goes to one of them."""
         return len(self._connections)
 
     @property
     def fresh_connections(self) -> int:
-        """Those that were not told to go."""
+        """Those that were not asked to disconnect."""
         return self._connections.fresh
 
     @property
@@ -83,27 +79,25 @@ class Hub:
 
     @property
     def pending(self) -> int:
-        """Events and commands that are neither acknowledged nor given up."""
+        """Events and commands that are neither acknowledged nor lost."""
         return len(self._tasks)
 
     def issue_ticket(self) -> str:
-        """A ticket for one connection. Raises MethodError once Socket Mode was switched off."""
+        """A ticket for one connection. Raises MethodError if Socket Mode is switched off."""
         return self._connections.issue_ticket()
 
     async def serve(self, socket: WebSocket, transport: asyncio.Transport | None) -> None:
-        """One connection from its handshake to its end; a ticket that was not issued, or used, is refused."""
+        """One connection from handshake to close; a ticket that was not issued, or was used, is refused."""
         await self._connections.serve(socket, transport)
 
     def deliver(self, kind: str, payload: Json) -> None:
-        """Send an event, now if somebody is connected, and again until it is acknowledged or lost."""
+        """Send an event, at once if the app is connected, and retry until it is acknowledged or lost."""
         first = self._attempt(kind, payload, retry=0)
         self._spawn(self._see_through(kind, payload, first), "workspace-delivery")
 
     async def ask(self, kind: str, payload: Json, *, accepts_response: bool) -> Json:
-        """Send a command or click once and return the ack's payload ({} when it has none).
-
-        Raises MethodError operation_timeout when nobody acknowledges it in time.
-        """
+        """Send a command or click once and return the ack's payload ({} if it has none). Raises MethodError
+        operation_timeout if nobody acknowledges it in time."""
         sent = self._attempt(kind, payload, accepts_response=accepts_response)
         if sent is None:
             raise MethodError("operation_timeout")
@@ -113,7 +107,7 @@ class Hub:
         return answer
 
     def later(self, wait_s: float, act: Callable[[], None]) -> None:
-        """Do something after a time, unless the workspace ends before."""
+        """Do something later, unless the workspace ends first."""
         self._spawn(self._wait_and(wait_s, act), "workspace-later")
 
     async def _wait_and(self, wait_s: float, act: Callable[[], None]) -> None:
@@ -121,21 +115,21 @@ class Hub:
         act()
 
     def disconnect(self, reason: Reason) -> None:
-        """Say goodbye to every connection, as Slack does before it closes them."""
+        """Send a disconnect message to every connection, as Slack does before closing."""
         wait_s = self._timing.refresh_grace_s if reason == "refresh_requested" else 0.0
         for connection in self._connections.disconnect(reason):
             self.later(wait_s, partial(connection.outgoing.put_nowait, None))
 
     def drop(self) -> None:
-        """Cut every connection without a word."""
+        """Drop every connection without warning."""
         self._connections.drop()
 
     def deafen(self) -> None:
-        """From now on nothing arrives over the connections there are, which live on; new ones are well."""
+        """From now on nothing arrives over the present connections, which stay open; new ones work."""
         self._connections.deafen()
 
     async def close(self) -> None:
-        """End every connection and give up what is pending."""
+        """Close every connection and drop what is pending."""
         self._connections.close()
         tasks = tuple(self._tasks)
         for future in self._awaited.values():

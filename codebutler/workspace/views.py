@@ -1,8 +1,6 @@
-"""Modals and home tabs as data: trigger ids, the stack of modals of each person, their homes. Pure.
-
-Source: Slack's pages on modals, on App Home and on views.*: a trigger id lives three seconds and works once;
-a stack holds three views; a hash that is not the newest is refused.
-"""
+"""Modals and home tabs as data: trigger IDs, each person's stack of modals and home tab. Pure. Source: Slack's pages
+on modals, App Home and views.*: a trigger ID lives three seconds and works once; a stack holds three views; a hash
+that is not the latest is refused."""
 
 from __future__ import annotations
 
@@ -23,12 +21,12 @@ MAX_STACK = 3
 MAX_VIEW_BYTES = 250_000
 MAX_VIEW_BLOCKS = 100
 MAX_TITLE_CHARS = 24
-# Field -> most characters.
+# Field -> maximum number of characters.
 TEXTS = {"callback_id": 255, "private_metadata": 3000, "external_id": 255}
 
 
 class Trigger(Struct, kw_only=True):
-    """A right to open one modal. ``view_id`` is set when it came out of a modal."""
+    """The right to open one modal. ``view_id`` is set if it came from a modal."""
 
     user: str
     view_id: str
@@ -37,7 +35,7 @@ class Trigger(Struct, kw_only=True):
 
 
 class View(Struct, kw_only=True):
-    """One modal or home of one person. ``values`` is Slack's state of its elements."""
+    """One person's modal or home tab. ``values`` is Slack's state of its elements."""
 
     id: str
     user: str
@@ -49,17 +47,17 @@ class View(Struct, kw_only=True):
 
     @property
     def blocks(self) -> list[Json]:
-        """The blocks as Slack would keep them, each with a block_id."""
+        """The blocks as Slack would store them, each with a block_id."""
         blocks: list[Json] = self.given["blocks"]
         return blocks
 
     def answer(self, answers: Json) -> None:
-        """Take what the person has chosen and typed so far. Raises MethodError invalid_arguments."""
+        """Store what the user has chosen and typed so far. Raises MethodError invalid_arguments."""
         self.values = state(self.blocks, answers)
 
 
 class Views:
-    """Every open modal and published home. ``new_id`` makes an ID from a prefix."""
+    """Every open modal and published home tab. ``new_id`` makes an ID from a prefix."""
 
     def __init__(self, clock: Clock, new_id: Callable[[str], str]) -> None:
         self._clock = clock
@@ -69,7 +67,7 @@ class Views:
         self._homes: dict[str, View] = {}
 
     def trigger(self, user: str, view_id: str = "") -> str:
-        """A trigger id for what ``user`` has just done."""
+        """A trigger ID for what ``user`` has just done."""
         now_s = self._clock.monotonic()
         while self._triggers:
             oldest = next(iter(self._triggers))
@@ -81,7 +79,7 @@ class Views:
         return trigger_id
 
     def open(self, trigger_id: str, given: Json) -> View:
-        """A new modal in place of what was open. Raises MethodError as views.open does."""
+        """A new modal that replaces any open ones. Raises MethodError as views.open does."""
         content = self._accepted(given, "modal")
         trigger = self._redeem(trigger_id)
         view = self._made(trigger.user, content)
@@ -89,17 +87,17 @@ class Views:
         return view
 
     def push(self, trigger_id: str, given: Json) -> View:
-        """A modal over the one the trigger came out of. Raises MethodError as views.push does."""
+        """A modal on top of the one that the trigger came from. Raises MethodError as views.push does."""
         content = self._accepted(given, "modal")
         trigger = self._redeem(trigger_id)
         return self._over(self.modal(trigger.user, trigger.view_id), content)
 
     def push_over(self, view: View, given: Json) -> View:
-        """The same, in answer to a submission. Raises MethodError."""
+        """The same, in response to a submission. Raises MethodError."""
         return self._over(view, self._accepted(given, "modal"))
 
     def update(self, view: View, given: Json, given_hash: str = "") -> View:
-        """Other content for the same view. Raises MethodError hash_conflict, invalid_arguments."""
+        """Replace the content of a view. Raises MethodError hash_conflict, invalid_arguments."""
         if given_hash and given_hash != view.hash:
             raise MethodError("hash_conflict")
         content = self._accepted(given, str(view.given["type"]), but=view)
@@ -122,7 +120,7 @@ class Views:
         return self._homes[user]
 
     def find(self, view_id: str, external_id: str = "") -> View:
-        """An open modal or a home. Raises MethodError not_found."""
+        """An open modal or a home tab. Raises MethodError not_found."""
         for view in self._all():
             if view.id == view_id or (external_id and view.given.get("external_id") == external_id):
                 return view
@@ -136,22 +134,22 @@ class Views:
         raise MethodError("not_found")
 
     def seen_by(self, user: str, view_id: str) -> View:
-        """A modal or the home of this person. Raises MethodError not_found."""
+        """A modal or the home tab of this person. Raises MethodError not_found."""
         view = self.find(view_id)
         if view.user != user:
             raise MethodError("not_found")
         return view
 
     def stack(self, user: str) -> list[View]:
-        """The person's modals, the visible one last."""
+        """The person's modals, top one last."""
         return list(self._stacks.get(user, ()))
 
     def home(self, user: str) -> View | None:
-        """The home tab that the app has published for somebody; None before it has."""
+        """The home tab that the app has published for somebody; None if it has not."""
         return self._homes.get(user)
 
     def close(self, view: View, *, everything: bool = False) -> list[View]:
-        """Close a modal and those over it, or the whole stack; returns what was closed, the uppermost first."""
+        """Close a modal and those on top of it, or the whole stack; returns the closed ones, top one first."""
         stack = self._stacks.get(view.user, [])
         if view not in stack:
             return []
@@ -193,7 +191,7 @@ class Views:
         return [*(view for stack in self._stacks.values() for view in stack), *self._homes.values()]
 
     def _accepted(self, given: Json, kind: str, but: View | None = None) -> Json:
-        """The content as Slack would keep it."""
+        """The content as Slack would store it."""
         if given.get("type") != kind:
             raise _wrong(f"must be a valid enum value, expected {kind!r} [json-pointer:/view/type]")
         if len(msgspec.json.encode(given)) > MAX_VIEW_BYTES:
@@ -215,7 +213,7 @@ class Views:
 
 
 def _kept(blocks: list[Json]) -> list[Json]:
-    """Slack: what is wrong with a view's blocks is wrong with the call's arguments."""
+    """Slack reports errors in a view's blocks as invalid arguments."""
     try:
         return block_kit.accepted(blocks, MAX_VIEW_BLOCKS)
     except MethodError as refused:
@@ -238,7 +236,7 @@ def _check_frame(given: Json, blocks: list[Json]) -> None:
 
 
 def _same(view: View, content: Json, block_id: str) -> bool:
-    """Whether a block of the new content is the one the person has already answered."""
+    """Whether a block of the new content is the one that the user has already answered."""
     old = next((block for block in view.blocks if block["block_id"] == block_id), None)
     new = next((block for block in content["blocks"] if block["block_id"] == block_id), None)
     return old is not None and new is not None and old.get("element") == new.get("element")

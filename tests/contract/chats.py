@@ -21,6 +21,7 @@ from codebutler.chat.port import (
     Streams,
 )
 from codebutler.chat.slack.api import SlackApi
+from codebutler.chat.slack.marks import REACTIONS as SLACK_REACTIONS
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.signs import REACTIONS
@@ -207,7 +208,8 @@ class ApiRig(SlackLike):
 
     def reactions(self, ts: str) -> set[str]:
         (message, *_) = self.server.thread("general", ts)
-        return {reaction["name"] for reaction in message.get("reactions", ())}
+        names = {reaction["name"] for reaction in message.get("reactions", ())}
+        return {mark for mark, name in SLACK_REACTIONS.items() if name in names}
 
     def status(self, ts: str) -> str:
         shown = self.server.house.statuses.get((self.channel, ts))
@@ -341,12 +343,12 @@ async def everything(chat: History, channel: str, thread_ts: str | None = None) 
     found: list[dict[str, Any]] = []
     cursor = ""
     while True:
-        page = await chat.history(channel, thread_ts=thread_ts, cursor=cursor)
+        page = await chat.history(channel, thread=thread_ts, cursor=cursor)
         found += [dict(message.raw) for message in page.messages]
         if not (cursor := page.next_cursor):
             return found
 
 
 async def replies(rig: AbleRig, place: str, root: str) -> list[dict[str, Any]]:
-    page = await rig.chat.history(place, thread_ts=root)
+    page = await rig.chat.history(place, thread=root)
     return [dict(message.raw) for message in page.messages[1:]]

@@ -30,7 +30,7 @@ async def test_a_post_is_shown_under_the_ts_that_is_told(rig: Rig) -> None:
 
 async def test_what_we_say_sorts_among_what_people_say(rig: Rig) -> None:
     before = rig.say("question")
-    ts = await rig.chat.post(rig.channel, Post(message=said("answer"), thread_ts=before), "op-1")
+    ts = await rig.chat.post(rig.channel, Post(message=said("answer"), thread=before), "op-1")
     assert before < ts < rig.say("thanks")
 
 
@@ -68,19 +68,19 @@ async def test_a_file_is_given_to_whoever_asks_in_a_channel_that_shows_it(able: 
 
 async def test_our_own_messages_are_told_apart_from_what_others_say(able: AbleRig) -> None:
     root = able.say("question")
-    answer = await able.chat.post(able.channel, Post(message=said("answer"), thread_ts=root), "op-1")
-    upload = Upload(filename="a.md", content=b"a", thread_ts=root)
+    answer = await able.chat.post(able.channel, Post(message=said("answer"), thread=root), "op-1")
+    upload = Upload(filename="a.md", content=b"a", thread=root)
     await able.chat.share(able.channel, upload, await able.chat.upload(upload))
     able.say("thanks", root)
-    text, file = (await able.chat.own(able.channel, thread_ts=root)).messages
-    assert (text.ts, text.op_id, text.is_file) == (answer, "op-1", False)
+    text, file = (await able.chat.own(able.channel, thread=root)).messages
+    assert (text.ref, text.op_id, text.is_file) == (answer, "op-1", False)
     assert (file.op_id, file.is_file) == ("", True)
     assert (await able.chat.own(able.channel)).messages == ()
 
 
 async def test_a_reply_is_in_its_thread_only(rig: Rig) -> None:
     root = rig.say("question")
-    ts = await rig.chat.post(rig.channel, Post(message=said("answer"), thread_ts=root), "op-1")
+    ts = await rig.chat.post(rig.channel, Post(message=said("answer"), thread=root), "op-1")
     assert await rig.shown() == [Shown(ts, "answer", thread=root)]
 
 
@@ -102,30 +102,30 @@ async def test_what_is_for_one_user_is_in_nobodys_history(able: AbleRig) -> None
 async def test_an_edit_changes_the_text_and_is_the_same_when_it_is_repeated(rig: Rig) -> None:
     ts = await rig.chat.post(rig.channel, Post(message=said("working")), "op-1")
     for _ in range(2):
-        await rig.chat.update(rig.channel, Update(target_ts=ts, message=said("done")), "op-2")
+        await rig.chat.update(rig.channel, Update(target=ts, message=said("done")), "op-2")
         assert await rig.shown() == [Shown(ts, "done")]
 
 
 async def test_an_edit_keeps_the_operation_of_the_post(able: AbleRig) -> None:
     ts = await able.chat.post(able.channel, Post(message=said("working")), "op-1")
-    await able.chat.update(able.channel, Update(target_ts=ts, message=said("done")), "op-2")
+    await able.chat.update(able.channel, Update(target=ts, message=said("done")), "op-2")
     (message,) = [m for m in await everything(able.chat, able.channel) if m["ts"] == ts]
     assert op_id_of(message) == "op-1"
 
 
 async def test_an_edit_without_buttons_removes_the_old_ones(rig: Rig) -> None:
     ts = await rig.chat.post(rig.channel, Post(message=said("old", STOP)), "op-1")
-    await rig.chat.update(rig.channel, Update(target_ts=ts, message=said("new")), "op-2")
+    await rig.chat.update(rig.channel, Update(target=ts, message=said("new")), "op-2")
     assert await rig.shown() == [Shown(ts, "new")]
 
 
 async def test_reactions_come_and_go_and_twice_is_once(rig: Rig) -> None:
     ts = rig.say("question")
     for _ in range(2):
-        await rig.chat.react(rig.channel, React(target_ts=ts, name="eyes"))
-    assert rig.reactions(ts) == {"eyes"}
+        await rig.chat.react(rig.channel, React(target=ts, mark="working"))
+    assert rig.reactions(ts) == {"working"}
     for _ in range(2):
-        await rig.chat.react(rig.channel, React(target_ts=ts, name="eyes", remove=True))
+        await rig.chat.react(rig.channel, React(target=ts, mark="working", remove=True))
     assert rig.reactions(ts) == set()
 
 
@@ -136,13 +136,13 @@ async def test_a_status_is_shown_under_a_thread_until_we_speak_there(able: AbleR
     await able.chat.show_status(able.channel, ts, "")
     assert able.status(ts) == ""
     await able.chat.show_status(able.channel, ts, "is working")
-    await able.chat.post(able.channel, Post(message=said("done"), thread_ts=ts), "op-1")
+    await able.chat.post(able.channel, Post(message=said("done"), thread=ts), "op-1")
     assert able.status(ts) == ""
 
 
 async def test_an_upload_shows_in_its_thread_with_name_size_and_comment(rig: Rig) -> None:
     root = rig.say("question")
-    upload = Upload(filename="a.md", content="zwölf".encode(), title="A", comment="see", thread_ts=root)
+    upload = Upload(filename="a.md", content="zwölf".encode(), title="A", comment="see", thread=root)
     file_id = await rig.chat.upload(upload)
     assert await rig.shown() == []
     await rig.chat.share(rig.channel, upload, file_id)
@@ -166,10 +166,10 @@ async def test_a_file_is_shared_once_and_tells_where(able: AbleRig) -> None:
 async def test_history_begins_after_a_moment_newest_first_threads_oldest_first(able: AbleRig) -> None:
     one, two, three = (able.say(text) for text in "123")
     page = await able.chat.history(able.channel, since_s=float(one))
-    assert [m.ts for m in page.messages] == [three, two]
+    assert [m.ref for m in page.messages] == [three, two]
     replies = [able.say("r", one) for _ in range(2)]
-    page = await able.chat.history(able.channel, thread_ts=one)
-    assert [m.ts for m in page.messages] == [one, *replies]
+    page = await able.chat.history(able.channel, thread=one)
+    assert [m.ref for m in page.messages] == [one, *replies]
 
 
 async def test_a_home_is_published_and_replaced(able: AbleRig) -> None:
@@ -179,7 +179,7 @@ async def test_a_home_is_published_and_replaced(able: AbleRig) -> None:
 
 
 async def test_a_form_opens_once_for_whoever_may_open_it(able: AbleRig) -> None:
-    form = ReasonForm(Placed(channel=able.channel, message_ts="1.1", value="r1"))
+    form = ReasonForm(Placed(channel=able.channel, message="1.1", value="r1"))
     trigger_id = able.trigger()
     await able.chat.open_form(trigger_id, form)
     assert able.form(able.person) == "Deny with a reason"

@@ -26,16 +26,16 @@ async def test_a_status_of_no_thread_is_refused(able: AbleRig) -> None:
 
 async def test_unknown_messages_are_refused(rig: Rig) -> None:
     with pytest.raises(ChatError) as caught:
-        await rig.chat.update(rig.channel, Update(target_ts=rig.nowhere, message=said("x")), "op-1")
+        await rig.chat.update(rig.channel, Update(target=rig.nowhere, message=said("x")), "op-1")
     assert caught.value.code == "message_not_found"
     with pytest.raises(ChatError) as caught:
-        await rig.chat.react(rig.channel, React(target_ts=rig.nowhere, name="eyes"))
+        await rig.chat.react(rig.channel, React(target=rig.nowhere, mark="working"))
     assert caught.value.code == "message_not_found"
 
 
 async def test_unknown_threads_have_no_history(able: AbleRig) -> None:
     with pytest.raises(ChatError) as caught:
-        await able.chat.history(able.channel, thread_ts=able.nowhere)
+        await able.chat.history(able.channel, thread=able.nowhere)
     assert caught.value.code == "thread_not_found"
 
 
@@ -113,5 +113,5 @@ async def test_a_lost_answer_to_the_taking_of_a_place_leaves_it_findable(able: A
     await able.chat.stop_stream(place, ts)
     able.trouble("replace", "lost")
     with pytest.raises(ChatOutcomeUnknownError):
-        await able.chat.replace(place, ts, Post(message=said("Fine."), thread_ts=root), "op-1")
+        await able.chat.replace(place, ts, Post(message=said("Fine."), thread=root), "op-1")
     assert [op_id_of(message) for message in await replies(able, place, root)] == ["op-1"]

@@ -36,7 +36,7 @@ async def test_a_stream_that_has_ended_takes_no_more(able: AbleRig) -> None:
 
 async def test_an_answer_takes_a_stream_s_place_once_it_has_ended(able: AbleRig) -> None:
     place, root = able.asked_directly()
-    post = Post(message=Message(markdown="Fine.", is_foreign=True), thread_ts=root)
+    post = Post(message=Message(markdown="Fine.", is_foreign=True), thread=root)
     ts = await able.chat.start_stream(place, root, "It is")
     with pytest.raises(ChatError) as refused:
         await able.chat.replace(place, ts, post, "op-1")

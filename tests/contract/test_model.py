@@ -10,7 +10,7 @@ from typing import Protocol
 import pytest
 
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.agents.backend import Limit, Thinking, Writing
+from codebutler_worker.agents.backend import Refusal, Thinking, Writing
 from codebutler_worker.agents.native.model import (
     AssistantMessage,
     Endpoint,
@@ -97,7 +97,7 @@ async def test_it_ends_with_exactly_one_reply(rig: Rig) -> None:
     rig.play(script.Reply("one"))
     async with asyncio.timeout(30):
         events = [event async for event in rig.model.ask(PROMPT)]
-    assert [type(event) for event in events if not isinstance(event, Limit | Writing | Thinking)] == [
+    assert [type(event) for event in events if not isinstance(event, Refusal | Writing | Thinking)] == [
         ModelReply
     ]
     assert isinstance(events[-1], ModelReply)

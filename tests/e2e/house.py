@@ -219,7 +219,11 @@ def environment(workspace: WorkspaceServer, home: Path) -> dict[str, str]:
 
 @asynccontextmanager
 async def house(
-    tmp_path: Path, *channels: str, extra_env: dict[str, str] | None = None, clock: Clock | None = None
+    tmp_path: Path,
+    *channels: str,
+    extra_env: dict[str, str] | None = None,
+    clock: Clock | None = None,
+    cards: bool = False,
 ) -> AsyncIterator[House]:
     """A workspace with ``channels`` and a home set up for it; the supervisor is ended at the end. ``clock`` is the
     workspace's."""
@@ -231,7 +235,9 @@ async def house(
             # As `codebutler setup` does (`test_operator.py` holds it to that), which takes a second each time.
             config = Home(home).ensure().config
             config.touch(mode=0o600)
-            config.write_text(json.dumps({"slack": workspace.section}))
+            # Cards about changes would come between what most cases look at.
+            quiet = {} if cards else {"output": {"changes": "off"}}
+            config.write_text(json.dumps({"slack": workspace.section} | quiet))
             yield built
         finally:
             if built.supervisor is not None and built.supervisor.returncode is None:

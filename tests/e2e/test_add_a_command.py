@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from sysconfig import get_path
 
@@ -41,21 +42,25 @@ async def run(asked: Asked) -> str:
 """,
 }
 SHOWN = (
-    "from codebutler.domain.commands import as_table; from codebutler.cli.chatroom.at_terminal import completable; "
+    "from codebutler.domain.command_help import as_table; from codebutler.cli.chatroom.at_terminal import completable; "
     "print(as_table(), *completable())"
 )
 
 
-async def changed_copy(tmp_path: Path) -> str:
-    """An interpreter that finds the copy, and then what this one has installed."""
+async def changed_copy(tmp_path: Path, changes: Mapping[str, Sequence[str]], files: Mapping[str, str]) -> str:
+    """An interpreter that finds a copy with ``files`` more, and then what this one has installed. ``changes``: by file
+    the texts to be replaced, each before what replaces it."""
     place = tmp_path / "copy"
     for name in ("codebutler", "workers", "migrations"):
         shutil.copytree(SOURCE / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
-    table = place / TABLE
-    before = table.read_text()
-    table.write_text(before.replace("ALL = (\n", ENTRIES, 1))
-    assert table.read_text() != before
-    for name, text in HANDLERS.items():
+    for name, texts in changes.items():
+        text = (place / name).read_text()
+        for before, after in zip(texts[::2], texts[1::2], strict=True):
+            assert before in text
+            text = text.replace(before, after, 1)
+        (place / name).write_text(text)
+    for name, text in files.items():
+        (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text(text)
     await output_of(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv"), env={})
     (installed,) = (tmp_path / "venv").glob("lib/python*/site-packages")
@@ -66,7 +71,7 @@ async def changed_copy(tmp_path: Path) -> str:
 
 async def test_two_commands_are_added(tmp_path: Path, git_repo: Path) -> None:
     async with house(tmp_path, "sample") as built:
-        python = await changed_copy(tmp_path)
+        python = await changed_copy(tmp_path, {TABLE: ("ALL = (\n", ENTRIES)}, HANDLERS)
         built.prefix = ("sh", "-c", 'shift; exec "$0" "$@"', python)
         channel = await rehearsal(built, git_repo)
         root = await built.say(channel, "!help")
@@ -80,7 +85,7 @@ async def test_two_commands_are_added(tmp_path: Path, git_repo: Path) -> None:
             "!uptime now": "`!uptime` takes no argument",
             "!age": "seconds, up since",
             "/butler age days": "days, up since",
-            "!age minutes": "Say it as `!age [UNIT]`",
+            "!age minutes": "Usage: `!age [UNIT]`",
             "!uptme": "Did you mean `!uptime`?",
         }.items():
             assert answer in await said(built, channel, text, answer)

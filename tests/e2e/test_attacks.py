@@ -173,8 +173,8 @@ async def test_a05_words_never_become_options_or_commands(tmp_path: Path, git_re
             await built.supervise()
             hostile = [
                 "--dangerously-skip-permissions",
-                "/compact",
-                " /cost",
+                "/clear now",
+                " /login",
                 "-p --mcp-config evil.json",
                 "/config",
             ]

@@ -175,11 +175,9 @@ async def test_b05_a_repository_deleted_while_it_is_served(tmp_path: Path, git_r
         await built.supervise()
         kept = other.rename(tmp_path / "kept")
         ts = await built.say(gone, "list the files")
-        status = await built.until_status(
-            lambda status: "does not exist any more" in status["repos"][1]["problem"]
-        )
+        status = await built.until_status(lambda status: "no longer exists" in status["repos"][1]["problem"])
         assert "remove-repo" in status["repos"][1]["problem"]
-        assert "does not exist any more" in await built.run("status")
+        assert "no longer exists" in await built.run("status")
         assert status["journal"]["pending"] == 1
         await is_answered(built, channel)
         kept.rename(other)
@@ -327,7 +325,7 @@ async def test_b12_what_send_says(tmp_path: Path, git_repo: Path) -> None:
         assert code == 1
         assert await exit_code(built, "send", "sample", "read README.md", "--wait") == 0
         # What no turn comes of: the reason is printed, nobody waits for ever.
-        assert "nothing that checks" in await built.run("send", "sample", "!checks", "--wait", check=False)
+        assert "has no checks" in await built.run("send", "sample", "!checks", "--wait", check=False)
         assert await exit_code(built, "send", "sample", "rehearsal:", "--wait") == 1
         assert "`codebutler audit`" in await refused(built, "send", "sample", "run: sudo reboot", "--wait")
         assert "refused: on the blocklist" in await built.run("audit")

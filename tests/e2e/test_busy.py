@@ -7,6 +7,8 @@
 | W03 | who waits sees the place in line, moves up, and is answered in the own thread; no process outlives its turn |
 | W04 | `agent.isolation` "worktree": a thread is answered while the agent of another one works, each in a tree of its
     own, where it goes on after a kill, and where programs and `!undo` look |
+| W05 | `!merge` merges a thread; another is told of the same file, and dropped by `!discard` and its button, pressed
+    after a kill |
 """
 
 from __future__ import annotations
@@ -134,7 +136,7 @@ async def test_w04_threads_side_by_side_in_worktrees(tmp_path: Path, git_repo: P
         await built.until("the slow one at work", lambda: "eyes" in built.reactions(channel, slow))
         quick = await built.say(channel, "create made.txt with one")
         assert await built.outcome(channel, quick) == "white_check_mark"
-        assert await built.answer(channel, quick, "a worktree of its own, on the branch `codebutler/create-")
+        assert await built.answer(channel, quick, "its own worktree, on branch `codebutler/create-")
         assert built.reactions(channel, slow) == {"eyes"}
         assert not (git_repo / "made.txt").exists()
 
@@ -151,8 +153,43 @@ async def test_w04_threads_side_by_side_in_worktrees(tmp_path: Path, git_repo: P
         card = await built.answer(channel, quick, "Undo “append two")
         [button] = [each for each in card["blocks"][-1]["elements"] if each["action_id"] == "codebutler.undo"]
         await built.click(channel, card["ts"], "codebutler.undo", button["value"])
-        await built.answer(channel, quick, "Put back 1 file")
+        await built.answer(channel, quick, "Undid changes to 1 file")
         after = await built.say(channel, "run: cat made.txt", quick)
         assert await built.outcome(channel, after) == "white_check_mark"
         assert "two" not in whole_text(built.answers(channel, quick, after)[-1])
         assert not (git_repo / "made.txt").exists()
+
+
+async def test_w05_a_thread_is_merged_and_another_one_discarded(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    agent = {"debounceSeconds": 0, "default": "rehearsal", "isolation": "worktree", "parallelTurns": 2}
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=agent)
+        await built.supervise()
+        one = await built.say(channel, "create made.txt with one")
+        assert await built.outcome(channel, one) == "white_check_mark"
+        two = await built.say(channel, "create made.txt with two")
+        assert await built.outcome(channel, two) == "white_check_mark"
+        told = await built.answer(channel, two, "Also changed in")
+        assert "made.txt" in whole_text(told)
+
+        await built.say(channel, "!merge", one)
+        await built.answer(channel, one, "not committed yet:")
+        assert not (git_repo / "made.txt").exists()
+        await built.say(channel, "!merge Make a file", one)
+        await built.answer(channel, one, "1 file changed")
+        assert "one" in (git_repo / "made.txt").read_text()
+
+        await built.say(channel, "!discard", two)
+        card = await built.answer(channel, two, "Discard the worktree of this thread")
+        await built.stop(signal.SIGKILL)
+        await built.supervise()
+        [button] = [
+            each for each in card["blocks"][-1]["elements"] if each["action_id"] == "codebutler.discard"
+        ]
+        await built.click(channel, card["ts"], "codebutler.discard", button["value"])
+        await built.answer(channel, two, "restores its files and commits")
+        listed = await built.say(channel, "!worktrees")
+        text = whole_text(await built.answer(channel, listed, "1 worktree, compared with"))
+        assert "create made.txt with one" in text
+        assert "merged" in text

@@ -31,8 +31,8 @@ async def test_t01_a_conversation_at_a_terminal(tmp_path: Path, git_repo: Path) 
             await shown.until("A sample repository.")
             await shown.ready()
             shown.type("!help" + ENTER)
-            await shown.until("!help WORD")
-            assert "Slack takes" not in shown.text
+            await shown.until("!help COMMAND")
+            assert "takes no slash commands" not in shown.text
             # Its words are code, and the marks around them are not shown.
             assert b"\x1b[36m!ping\x1b[0m" in shown.raw
             await shown.ready()
@@ -68,7 +68,7 @@ async def interrupt_everything(shown: Screen) -> None:
     shown.type("two")
     await shown.until("...> two")
     shown.type(CTRL_C)
-    await shown.until("arrow-up brings it back")
+    await shown.until("press Up to get it back")
     await shown.ready()
     shown.type("run: sleep 1000" + ENTER)
     await shown.until("Running…")

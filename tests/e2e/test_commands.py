@@ -30,12 +30,12 @@ IN_A_THREAD = {
     "help": "that agent. Commands:",
     "status": "*sample*: 0 running",
     "list": "<http://127.0.0.1:",
-    "agents": "`rehearsal:` · ready",
+    "agents": "✅ `rehearsal:` Practice agent · works offline",
     "output": "README.md",
     "c echo from-the-$((1+1))-shell": "from-the-2-shell",
     "diff": "Nothing has changed",
     "checks": "checks passed",
-    "reset": "Forgotten",
+    "reset": "starts a new session",
 }
 
 
@@ -71,7 +71,7 @@ async def test_k01_words_in_a_thread(tmp_path: Path, git_repo: Path) -> None:
         card = await built.answer(channel, root, "Undo “create notes.txt", after=ts)
         (button,) = card["blocks"][1]["elements"]
         await built.click(channel, card["ts"], button["action_id"], button["value"])
-        await built.answer(channel, root, "Put back 1 file", after=card["ts"])
+        await built.answer(channel, root, "Undid changes to 1 file", after=card["ts"])
         assert not (git_repo / "notes.txt").exists()
 
 
@@ -86,7 +86,9 @@ async def test_k02_every_word_as_a_slash_command(tmp_path: Path, git_repo: Path)
 
         def look() -> bool:
             told = "\n".join(whisper.text for whisper in whispers(built))
-            return all(text in told for text in ("pong", "Available agents", "`!c COMMAND`", "I do not know"))
+            return all(
+                text in told for text in ("pong", "Available agents", "`!c COMMAND`", "Unknown command")
+            )
 
         await built.until("the answers for one", look)
         await built.until("the answers for all", lambda: len(in_channel(built, channel)) >= len(shown))
@@ -156,7 +158,7 @@ async def test_k04_claude_killed_undone_and_continued(tmp_path: Path, git_repo: 
         card = await built.answer(channel, root, "half.txt", after=ts)
         (button,) = card["blocks"][1]["elements"]
         await built.click(channel, card["ts"], button["action_id"], button["value"])
-        await built.answer(channel, root, "Put back 2 files", after=card["ts"])
+        await built.answer(channel, root, "Undid changes to 2 files", after=card["ts"])
         assert not (git_repo / "half.txt").exists()
         model.script[:] = [Reply("It was quincunx.")]
         await built.say(channel, "which word was it?", root)

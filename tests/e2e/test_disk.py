@@ -168,7 +168,7 @@ async def test_d05_no_file_descriptors_are_left(tmp_path: Path, git_repo: Path) 
         before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
         built.workspace.hub.drop()
-        await eventually(lambda: "no connection to Slack" in built.log())
+        await eventually(lambda: "cannot connect to Slack" in built.log())
         used_s = cpu_s(pid)
         await asyncio.sleep(2)  # the time over which it is measured
         assert cpu_s(pid) - used_s < 1
@@ -213,7 +213,7 @@ async def test_d06_the_store_is_restored(
         assert await built.stop() == 0
         harm(git_repo / ".codebutler" / "store.db")
         await built.supervise()
-        words = "is restored from the backup of"
+        words = "was restored from the backup of"
         await built.until("the notice", lambda: told(built, channel, words) or None)
         assert "Restored from the backup of" in built.log()
         kept = list((git_repo / ".codebutler").glob("store.db.damaged-*"))
@@ -256,7 +256,7 @@ async def test_d08_the_journal_is_restored(
         second = await built.say(channel, "read README.md")
         await built.supervise()
         await check_answered_once(built, channel, second, "A sample repository.")
-        await built.until("the notice", lambda: told(built, channel, "is restored from the backup") or None)
+        await built.until("the notice", lambda: told(built, channel, "was restored from the backup") or None)
         third = await built.say(channel, "list the files")
         await check_answered_once(built, channel, third, "README.md")
         assert len(footers(built, channel, first)) == 1

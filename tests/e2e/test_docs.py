@@ -27,7 +27,11 @@ from tests.unit.docs.pages import PAGES, Block, blocks
 HELD = {
     "make ": "tests/e2e/test_tutorial.py and tests/integration/test_makefile.py; the rest is these tests",
     "pipx install": "tests/wheel/check.py",
+    "pipx upgrade": "tests/e2e/test_restart.py",
     "codebutler install": "tests/e2e/test_service.py",
+    "codebutler gateway": "tests/e2e/test_cluster.py",
+    "codebutler host": "tests/e2e/test_cluster.py",
+    "nats-server": "tests/e2e/test_cluster.py",
     "codebutler sandbox build": "tests/integration/sandbox/test_docker.py",
     "debootstrap": "tests/dockerd.py",
     "tar -C": "tests/dockerd.py",

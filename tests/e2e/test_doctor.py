@@ -30,7 +30,7 @@ async def test_in_a_house_that_is_well_nothing_fails_and_each_agent_answers(
         assert found["agents", "claude (default)"]["text"].startswith("2.")
         assert found["live", "claude"]["text"].startswith("answered in")
         assert found["live", "rehearsal"]["text"].startswith("answered in")
-        assert "runs (pid" in found["supervisor", "process"]["text"]
+        assert "running (pid" in found["supervisor", "process"]["text"]
         assert found["slack", "clock"]["level"] == "ok"
         assert "not-a-real-key" not in json.dumps(told)
         assert built.workspace.workspace.bot.token not in json.dumps(told)

@@ -197,7 +197,7 @@ async def test_l09_a_long_log_comes_whole(tmp_path: Path, git_repo: Path) -> Non
         await built.until("its first part", lambda: sent("long.part-01"))
         await built.stop(signal.SIGKILL)
         await built.supervise()
-        await built.answer(channel, ts, "puts them together")
+        await built.answer(channel, ts, "joins them")
         names = [file["name"] for file in files_of(built.answers(channel, ts))]
         assert names == [f"long.part-{number:02}-of-02.log" for number in (1, 2)]
         assert b"".join(sent("long.part")) == lines

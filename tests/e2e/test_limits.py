@@ -8,6 +8,8 @@
 | P23 | a budget of our own: the second turn of the day waits and says so; with a higher limit it goes on |
 | P24 | nobody does anything: the turn goes on when the limit is over, by the wall clock, and once |
 | P25 | an agent that meets the limit in the middle of its work is stopped; with a higher one its session goes on |
+| P26 | `agent.onLimit` names another agent: it takes over, and answers until the reset, restarts or not |
+| P27 | `agent.onLimit` is `ask`: nothing runs before somebody decides, also not at the reset |
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from tests.programs import require
 RETRY = "codebutler.retry"
 
 
-async def working(built: House, repo: Path, default: str = "claude") -> str:
+async def working(built: House, repo: Path, default: str = "claude", **agent: object) -> str:
     require("bwrap")
     channel = await built.add_repo(
         repo,
         "sample",
-        agent={"debounceSeconds": 0, "default": default},
+        agent={"debounceSeconds": 0, "default": default, **agent},
         claude={"binary": str(require("claude"))},
     )
     await built.supervise()
@@ -196,3 +198,50 @@ async def test_p25_an_agent_that_meets_the_limit_is_stopped(tmp_path: Path, git_
         assert await built.outcome(channel, ts) == "white_check_mark"
         assert "build it" in str(model.requests[-1]["messages"][0])
         assert not (git_repo / "trace").exists()
+
+
+async def test_p26_another_agent_takes_over_until_the_reset(tmp_path: Path, git_repo: Path) -> None:
+    clock = WallClock(tmp_path / "clock")
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=subscription(model)) as built:
+        built.prefix = clock.prefix
+        channel = await working(built, git_repo, onLimit="agent rehearsal")
+        built.prefix = ()
+        model.play(used_up(), Reply("Hello again."))
+        ts = await built.say(channel, "read README.md")
+        await built.answer(channel, ts, "`rehearsal` continues here (`agent.onLimit`)")
+        await built.answer(channel, ts, "A sample repository")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        status = await built.until_status(lambda status: sum(status["repos"][0]["turns"].values()) == 0)
+        pid = status["repos"][0]["worker"]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        second = await built.say(channel, "list the files")
+        await built.answer(channel, second, "`rehearsal` answers here until then")
+        assert await built.outcome(channel, second) == "white_check_mark"
+        assert len(model.requests) == 1
+        clock.set(timedelta(hours=2, minutes=5))
+        third = await built.say(channel, "hello", ts)
+        await built.answer(channel, ts, "Hello again.")
+        assert await built.outcome(channel, third) == "white_check_mark"
+        assert len(model.requests) == 2
+        assert "A sample repository" in str(model.requests[-1]["messages"])
+
+
+async def test_p27_a_person_is_asked_and_nothing_runs_before(tmp_path: Path, git_repo: Path) -> None:
+    clock = WallClock(tmp_path / "clock")
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=subscription(model)) as built:
+        built.prefix = clock.prefix
+        channel = await working(built, git_repo, onLimit="ask")
+        built.prefix = ()
+        model.play(used_up(), Reply("Hello again."))
+        ts = await built.say(channel, "hello")
+        message, value = await card(built, channel, ts, "codebutler.wait")
+        assert "Nothing resumes automatically." in whole_text(message)
+        await built.until("the mark", lambda: built.reactions(channel, ts) == {"raised_hand"} or None)
+        clock.set(timedelta(hours=2, minutes=5))
+        ping = await built.say(channel, "!ping")
+        await built.answer(channel, ping, "pong")
+        assert len(model.requests) == 1
+        await built.click(channel, message["ts"], "codebutler.wait", value)
+        await built.answer(channel, ts, "Hello again.")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert len(model.requests) == 2

@@ -48,7 +48,7 @@ async def test_n01_an_agent_reaches_its_model_and_a_person_everything(tmp_path: 
         real = model_env(model)
         assert set(model.keys) == {real["ANTHROPIC_API_KEY"]}
         assert not [value for value in real.values() if value in seen]
-        assert "an agent was refused localhost:" in built.log()
+        assert "access to localhost:" in built.log()
 
         ts = await built.say(channel, f"run: curl -sS {url}")
         told = await built.answer(channel, ts, "private pages")

@@ -43,7 +43,7 @@ async def test_o01_a_chat_from_a_pipe(tmp_path: Path, git_repo: Path) -> None:
 
 
 async def test_setup_leaves_what_a_house_begins_with(tmp_path: Path) -> None:
-    async with house(tmp_path, "sample") as built:
+    async with house(tmp_path, "sample", cards=True) as built:
         config = built.home / "config.json"
         begun = json.loads(config.read_text())
         config.unlink()
@@ -81,6 +81,14 @@ async def test_o03_a_second_signal_ends_it_now(tmp_path: Path, git_repo: Path) -
         await built.supervise()
         await built.answer(channel, ts, "count to a million")
         assert len(model.requests) == 1
+
+
+async def test_a_setting_that_needs_a_restart_says_so(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        await rehearsal(built, git_repo)
+        told = await built.run("config", "set", "metrics.allow", '["127.0.0.1"]')
+        assert "Supervisor reloaded: restart to apply metrics\n" in told
+        assert "nothing changed" in await built.run("config", "unset", "metrics.allow")
 
 
 async def test_o04_new_tokens_without_a_restart(tmp_path: Path, git_repo: Path) -> None:

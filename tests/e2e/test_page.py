@@ -44,7 +44,7 @@ async def test_a_newcomer_gets_an_answer_in_the_thread(tmp_path: Path, git_repo:
             await expect(page.locator("#messages [data-reaction=hourglass_flowing_sand]")).to_have_count(0)
             assert "token" not in page.url
             if picture := os.environ.get("CODEBUTLER_SCREENSHOT"):
-                await page.screenshot(path=picture)
+                await page.screenshot(path=Path(picture) / "workspace.png")
             assert errors == []
 
 

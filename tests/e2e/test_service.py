@@ -7,6 +7,7 @@
 | S03 | the main process hangs: the watchdog has it killed and started again, and it answers |
 | S04 | `uninstall` ends it in order; nothing is left |
 | S05 | a configuration that cannot be used: not started again and again; told by `install` |
+| S06 | `restart` replaces it in place: the same process for systemd, which neither restarts nor kills it |
 """
 
 from __future__ import annotations
@@ -93,3 +94,18 @@ async def test_s05_a_faulty_configuration_is_not_started_again_and_again(tmp_pat
         assert await manager.show(unit.name, "ExecMainStatus") == "78"
         assert await manager.show(unit.name, "NRestarts") == "1"
         assert "slack" in await built.run("install", check=False)
+
+
+async def test_s06_a_restart_in_place_is_none_for_systemd(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with serviced(tmp_path) as (built, manager):
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        await built.run("install")
+        unit = unit_of(tmp_path)
+        before = await manager.show(unit.name, "MainPID")
+        assert f"Restarted: pid {before}," in await built.run("restart")
+        await manager.until(unit.name, "ActiveState", "active")
+        await answered(built, channel)
+        assert await manager.show(unit.name, "MainPID") == before
+        assert await manager.show(unit.name, "NRestarts") == "0"
+        await built.run("uninstall")

@@ -10,18 +10,22 @@
 | M06 | a picture and a document reach the agent |
 | M07 | commands as Telegram writes them are answered in their conversation |
 | M08 | what people change before work on it begins is what is worked on |
+| M09 | a voice message is transcribed, shown in its conversation, and answered |
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.house import LOOK_S, House, house
+from tests.e2e.test_files import speech
+from tests.mediaserver.server import KEY, MediaServer
 from tests.programs import require
 from tests.telegram.server import ANA, FORUM, GROUP, BotServer
 
@@ -71,19 +75,25 @@ class Talk:
 
 
 @asynccontextmanager
-async def talk(tmp_path: Path, repo: Path, chat: int = GROUP) -> AsyncIterator[Talk]:
+async def talk(
+    tmp_path: Path,
+    repo: Path,
+    chat: int = GROUP,
+    *,
+    config: str = "{}",
+    agent: str = "rehearsal",
+    env: Mapping[str, str] | None = None,
+) -> AsyncIterator[Talk]:
     require("bwrap")
     async with (
         BotServer() as server,
-        house(tmp_path, extra_env={"TELEGRAM_API_URL": server.url}) as built,
+        house(tmp_path, extra_env={"TELEGRAM_API_URL": server.url, **(env or {})}) as built,
     ):
-        (built.home / "config.json").write_text("{}")
+        (built.home / "config.json").write_text(config)
         await built.run("setup", "--telegram-token", server.token, "--telegram-user", str(ANA))
         built.repositories.append(repo)
         built.hand_over()
-        await built.run(
-            "add-repo", str(repo), "--telegram", str(chat), "--name", "blog", "--agent", "rehearsal"
-        )
+        await built.run("add-repo", str(repo), "--telegram", str(chat), "--name", "blog", "--agent", agent)
         made = Talk(built, server, chat)
         await made.connected()
         yield made
@@ -182,3 +192,17 @@ async def test_m08_words_changed_in_time_are_what_is_worked_on(tmp_path: Path, g
         await it.marked(asked, "👍")
         await it.heard(LISTED)
         assert it.own("rm README.md") == []
+
+
+async def test_m09_a_voice_message_is_heard_shown_and_answered(tmp_path: Path, git_repo: Path) -> None:
+    recording = speech(ASKED, tmp_path / "said.wav")
+    async with MediaServer(spoken=ASKED) as service:
+        config = json.dumps({"openai": {"apiKey": KEY, "baseUrl": service.url}})
+        async with talk(tmp_path, git_repo, config=config) as it:
+            voice = {**it.server.put_file("v1", recording), "mime_type": "audio/ogg", "duration": 1}
+            sent = it.server.say(GROUP, "", voice=voice)
+            shown = await it.heard(f"🎤 “{ASKED}”")
+            answer = await it.heard(LISTED)
+            assert shown["message_id"] < answer["message_id"]
+            await it.marked(sent, "👍")
+            assert KEY not in it.built.log()

@@ -76,6 +76,8 @@ async def test_the_tour_shows_an_edit_a_permission_a_question_and_a_plan() -> No
         mine = await visitor.presses("replace Hello with Good morning in greet.py")
         await visitor.sees('+    return f"Good morning, {name}!"')
         await visitor.pictured("2-edit")
+        await visitor.button("Commit")
+        await visitor.sees("Committed")
         await visitor.ends(mine)
         assert "Good morning" in (repo / "greet.py").read_text()
         mine = await visitor.presses("delete notes/todo.txt")

@@ -67,6 +67,17 @@ def checked_markup(markup: Any) -> Any:
     return markup
 
 
+NO_GIFTS = dict.fromkeys(
+    ("unlimited_gifts", "limited_gifts", "unique_gifts", "premium_subscription", "gifts_from_channels"), False
+)
+RIGHTS = (
+    *("can_be_edited", "is_anonymous", "can_manage_chat", "can_delete_messages", "can_manage_video_chats"),
+    *("can_restrict_members", "can_promote_members", "can_change_info", "can_invite_users"),
+    *("can_post_stories", "can_edit_stories", "can_delete_stories"),
+)
+"""Of an administrator: a client reads each of them."""
+
+
 class Methods:
     def __init__(self, telegram: Telegram) -> None:
         self._telegram = telegram
@@ -101,11 +112,17 @@ class Methods:
         return True
 
     def do_getChat(self, given: Mapping[str, Any]) -> Any:  # noqa: N802
-        return self._telegram.chat(given.get("chat_id")).told()
+        known = self._telegram.chat(given.get("chat_id")).told()
+        return {**known, "accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": NO_GIFTS}
 
     def do_getChatMember(self, given: Mapping[str, Any]) -> Any:  # noqa: N802
         self._telegram.chat(given.get("chat_id"))
-        return {"status": "administrator", "user": self._telegram.me, "can_manage_topics": True}
+        return {
+            "status": "administrator",
+            "user": self._telegram.me,
+            **dict.fromkeys(RIGHTS, False),
+            "can_manage_topics": True,
+        }
 
     def do_sendMessage(self, given: Mapping[str, Any]) -> Any:  # noqa: N802
         chat = self._telegram.chat(given.get("chat_id"))
@@ -135,6 +152,10 @@ class Methods:
 
     def do_editMessageReplyMarkup(self, given: Mapping[str, Any]) -> Any:  # noqa: N802
         return self._changed(self._own(given, "edit"), {}, given)
+
+    def do_leaveChat(self, given: Mapping[str, Any]) -> Any:  # noqa: N802
+        self._telegram.chat(given["chat_id"]).is_closed = "Forbidden: bot is not a member of the chat"
+        return True
 
     def do_deleteMessage(self, given: Mapping[str, Any]) -> Any:  # noqa: N802
         message = self._own(given, "delete")
@@ -180,6 +201,7 @@ class Methods:
         return {
             "message_thread_id": self.open_topic(chat, str(given["name"]), self._telegram.me),
             "name": given["name"],
+            "icon_color": 7322096,
         }
 
     def do_getFile(self, given: Mapping[str, Any]) -> Any:  # noqa: N802

@@ -14,14 +14,20 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.connection import Notice, TelegramConnection
+from codebutler.chat.telegram.groups import UnknownGroup, UnknownGroups
+from codebutler.chat.telegram.updates import Membership
+from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
-from codebutler.config.schema import Config, SlackSection
+from codebutler.config.schema import Config
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.model import ButtonClicked, Event, MessageEdited, MessagePosted
-from codebutler.intake.intake import Intake
+from codebutler.domain.refs import ConversationRef
+from codebutler.intake.intake import Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
+from codebutler.platform.tasks import Tasks
+from tests.clock import ManualClock
 from tests.telegram.server import ANA, FORUM, GROUP, BotServer
 
 PATIENCE_S = 20.0
@@ -37,12 +43,13 @@ class Room:
         self.routed: list[Entry] = []
         self.refusals: list[str] = []
         self.notices: list[Notice] = []
+        self.troubles: list[str] = []
         self.full: list[Event] = []
         self.chat = TelegramChat(
             BotApi(server.token, server.url, timeout_s=5), self.journal, clock=self.clock
         )
         repo = Repo("shop", Config(slack=SlackSection(allowed_users=(f"tg:{ANA}",))))
-        served = {f"tg:{chat}": repo for chat in (ANA, GROUP, FORUM, -4000)}
+        served = {ConversationRef(f"tg:{chat}"): repo for chat in (ANA, GROUP, FORUM, -4000)}
         self.intake = Intake(
             repos=lambda: served,
             journal=self.journal,
@@ -51,13 +58,11 @@ class Room:
             clock=self.clock,
         )
         self.sender = Sender(self.chat, self.clock, Editor(str), notes=self.journal)
-        self.connection = TelegramConnection(
-            self.chat,
-            self.sender,
-            self.intake,
-            self.notices.append,
-            Random(1),
+        self.tasks = Tasks(lambda name, error: self.troubles.append(f"{name}: {error!r}"))
+        self.groups = UnknownGroups(
+            self.chat, self.sender, served.__contains__, {f"tg:{ANA}"}.__contains__, self.tasks
         )
+        self.connection = TelegramConnection(self.chat, self.sender, self.intake, self._heed, Random(1))
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -73,9 +78,17 @@ class Room:
         assert self._task is not None
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        await self.tasks.close(0)
         await self.sender.__aexit__(None, None, None)
         await self.chat.__aexit__(None, None, None)
         await self.journal.close()
+
+    def _heed(self, notice: Notice) -> None:
+        self.notices.append(notice)
+        if isinstance(notice, Membership):
+            self.groups.joined(notice)
+        elif isinstance(notice, UnknownGroup):
+            self.groups.written(notice.event)
 
     @property
     def messages(self) -> list[MessagePosted]:
@@ -95,6 +108,14 @@ class Room:
             while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
                 await asyncio.sleep(0.01)
 
+    async def in_time(self, condition: Callable[[], object]) -> None:
+        """Wait for it while the room's clock goes on, a second at each look."""
+        assert isinstance(self.clock, ManualClock)
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():
+                await self.clock.advance(1)
+                await asyncio.sleep(0.01)
+
     async def confirmed(self) -> None:
         """Wait until nothing waits on the server."""
         await self.until(lambda: not self.server.telegram.waiting() and self.server.polls.is_waiting)
@@ -103,6 +124,9 @@ class Room:
         self.refusals.append(event.user)
 
     def commanded(self, event: Event, kind: str) -> None:
+        pass
+
+    def counted(self, outcome: Outcome, seconds: float) -> None:
         pass
 
     def no_space(self, event: Event) -> None:

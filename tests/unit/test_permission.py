@@ -8,6 +8,8 @@ from typing import get_args
 import msgspec
 import pytest
 
+from codebutler.config.chats import SlackSection
+from codebutler.config.new_repos import NewReposSection
 from codebutler.config.permission import (
     ACTIONS,
     ANY_AGENT,
@@ -19,13 +21,7 @@ from codebutler.config.permission import (
     decided,
     may,
 )
-from codebutler.config.schema import (
-    AuthorizationRule,
-    AuthorizationSection,
-    CommandRule,
-    Config,
-    SlackSection,
-)
+from codebutler.config.schema import AuthorizationRule, AuthorizationSection, CommandRule, Config
 from codebutler.domain.model import (
     OPERATOR,
     Command,
@@ -43,36 +39,57 @@ TALK = Prompt(text="hello")
 
 
 def config(
-    *rules: AuthorizationRule, allowed: tuple[str, ...] = (OWNER,), allowlist: tuple[str, ...] = ()
+    *rules: AuthorizationRule,
+    allowed: tuple[str, ...] = (OWNER,),
+    allowlist: tuple[str, ...] = (),
+    may_loosen: tuple[str, ...] = ("*",),
 ) -> Config:
     return Config(
         slack=SlackSection(allowed_users=allowed),
-        authorization=AuthorizationSection(rules=rules, allowlist=allowlist),
+        authorization=AuthorizationSection(rules=rules, allowlist=allowlist, may_loosen=may_loosen),
     )
+
+
+@pytest.mark.parametrize(
+    ("user", "named", "allowed"),
+    [
+        (OWNER, (), False),
+        (OWNER, (OWNER,), True),
+        (OWNER, ("*",), True),
+        (GUEST, ("*",), False),
+        (GUEST, (GUEST,), False),
+        (OPERATOR, (), True),
+    ],
+)
+def test_only_who_is_named_may_work_in_a_mode_that_asks_less(
+    user: str, named: tuple[str, ...], allowed: bool
+) -> None:
+    where = Where(config(may_loosen=named), "C1", ("claude",))
+    assert may(admitted(user), "loosen", where).allowed is allowed
 
 
 def paths(user: str) -> list[tuple[Event, Request]]:
     """The same person on every path an event can take."""
     return [
-        (posted(channel="C1", ts="1.1", user=user, text="hello"), TALK),
-        (posted(channel="C1", ts="1.2", user=user, text="hello", thread_ts="1.1"), TALK),
-        (posted(channel="C1", ts="1.3", user=user, text="!status"), Command(name="status")),
-        (posted(channel="C1", ts="1.7", user=user, text="", files=(File(id="F1"),)), Prompt(text="")),
-        (posted(channel="C1", ts="1.8", user=user, text="hello", origin="schedule"), TALK),
-        (edited(channel="C1", ts="1.1", user=user, text="hello", edited_ts="1.4"), TALK),
-        (deleted(channel="C1", ts="1.1", user=user), NoRequest()),
+        (posted(channel="C1", ref="1.1", user=user, text="hello"), TALK),
+        (posted(channel="C1", ref="1.2", user=user, text="hello", thread="1.1"), TALK),
+        (posted(channel="C1", ref="1.3", user=user, text="!status"), Command(name="status")),
+        (posted(channel="C1", ref="1.7", user=user, text="", files=(File(id="F1"),)), Prompt(text="")),
+        (posted(channel="C1", ref="1.8", user=user, text="hello", origin="schedule"), TALK),
+        (edited(channel="C1", ref="1.1", user=user, text="hello", edit="1.4"), TALK),
+        (deleted(channel="C1", ref="1.1", user=user), NoRequest()),
         (
-            slashed(channel="C1", user=user, command="/butler", text="", trigger_id="t"),
+            slashed(channel="C1", user=user, command="/butler", text="", invocation="t"),
             Command(name="help"),
         ),
         (
             clicked(
                 channel="C1",
                 user=user,
-                message_ts="1.5",
+                message="1.5",
                 action_id="codebutler.stop",
                 value="x",
-                action_ts="1.6",
+                press="1.6",
             ),
             NoRequest(),
         ),
@@ -98,15 +115,15 @@ def test_an_empty_list_of_users_means_nobody(event: Event, request_: Request) ->
 
 def test_a_star_in_a_rule_means_the_allowed_users_and_nobody_else() -> None:
     rule = AuthorizationRule(channels=("C1",), users=("*",), allowed_prefixes=("claude",))
-    talk = [posted(channel="C1", ts="1.1", user=user, text="hello") for user in (OWNER, GUEST)]
+    talk = [posted(channel="C1", ref="1.1", user=user, text="hello") for user in (OWNER, GUEST)]
     decisions = [decided(config(rule), event, TALK).allowed for event in talk]
     assert decisions == [True, False]
 
 
 def test_a_rule_limits_the_channel_and_the_prefix() -> None:
     rule = AuthorizationRule(channels=("C1",), users=(OWNER,), allowed_prefixes=("claude",))
-    here = posted(channel="C1", ts="1.1", user=OWNER, text="hello")
-    there = posted(channel="C2", ts="1.1", user=OWNER, text="hello")
+    here = posted(channel="C1", ref="1.1", user=OWNER, text="hello")
+    there = posted(channel="C2", ref="1.1", user=OWNER, text="hello")
     assert decided(config(rule), here, TALK).allowed
     assert not decided(config(rule), there, TALK).allowed
     refusal = decided(config(rule), here, Prompt(text="ls", prefix="run"))
@@ -121,10 +138,10 @@ def test_a_press_at_the_terminal_is_the_owners(origin: Origin, allowed: bool) ->
     press = clicked(
         channel="C1",
         user=OPERATOR,
-        message_ts="1.5",
+        message="1.5",
         action_id="codebutler.allow",
         value="x",
-        action_ts="1.6",
+        press="1.6",
         origin=origin,
     )
     strict = config(AuthorizationRule(channels=("C2",), users=("U2",), allowed_prefixes=("kimi",)))
@@ -141,7 +158,7 @@ def test_the_owners_rules_do_not_bind_the_owner() -> None:
 @pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("schedule", True), ("chat", False)])
 def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bool) -> None:
     """From the control socket, a job of a file or a hook; what comes from Slack is never the operator's."""
-    wish = posted(channel="C1", ts="1.1", user=OPERATOR, text="hello", origin=origin)
+    wish = posted(channel="C1", ref="1.1", user=OPERATOR, text="hello", origin=origin)
     assert decided(config(allowed=()), wish, TALK).allowed is allowed
 
 
@@ -154,7 +171,7 @@ def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bo
     ],
 )
 def test_the_blocklist_catches_accidents_even_the_operators(command: str) -> None:
-    local = posted(channel="C1", ts="1.1", user="operator", text=command, origin="local")
+    local = posted(channel="C1", ref="1.1", user="operator", text=command, origin="local")
     decision = decided(config(), local, Prompt(text=command, prefix="run"))
     assert not decision.allowed
     assert "blocklist" in decision.told
@@ -173,13 +190,13 @@ def test_the_blocklist_catches_accidents_even_the_operators(command: str) -> Non
     ],
 )
 def test_the_blocklist_lets_everyday_work_alone(command: str) -> None:
-    event = posted(channel="C1", ts="1.1", user=OWNER, text=command)
+    event = posted(channel="C1", ref="1.1", user=OWNER, text=command)
     assert decided(config(), event, Prompt(text=command, prefix="run")).allowed
 
 
 def test_an_allowlist_admits_only_what_it_names() -> None:
     only_make = config(allowlist=(r"^make( |$)",))
-    event = posted(channel="C1", ts="1.1", user=OWNER, text="x")
+    event = posted(channel="C1", ref="1.1", user=OWNER, text="x")
     assert decided(only_make, event, Prompt(text="make test", prefix="run")).allowed
     assert not decided(only_make, event, Prompt(text="ls", prefix="run")).allowed
 
@@ -199,14 +216,14 @@ SHELL = CommandRule(prefix="sh", binary="/usr/bin/zsh", mode="interactive")
     ],
 )
 def test_a_shells_session_is_begun_with_lines_that_are_judged_each(text: str, allowed: bool) -> None:
-    event = posted(channel="C1", ts="1.1", user=OWNER, text="x")
+    event = posted(channel="C1", ref="1.1", user=OWNER, text="x")
     with_shell = msgspec.structs.replace(config(), commands=(SHELL,))
     decision = decided(with_shell, event, Prompt(text=text, prefix="sh"))
     assert decision.allowed is allowed
 
 
 def test_what_is_no_shell_is_not_judged_as_one() -> None:
-    event = posted(channel="C1", ts="1.1", user=OWNER, text="x")
+    event = posted(channel="C1", ref="1.1", user=OWNER, text="x")
     rules = (CommandRule(prefix="py", binary="python3", mode="interactive"),)
     with_python = msgspec.structs.replace(config(), commands=rules)
     talk = Prompt(text="rm -rf /", prefix="py")
@@ -219,14 +236,14 @@ def test_what_is_no_shell_is_not_judged_as_one() -> None:
     ["rm -" + "r" * 1900, "dd " * 600, ":(){" * 450, "rm " * 13_000, "-rm " * 499, "rm -r " * 300],
 )
 def test_judging_a_command_takes_little_time(hostile: str) -> None:
-    event = posted(channel="C1", ts="1.1", user=OWNER, text="x")
+    event = posted(channel="C1", ref="1.1", user=OWNER, text="x")
     started_s = time.thread_time()
     decided(config(), event, Prompt(text=hostile, prefix="run"))
     assert time.thread_time() - started_s < 1
 
 
 def test_a_command_too_long_to_judge_is_refused() -> None:
-    event = posted(channel="C1", ts="1.1", user=OWNER, text="x")
+    event = posted(channel="C1", ref="1.1", user=OWNER, text="x")
     decision = decided(config(), event, Prompt(text="true " * 1000, prefix="run"))
     assert not decision.allowed
     assert "longer than" in decision.told
@@ -238,13 +255,26 @@ BOTH = (
 )
 ANYBODY_HERE = {"see", "command", "press", "retract"}
 """Takes some rule for the channel; all else takes one for the agent."""
-USES_AN_AGENT = {"ask", "skill", "decide", "answer", "type", "continue", "undo", "remember"}
+USES_AN_AGENT = {
+    "ask",
+    "skill",
+    "decide",
+    "answer",
+    "type",
+    "continue",
+    "undo",
+    "commit",
+    "merge",
+    "remember",
+    "push",
+    "loosen",
+}
 
 
 def test_every_action_is_one_that_this_page_tries() -> None:
     assert (
         set(ACTIONS)
-        == {*ANYBODY_HERE, *USES_AN_AGENT, "amend"}
+        == {*ANYBODY_HERE, *USES_AN_AGENT, "amend", "new"}
         == {name for part in get_args(Action) for name in get_args(part)}
     )
 
@@ -274,9 +304,30 @@ def test_rules_are_asked_of_every_action(
     ruled = config(*BOTH, allowed=(OWNER, "U0OTHER"))
     decision = may(Person(user), action, Where(ruled, channel, prefixes, author=user))
     is_known = user in (OWNER, "U0OTHER")
-    assert decision.allowed is {"amend": is_known}.get(action, here if action in ANYBODY_HERE else agent)
+    special = {"amend": is_known, "new": False}
+    assert decision.allowed is special.get(action, here if action in ANYBODY_HERE else agent)
     assert decision.is_strangers is not is_known
     assert bool(decision.told) is not decision.allowed
+
+
+@pytest.mark.parametrize(
+    ("allow", "user", "expected"),
+    [
+        ((), OWNER, False),
+        ((OWNER,), OWNER, True),
+        ((OWNER,), "U0OTHER", False),
+        (("*",), "U0OTHER", True),
+        (("*",), GUEST, False),
+        ((GUEST,), GUEST, False),
+    ],
+)
+def test_repositories_are_made_by_those_who_are_listed_and_allowed(
+    allow: tuple[str, ...], user: str, expected: bool
+) -> None:
+    listed = msgspec.structs.replace(
+        config(*BOTH, allowed=(OWNER, "U0OTHER")), new_repos=NewReposSection(allow=allow)
+    )
+    assert may(Person(user), "new", Where(listed, "C9")).allowed is expected
 
 
 @pytest.mark.parametrize("action", ACTIONS)

@@ -15,15 +15,34 @@ ROOT = Path(__file__).parents[2]
 DECIDES = "codebutler/config/permission.py"
 ASKED = {
     DECIDES: {"ask", "command", "press", "retract"},
+    "codebutler/cluster/gateway.py": {"see"},
     "codebutler/intake/direct.py": {"see"},
     "codebutler/parent/apphome.py": {"see"},
+    "codebutler/parent/new_repos.py": {"new"},
     "codebutler/parent/services.py": {"see"},
+    "codebutler/web/dashboard/acts.py": {"command"},
     "workers/codebutler_worker/commands/runs.py": {"continue"},
+    "workers/codebutler_worker/commands/pressing.py": {
+        "ask",
+        "command",
+        "commit",
+        "continue",
+        "merge",
+        "push",
+        "undo",
+    },
+    "workers/codebutler_worker/commands/picking.py": {"merge"},
+    "workers/codebutler_worker/commands/race.py": {"ask"},
+    "workers/codebutler_worker/commands/terminal.py": {"continue"},
     "workers/codebutler_worker/commands/knowledge.py": {"skill"},
     "workers/codebutler_worker/conversation/deciding.py": {"decide"},
     "workers/codebutler_worker/conversation/approvals.py": {"answer"},
-    "workers/codebutler_worker/conversation/clicks.py": {"ask", "continue", "undo"},
-    "workers/codebutler_worker/conversation/messages.py": {"type"},
+    "workers/codebutler_worker/conversation/clicks.py": {"ask", "continue", "undo", "merge"},
+    "workers/codebutler_worker/conversation/limits.py": {"ask"},
+    "workers/codebutler_worker/conversation/workdir.py": {"ask"},
+    "workers/codebutler_worker/conversation/messages.py": {"ask", "type"},
+    "workers/codebutler_worker/conversation/agents.py": {"loosen"},
+    "workers/codebutler_worker/commands/choosing.py": {"ask", "loosen"},
     "workers/codebutler_worker/worker/inbox.py": {"amend"},
     "workers/codebutler_worker/memory/keeping.py": {"remember"},
 }
@@ -31,15 +50,24 @@ ASKED = {
 LISTS = {
     "codebutler/cli/": "shows and changes the configuration, invites people to a channel",
     "codebutler/config/": "what the configuration is",
-    "codebutler/operations/chat_checks.py": "says that nobody is allowed yet",
+    "codebutler/chat/platform.py": "tells the command line who is on the list",
+    **dict.fromkeys(
+        [f"codebutler/chat/slack/{name}.py" for name in ("checks", "places", "platform", "setup")],
+        "sets it up, invites people to a channel, says that nobody is allowed yet",
+    ),
+    **dict.fromkeys(
+        [f"codebutler/chat/telegram/{name}.py" for name in ("checks", "integration", "setup")],
+        "sets it up, says that nobody is allowed yet, leaves groups of strangers",
+    ),
+    "codebutler/intake/repos.py": "names everybody who is on a list",
     "codebutler/parent/": "looks up names; whom a message may call by name",
-    "codebutler/intake/repos.py": "hands the configuration to a worker",
 }
 """Who else reads ``allowedUsers``, and what for."""
 OPERATORS = Counter(
     {
         DECIDES: 2,
         "codebutler/cli/chatroom/room.py": 1,  # how a line is shown
+        "codebutler/parent/new_repos.py": 1,  # whom the new channel is for
         "codebutler/chat/people.py": 1,  # a name that nobody else may have
         "workers/codebutler_worker/commands/showing.py": 1,  # a terminal has no slash commands
         "workers/codebutler_worker/conversation/quorum.py": 3,  # which person's vote it is
@@ -64,14 +92,17 @@ def attributes(nodes: list[ast.AST]) -> set[str]:
 
 
 def test_nothing_else_reads_who_is_allowed(sources: dict[str, list[ast.AST]]) -> None:
-    readers = {name for name, nodes in sources.items() if "allowed_users" in attributes(nodes)} - {DECIDES}
+    readers = {
+        name for name, nodes in sources.items() if {"allowed_users", "allowed_ids"} & attributes(nodes)
+    } - {DECIDES}
     assert [name for name in sorted(readers) if not name.startswith(tuple(LISTS))] == []
 
 
 def test_nothing_else_reads_the_rules_and_the_patterns(sources: dict[str, list[ast.AST]]) -> None:
     readers = {name for name, nodes in sources.items() if "authorization" in attributes(nodes)}
-    # What a pattern may be, and how it is tried.
-    assert readers == {DECIDES, "codebutler/config/load.py", "codebutler/config/programs.py"}
+    # What a pattern may be, how it is tried, and whose it is in a cluster.
+    known = {"codebutler/config/load.py", "codebutler/config/programs.py", "codebutler/config/hosts.py"}
+    assert readers == {DECIDES, *known}
     importers = {
         name
         for name, nodes in sources.items()

@@ -11,18 +11,9 @@ import pytest
 from codebutler.chat.slack.app import manifest
 from codebutler.config.permission import ACTIONS
 from codebutler.config.schema import Config
-from codebutler.domain.commands import (
-    ALIASES,
-    ALL,
-    DIRECT,
-    WORDS,
-    Word,
-    completions,
-    nearest,
-    usage_error,
-    usage_hint,
-    word_of,
-)
+from codebutler.domain.command_help import completions, nearest, usage_error, usage_hint
+from codebutler.domain.commands import ALIASES, ALL, DIRECT, WORDS, word_of
+from codebutler.domain.word import Word
 from codebutler.intake.repos import Repo
 from codebutler.parent.commands import asked as parent
 from codebutler.parent.commands.asked import AskedDirectly
@@ -73,7 +64,15 @@ def test_a_wrong_argument_is_answered_with_one_line_that_shows_the_right_one(wor
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("stauts", "status"), ("sto", "stop"), ("HLEP", "help"), ("qqqqq", None), ("", None)]
+    ("typed", "meant"),
+    [
+        ("stauts", "status"),
+        ("modle", "model"),
+        ("sto", "stop"),
+        ("HLEP", "help"),
+        ("qqqqq", None),
+        ("", None),
+    ],
 )
 def test_a_misspelt_word_finds_its_neighbour(typed: str, meant: str | None) -> None:
     assert nearest(typed) == meant

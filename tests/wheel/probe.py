@@ -32,7 +32,7 @@ ABSENT = ["workers", "migrations", "tests", "docs", "bench"]
 
 
 def main(command: str) -> int:
-    faults = [*_modules(), *_files(), *_strays(), *_command(command), *_demo(command)]
+    faults = [*_modules(), *_files(), *_strays(), *_command(command), *_cluster(command), *_demo(command)]
     for fault in faults:
         print(f"wheel: {fault}", file=sys.stderr)
     print(f"wheel: {'failed' if faults else 'ok'}")
@@ -64,6 +64,15 @@ def _strays() -> list[str]:
 def _command(command: str) -> list[str]:
     done = subprocess.run([command, "--help"], capture_output=True, text=True)
     return [] if done.returncode == 0 and "supervise" in done.stdout else [f"--help: {done.stderr}"]
+
+
+def _cluster(command: str) -> list[str]:
+    """Without the extra, what needs NATS says which one; everything else here works without."""
+    with tempfile.TemporaryDirectory() as scratch:
+        env = {"PATH": os.environ["PATH"], "HOME": scratch, "LANG": "C.UTF-8"}
+        done = subprocess.run([command, "gateway"], env=env, capture_output=True, text=True)
+    told = done.returncode == 78 and "codebutler[cluster]" in done.stderr
+    return [] if told and importlib.util.find_spec("nats") is None else [f"gateway: {done.stderr}"]
 
 
 def _demo(command: str) -> list[str]:

@@ -6,7 +6,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from codebutler.domain.clock import settle
 from codebutler.domain.errors import ProtocolError
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
@@ -18,6 +17,7 @@ from codebutler.protocol.messages import (
     Stored,
     ToParent,
 )
+from tests.clock import settle
 
 
 class FakeWorker:

@@ -108,7 +108,7 @@ def obey(pipe: Pipe, message: object) -> None:
         pipe.say(Goodbye(reason=message.reason))
         os._exit(0)
     if isinstance(message, Sent):
-        pipe.say(Log(tag="INF", text=f"sent {message.op_id} {message.ts}"))
+        pipe.say(Log(tag="INF", text=f"sent {message.op_id} {message.ref}"))
     if isinstance(message, Deliver) and isinstance(message.event, MessagePosted):
         word, _, argument = message.event.text.partition(" ")
         WORDS[word](pipe, message.seq, argument)
@@ -196,7 +196,7 @@ def scream(pipe: Pipe, seq: int, argument: str) -> None:
 def boast(pipe: Pipe, seq: int, argument: str) -> None:
     """Very many turns, told again and again."""
     pipe.say(Stored(seq=seq))
-    note = TurnNote(state="running", thread_ts="1", text="x" * 10_000, agent="a", at="")
+    note = TurnNote(state="running", thread="1", text="x" * 10_000, agent="a", at="")
     _for_ever(pipe, Overview(turns=(note,) * 100))
 
 

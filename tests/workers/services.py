@@ -11,13 +11,13 @@ from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import File, NoRequest, Operation, Quoted
 from codebutler.intake.records import Entry
-from codebutler.protocol.messages import Audit, Doing, LogTag, TurnEnded
+from codebutler.protocol.messages import Audit, Doing, LogTag, TotalUse, TurnEnded
 from codebutler.supervisor.port import News
 from tests.events import posted
 
 
 def entry(seq: int, text: str = "store", channel: str = "C01") -> Entry:
-    event = posted(channel=channel, ts=f"{seq}.000100", user="U01", text=text)
+    event = posted(channel=channel, ref=f"{seq}.000100", user="U01", text=text)
     return Entry(seq, channel, event, NoRequest(), datetime(2026, 1, 1, tzinfo=UTC))
 
 
@@ -68,7 +68,7 @@ class RecordingServices:
 
     def show(self, repo: RepoSettings, news: News) -> None:
         if isinstance(news, Doing):
-            self.doings.append((repo.name, news.thread_ts, news.text))
+            self.doings.append((repo.name, news.thread, news.text))
             self._note()
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
@@ -81,13 +81,16 @@ class RecordingServices:
         found = self.threads.get(thread_ts, ChatError(code="thread_not_found"))
         if isinstance(found, Exception):
             raise found
-        return tuple(each for each in found if each.ts < before_ts), 0
+        return tuple(each for each in found if each.ref < before_ts), 0
 
     async def settle(self, seq: int) -> None:
         self._note()
         if self.settle_error is not None:
             raise self.settle_error
         self.settled.append(seq)
+
+    def total(self, repo: RepoSettings) -> TotalUse | None:
+        return None
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         self.notices.append((repo.name, why))

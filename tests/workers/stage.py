@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.protocol.messages import (
     Heartbeat,
 )
 from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
+from tests.clock import ManualClock, settle
 from tests.workers.inprocess import FakeSpawner, FakeWorker
 from tests.workers.services import RecordingServices, repo
 

@@ -1,7 +1,7 @@
-"""What a worker would find in its repository, asked without one: walls, limits, agents, store.
+"""A worker's checks of its repository, without a worker: sandbox, limits, agents, store.
 
-A program of its own, ``python -I -m codebutler_worker.checkup``: a Checkup as JSON comes in on stdin, findings go
-out as JSON lines. It runs with a worker's scrubbed environment, and knows no chat.
+A program of its own, ``python -I -m codebutler_worker.checkup``: a Checkup as JSON comes in on stdin,
+findings go out as JSON lines. It runs with a worker's scrubbed environment, and knows no chat.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.limits import Limiter, configured
 from codebutler_worker.sandbox.person import home_of_agents, served_findings
-from codebutler_worker.sandbox.port import Lasting, Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.store.opening import migrate_store
@@ -43,15 +43,15 @@ from codebutler_worker.worker.roster import Roster
 
 LIVE_S = 120.0
 PROMPT = "Answer with the one word READY and nothing else. Use no tool."
-# What the offline agent understands.
+# A prompt that the offline agent understands.
 REHEARSAL_PROMPT = "list the files"
 TURN_AGENTS = ("claude", "rehearsal", "kimi", "agent")
 
 
 class Checkup(Struct, frozen=True, kw_only=True):
-    """What to look at: repositories whose configuration differs in nothing but the channel, so that one speaks
-    for all but their stores. ``state``: the supervisor's directory, which no agent may see. ``live``: let each
-    agent that is installed answer once, which may cost a little."""
+    """What to check: repositories with the same configuration except for the channel, so that one stands for
+    all but their stores. ``state``: the supervisor's directory, which no agent may see. ``live``: ask each
+    installed agent for one answer, which may cost a little."""
 
     group: Annotated[tuple[RepoSettings, ...], Meta(min_length=1)]
     state: str
@@ -78,8 +78,8 @@ async def look(checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
 
 
 def agent_finding(found: Survey, default: str, name: str = "") -> Finding:
-    """One that is not there is a fault only where it is the one that plain messages go to. ``name``: the agent's, if
-    that is another than its prefix."""
+    """A missing agent is a fault only if it is the default. ``name``: the agent's, if that differs from its
+    prefix."""
     told = " ".join(part for part in (found.version, found.note) if part) or "ready"
     is_default = (name or found.prefix) == default
     subject = f"{found.prefix} (default)" if is_default else found.prefix
@@ -94,7 +94,7 @@ def _store(settings: RepoSettings) -> Finding:
     path = Path(settings.path) / STATE_DIR / "store.db"
     try:
         if not path.exists():
-            return ok("store", settings.name, "none yet: it is made at the first start")
+            return ok("store", settings.name, "none yet: the first start creates it")
         report = migrate_store(path, check=True)
     except CodeButlerError as error:
         return fail("store", settings.name, str(error))
@@ -124,7 +124,7 @@ async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncI
         yield _readable(section)
     for found in served_findings(sandbox.name, checkup.group, home):
         yield found
-    if isinstance(sandbox, Lasting):
+    if sandbox.told:
         await sandbox.close()
         yield ok("sandbox", "limits", sandbox.told)
     else:
@@ -135,7 +135,7 @@ async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncI
 
 
 def _checkouts(group: Sequence[RepoSettings]) -> list[Finding]:
-    """Which repositories cannot be walled in, and in which git's configuration points into the work tree."""
+    """Repositories that cannot be sandboxed, and those where git's configuration points into the work tree."""
     found = []
     for each in group:
         root = Path(each.path)
@@ -151,11 +151,9 @@ def _checkouts(group: Sequence[RepoSettings]) -> list[Finding]:
                 str(path.relative_to(root)) for path in checkout.pointed if path.is_relative_to(root)
             )
             told = f"git's configuration runs or reads {names or 'files in .git'}: read-only for agents; "
-            found.append(
-                ok("sandbox", each.name, f"{told}what that calls in the work tree, agents can change")
-            )
+            found.append(ok("sandbox", each.name, f"{told}agents can change what it calls in the work tree"))
         for path in checkout.sockets:
-            told = f"{path} is a socket of a program of yours: agents cannot reach it"
+            told = f"{path} is a socket of one of your programs: agents cannot reach it"
             found.append(ok("sandbox", each.name, told))
     return found
 
@@ -175,10 +173,10 @@ def _owner(settings: RepoSettings) -> int:
 
 
 def walls_finding(name: str) -> Finding:
-    """What walls that passed their self-test are worth."""
+    """How strong a sandbox is that has passed its self-test."""
     if name == "seatbelt":
         return warn("sandbox", name, f"self-test passed, but {UNTESTED}")
-    return ok("sandbox", name, "self-test passed: what is started inside sees and writes only its own")
+    return ok("sandbox", name, "self-test passed: programs inside see and write only their own files")
 
 
 def _limits(section: SandboxSection, *, walls: bool) -> Finding:
@@ -192,7 +190,7 @@ async def _network(sandbox: Sandbox, section: SandboxSection) -> Finding:
     try:
         told = summary(section, sandbox.name)
         outlet = for_agents(section, sandbox.name, {})
-        if outlet.kind == "hosts" and not isinstance(sandbox, Lasting):
+        if outlet.kind == "hosts" and not sandbox.told:
             await try_way_out(sandbox, outlet)
     except SandboxUnavailableError as error:
         return fail("sandbox", "network", str(error))
@@ -212,7 +210,7 @@ async def _live(name: str, checkup: Checkup, home: Path) -> Finding:
     with tempfile.TemporaryDirectory(prefix="codebutler-doctor-", dir=place) as directory:
         repo = Path(directory).resolve() / "sample"
         repo.mkdir()
-        # Readable for the ordinary user that agents become where we are root.
+        # Readable for the ordinary user that root's agents run as.
         repo.parent.chmod(0o755)
         (repo / "README.md").write_text("A sample.\n", encoding="utf-8")
         prepare_state_dir(repo)
@@ -234,13 +232,13 @@ async def _live(name: str, checkup: Checkup, home: Path) -> Finding:
         finally:
             await roster.close()
     if finished is None or not finished.ok:
-        return fail("live", name, finished.text if finished else "its run did not end")
+        return fail("live", name, finished.text if finished else "its run did not finish")
     cost = f", ${finished.usage.cost_usd:.2f}" if finished.usage.cost_usd else ""
     return ok("live", name, f"answered in {time.monotonic() - began_s:.1f} s{cost}")
 
 
 def _give_away(repo: Path, owner: int) -> None:
-    """To whom the real repository belongs, so that what starts here starts there."""
+    """The real repository's owner, so that programs run as in it."""
     for path in (repo, *repo.rglob("*")):
         os.chown(path, owner, owner, follow_symlinks=False)
 
@@ -257,7 +255,7 @@ async def _turn(roster: Roster, name: str, repo: Path) -> Finished | None:
 
 
 async def main() -> None:
-    """Read what to look at, and tell each finding at once."""
+    """Read what to check, and print each finding at once."""
     checkup = msgspec.json.decode(sys.stdin.buffer.read(), type=Checkup)
     async for finding in look(checkup, Path.home()):
         sys.stdout.buffer.write(msgspec.json.encode(finding) + b"\n")

@@ -1,4 +1,4 @@
-"""The skills that agents of one repository may use now, and a skill as part of a prompt."""
+"""The skills that one repository's agents may use now, and a skill as part of a prompt."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Looks anew each time, so that an edited skill counts at once. Blocking, but for a few small files."""
+    """Looks each time, so that an edited skill counts at once. Blocks for a few small files."""
 
     settings: RepoSettings
     home: Home
 
     def found(self) -> FoundSkills:
-        """Everything there is, also what is switched off or not vouched for."""
+        """Every skill, including disabled and untrusted ones."""
         from codebutler.config.skills import find_skills  # YAML is not for every worker's memory
 
         return find_skills(self.home, Path(self.settings.path), self.settings.skills_digest)
@@ -33,7 +33,7 @@ class Library:
 
 
 def prompt_of(skill: Skill, words: str) -> str:
-    """What an agent is asked when a person names the skill: their words first, then the instructions."""
+    """The prompt of a person who names the skill: their words first, then the instructions."""
     asked = words.strip() or f"Use the skill {skill.name}."
     if skill.kind == "code":
         return f"{asked}\n\nUse the skill {skill.name} for this: call the tool use_skill with what it needs."

@@ -1,8 +1,7 @@
-"""A dress rehearsal for the fork server: one worker's start, a command, a turn and its end, in a directory of its
-own.
+"""A rehearsal in the fork server: a worker's start, a command, a turn and its end, in a temporary directory.
 
-What a first run builds (dialect, compiled statements, codecs) is then built once and shared by every worker, not
-once in each: 2 MB less for a worker that waits, 5 MB less for one that has worked. Nothing of it is kept but that.
+It builds once what a first run builds (dialect, compiled statements, codecs), and every worker shares it: 2
+MB less for an idle worker, 5 MB less for one that has worked. Nothing else is kept.
 """
 
 from __future__ import annotations
@@ -14,11 +13,13 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, RepoSettings
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.domain.model import Command, MessagePosted, Prompt, Request
+from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.protocol.messages import (
     Configure,
     Deliver,
@@ -35,7 +36,6 @@ from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
-    Answer,
     Finished,
     Started,
     Text,
@@ -44,13 +44,14 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.commands.table import load
 from codebutler_worker.tree.tree import Tree
+from codebutler_worker.tree.worktrees import Worktrees
 from codebutler_worker.worker.bootstrap import serve
 
-CHANNEL = "C000"
+CHANNEL = ConversationRef("C000")
 LIMIT_S = 10.0
 TOLD, ENDED = "overview", "end"
 REQUESTS: tuple[Request, ...] = (Command(name="ping"), Prompt(text="Are you there?"))
-# In memory, where there is such a place: nothing of it need outlive a power cut.
+# In memory, if possible: none of it needs to survive a power cut.
 STAGE = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made in it
 
 
@@ -58,11 +59,11 @@ class HurriedClock(SystemClock):
     """Nobody is kept waiting."""
 
     async def sleep(self, seconds: float) -> None:
-        """Ten milliseconds at most, whatever is asked for."""
+        """At most ten milliseconds, whatever the argument."""
         await super().sleep(min(seconds, 0.01))
 
 
-class _OneLineBackend:
+class _OneLineBackend(AgentBackend):
     """Says one line; asks nothing, and has ended before anybody could stop it."""
 
     name = "claude"
@@ -72,30 +73,23 @@ class _OneLineBackend:
         yield Text("**Here.**")
         yield Finished(ok=True, text="**Here.**", reason="done")
 
-    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002
-        return False
-
-    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002
-        return False
-
-    async def stop(self, turn_id: str) -> bool | None:  # noqa: ARG002
-        return None
-
     async def close(self) -> None:
         return
 
 
 class _OneLineAgents:
-    """The same agent by every name; no worktree, no working tree."""
+    """The same agent under every name; no worktree, no working tree."""
 
-    async def get(self, name: str) -> AgentBackend:  # noqa: ARG002
+    home = Path()
+
+    async def get(self, name: str, choice: Choice = CONFIGURED) -> AgentBackend:  # noqa: ARG002
         return _OneLineBackend()
 
     async def workdir(self, conversation: str, *, task: str | None = None) -> Path:  # noqa: ARG002
         return Path()
 
-    async def tidy(self, conversation: str) -> str:  # noqa: ARG002
-        return ""
+    async def worktrees(self) -> Worktrees:
+        raise SandboxUnavailableError("there is no worktree to rehearse with")
 
     async def tree(self, workdir: Path) -> Tree:  # noqa: ARG002
         raise SandboxUnavailableError("there is no working tree to rehearse with")
@@ -111,8 +105,8 @@ class _OneLineAgents:
 
 
 def warm_up(stage: Path = STAGE) -> bool:
-    """Go through it; whether it went well. Where not (say, no room in the temporary directory) everything works
-    all the same."""
+    """Run it; returns whether it succeeded. After a failure (say, a full temporary directory) everything
+    works all the same."""
     try:
         place = stage if os.access(stage, os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix="codebutler-warm-up-", dir=place) as directory:
@@ -139,28 +133,28 @@ async def _rehearse(directory: Path) -> bool:
 
 
 def _answer(channel: MessagePipe[ToParent], message: ToParent, directory: Path, told: list[str]) -> None:
-    """``told``: the outcome of each request, that the overview was told, and that it was asked to end."""
+    """``told``: each request's outcome, the overview's report, and the order to end."""
     if isinstance(message, Hello):
         config = Config(agent=AgentSection(debounce_seconds=0))
         settings = RepoSettings(name="", path=str(directory), channel_id=CHANNEL, config=config)
         channel.send(Configure(settings=settings))
     elif isinstance(message, Ready):
         for seq, request in enumerate(REQUESTS, start=1):
-            ts = f"1.{seq}"
+            ref = MessageRef(f"1.{seq}")
             event = MessagePosted(
                 channel=CHANNEL,
-                ts=ts,
+                ref=ref,
                 sent_at=1.0,
-                order=ts,
+                order=ref,
                 is_direct=False,
-                user="U000",
+                user=PersonRef("U000"),
                 text="Are you there?",
             )
             channel.send(Deliver(seq=seq, event=event, request=request))
     elif isinstance(message, Send):
-        channel.send(Sent(op_id=message.op_id, ts="2.1"))
+        channel.send(Sent(op_id=message.op_id, ref=MessageRef("2.1")))
     elif isinstance(message, TurnEnded):
-        channel.send(Sent(op_id=message.op_id, ts=""))
+        channel.send(Sent(op_id=message.op_id, ref=NOWHERE))
         told.append(message.outcome)
     elif isinstance(message, Overview):
         told.append(TOLD)

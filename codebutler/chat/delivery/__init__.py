@@ -1,1 +1,2 @@
-"""The way out: every operation, in order, within the chat's limits, exactly once. Knows no chat beyond the ChatPort."""
+"""Sends every operation, in order, within the chat's limits, exactly once. Knows a chat only by its
+ChatPort."""

@@ -1,5 +1,5 @@
-"""Whether we may write at all: the chat accepts our token, and a channel is open to us. What is to be said waits.
-And reading what is in a channel, within the limits: what was said, and what of it was our doing."""
+"""Whether we may write at all: the chat accepts our token, and a channel is open to us; operations wait until
+then. Also reads channels, within the limits: messages, and which of them are ours."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from codebutler.chat.port import Call, Capabilities, ChannelMoved, ChatPort, His
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError
 from codebutler.domain.model import Value
+from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.platform.tasks import Observers
 
 PROBE_BASE_S = 5.0
@@ -22,10 +23,10 @@ log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Authority:
-    """The loop waits while the token does not work: after ``lost`` the chat is asked who we are, ever more slowly,
-    until it tells.
+    """The loop waits while the token does not work: after ``lost`` it asks the chat who we are, with backoff,
+    until it answers.
 
-    ``trouble`` says what is wrong while it is, and is "" else.
+    ``trouble`` describes the problem meanwhile, and is "" otherwise.
     """
 
     def __init__(self, chat: ChatPort, loop: Loop, clock: Clock) -> None:
@@ -35,24 +36,24 @@ class Authority:
         self._clock = clock
         self._probe: asyncio.Task[None] | None = None
         self.refusals = 0
-        """In a row; none since a call went through."""
+        """Failures in a row; none since a call succeeded."""
         self._me: Identity | None = None
 
     async def me(self) -> Identity:
-        """Who we are, asked for once. Raises ChatError."""
+        """Our own identity, cached. Raises ChatError."""
         if self._me is None:
             self._me = await self._chat.identity()
         return self._me
 
     async def url(self) -> str:
-        """The workspace's own address; "" while the chat does not tell."""
+        """The workspace's own address; "" if unknown."""
         try:
             return (await self.me()).url
         except ChatError:
             return ""
 
     def lost(self, error: ChatAuthError) -> None:
-        """The chat refused the token: close, and find out when it works again."""
+        """The chat refused the token: close, and wait until it works again."""
         if self.trouble:
             return
         log.error("%s", error)
@@ -70,7 +71,7 @@ class Authority:
         accepted = False
         while not accepted:
             await self._clock.sleep(min(PROBE_CAP_S, PROBE_BASE_S * 2.0 ** min(self.refusals, 10)))
-            # Counts on until a real call goes through: a token may pass here and be refused there.
+            # Keeps counting until a real call succeeds: a token may pass here and be refused there.
             self.refusals += 1
             accepted = await self._accepted()
         self.trouble = ""
@@ -86,49 +87,49 @@ class Authority:
 
 
 PROBE_S = 60.0
-"""So often it is tried again where no event says that the channel is back."""
+"""How often to retry if no event says that the channel is open again."""
 _AFTER = {"archived": "is_archived", "left": "not_in_channel"}
 
 log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Channels:
-    """Which channels are closed to us, and why. ``closed``: the chat's codes for it, each with what to do."""
+    """Which channels are closed to us, and why. ``closed``: the chat's codes for that, each with what to do."""
 
     def __init__(self, loop: Loop, closed: Mapping[str, str]) -> None:
         self.closed = closed
         self.changed = Observers[()]()
         self._loop = loop
-        self._closed: dict[str, str] = {}
+        self._closed: dict[ConversationRef, str] = {}
 
-    def trouble(self, channel: str) -> str:
+    def trouble(self, channel: ConversationRef) -> str:
         """Why we may not write there and what to do, "" if we may."""
         return self.closed.get(self._closed.get(channel, ""), "")
 
     def moved(self, moved: ChannelMoved) -> None:
-        """The chat has said so."""
+        """The chat reported it closed."""
         if moved.how == "back":
             self.accepted(moved.channel)
         else:
             self.refused(moved.channel, _AFTER[moved.how])
 
-    def refused(self, channel: str, code: str) -> None:
-        """It was tried, and it is closed."""
+    def refused(self, channel: ConversationRef, code: str) -> None:
+        """A call was tried, and it is closed."""
         self._loop.closed(channel, PROBE_S)
         if self._closed.get(channel) != code:
             self._closed[channel] = code
             log.warning("%s: %s", channel, self.closed.get(code, code))
             self.changed.tell()
 
-    def accepted(self, channel: str) -> None:
-        """Something was said there."""
+    def accepted(self, channel: ConversationRef) -> None:
+        """Something was posted there."""
         if self._closed.pop(channel, None) is not None:
-            log.info("%s: what waited is said now", channel)
+            log.info("%s: sending what was waiting", channel)
             self._loop.closed(channel, None)
             self.changed.tell()
 
 
-# How far back a message can be whose answer we lost. In a thread all of it is read.
+# How old a message can be whose answer we lost. In a thread everything is read.
 LOOK_BACK_S = 7 * 24 * 3600.0
 MAX_PAGES = 50
 
@@ -136,7 +137,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Each page when what is dearer leaves room for it. A chat without history tells nothing."""
+    """Each page waits for more valuable calls. A chat without history finds nothing."""
 
     def __init__(self, can: Capabilities, loop: Loop, clock: Clock) -> None:
         self._can = can
@@ -145,44 +146,48 @@ class Reader:
 
     async def history(
         self,
-        channel: str,
+        channel: ConversationRef,
         *,
-        thread_ts: str | None = None,
+        thread: MessageRef | None = None,
         since_s: float = 0.0,
         cursor: str = "",
         value: Value | None = None,
     ) -> HistoryPage:
-        """A page of messages, as in the port. Without a ``value`` it can wait: first pages go before later ones, and
-        everything else before both. Raises ChatError as the port."""
+        """A page of messages, as in the port. Without a ``value`` it can wait: first pages go before later
+        ones, and everything else before both. Raises ChatError as the port."""
         if self._can.history is None:
             return HistoryPage()
-        await self._claim(channel, thread_ts, value or ("sign" if cursor else "progress"))
-        return await self._read(self._can.history.history, channel, thread_ts, since_s, cursor)
+        await self._claim(channel, thread, value or ("sign" if cursor else "progress"))
+        return await self._read(self._can.history.history, channel, thread, since_s, cursor)
 
-    async def own(self, channel: str, thread_ts: str, since_s: float, cursor: str = "") -> OwnPage:
+    async def own(
+        self, channel: ConversationRef, thread: MessageRef, since_s: float, cursor: str = ""
+    ) -> OwnPage:
         """A page of our own messages in a thread, as in the port. Raises ChatError as the port."""
         if self._can.look_up is None:
             return OwnPage()
-        await self._claim(channel, thread_ts, "notice")
-        return await self._read(self._can.look_up.own, channel, thread_ts, since_s, cursor)
+        await self._claim(channel, thread, "notice")
+        return await self._read(self._can.look_up.own, channel, thread, since_s, cursor)
 
-    async def find(self, channel: str, thread_ts: str | None, op_ids: Collection[str]) -> dict[str, str]:
-        """The ts of the message that each operation made; nothing for those that made none. The first page is claimed
-        by who asks.
+    async def find(
+        self, channel: ConversationRef, thread: MessageRef | None, op_ids: Collection[str]
+    ) -> dict[str, MessageRef]:
+        """The ref of each operation's message; nothing for those that made none. The caller claims the first
+        page.
 
-        Raises ChatError when the chat cannot be asked now; where it refuses to tell, nothing is found.
+        Raises ChatError if the chat cannot be asked now; if it refuses to tell, nothing is found.
         """
-        found: dict[str, str] = {}
+        found: dict[str, MessageRef] = {}
         if (look_up := self._can.look_up) is None:
             return found
-        since_s = self._clock.now().timestamp() - LOOK_BACK_S if thread_ts is None else 0.0
+        since_s = self._clock.now().timestamp() - LOOK_BACK_S if thread is None else 0.0
         cursor = ""
         try:
             for _ in range(MAX_PAGES):
                 if cursor:
-                    await self._claim(channel, thread_ts, "answer")
-                page = await self._read(look_up.own, channel, thread_ts, since_s, cursor)
-                found = {own.op_id: own.ts for own in page.messages if own.op_id in op_ids} | found
+                    await self._claim(channel, thread, "answer")
+                page = await self._read(look_up.own, channel, thread, since_s, cursor)
+                found = {own.op_id: own.ref for own in page.messages if own.op_id in op_ids} | found
                 if len(found) == len(op_ids) or not (cursor := page.next_cursor):
                     break
         except ChatError as error:
@@ -191,23 +196,23 @@ class Reader:
             log.warning("cannot look for earlier attempts in %s: %s", channel, error.code)
         return found
 
-    async def _claim(self, channel: str, thread_ts: str | None, value: Value) -> None:
-        await self._loop.claim(_call(thread_ts), channel, value, needs_token=False)
+    async def _claim(self, channel: ConversationRef, thread: MessageRef | None, value: Value) -> None:
+        await self._loop.claim(_call(thread), channel, value, needs_token=False)
 
     async def _read(
         self,
         read: Callable[..., Awaitable[T]],
-        channel: str,
-        thread_ts: str | None,
+        channel: ConversationRef,
+        thread: MessageRef | None,
         since_s: float,
         cursor: str,
     ) -> T:
         try:
-            return await read(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
+            return await read(channel, thread=thread, since_s=since_s, cursor=cursor)
         except ChatRateLimitedError as error:
-            self._loop.pause(_call(thread_ts), channel, error.retry_after_s)
+            self._loop.pause(_call(thread), channel, error.retry_after_s)
             raise
 
 
-def _call(thread_ts: str | None) -> Call:
-    return "history" if thread_ts is None else "replies"
+def _call(thread: MessageRef | None) -> Call:
+    return "history" if thread is None else "replies"

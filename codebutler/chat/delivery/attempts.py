@@ -1,9 +1,13 @@
-"""Operations on their way: looked for if they may have been done before, called when the loop says so, and called
-again if that failed."""
+"""The operations under way: each is looked up first if it may have been sent before, sent when the loop says so, and
+retried if that fails. The results of the last ones are remembered."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 
@@ -12,7 +16,8 @@ from msgspec.structs import replace
 from codebutler.chat.delivery.access import Authority, Channels, Reader
 from codebutler.chat.delivery.handover import Handover
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.delivery.outgoing import Item, Items, about, instead
+from codebutler.chat.delivery.outgoing import Item, about, call_of, instead
+from codebutler.chat.delivery.planner import Line
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import (
     ChatAuthError,
@@ -21,66 +26,145 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.domain.model import Post, React, Update
+from codebutler.domain.model import Operation, Post, React, Update, Upload
+from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
 from codebutler.platform.tasks import Tasks, full_jitter_s
 
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 30.0
-# A request that timed out may still be under way inside the chat: looking at once would see too little.
+# A request that timed out may still be running inside the chat: looking right away could miss its result.
 LOOK_DELAY_S = 2.0
+REMEMBERED = 10_000
 
 log = logging.getLogger("codebutler.chat.delivery")
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """``content`` distinguishes edits and marks with the same ID; for posts and files the ID is enough."""
+
+    result: MessageRef
+    content: int
+
+
 class Attempts:
-    """``add`` an item, and it is settled or refused one day."""
+    """``add`` an operation; its item is eventually settled."""
 
     def __init__(
-        self, items: Items, loop: Loop, handover: Handover, reader: Reader, recovery: Recovery, clock: Clock
+        self,
+        loop: Loop,
+        handover: Handover,
+        reader: Reader,
+        recovery: Recovery,
+        clock: Clock,
+        *,
+        can_look: bool,
     ) -> None:
-        self._items = items
+        self.is_closed = False
         self._loop = loop
         self._handover = handover
         self._reader = reader
         self._recovery = recovery
+        self._can_look = can_look
+        self._pending: dict[Item, None] = {}
+        self._by_id: dict[tuple[ConversationRef, str], Item] = {}
+        self._done: OrderedDict[tuple[ConversationRef, str], _Done] = OrderedDict()
+        self._changed = asyncio.Event()
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._look_from_s = clock.monotonic() + LOOK_DELAY_S
 
-    def add(self, item: Item) -> None:
-        """Send it when its turn comes. What it makes pointless is done: of edits and marks the last one counts."""
-        if isinstance(item.operation, Update | React):
-            for older in self._waiting(item):
-                # It takes that one's age, so that a message edited all the time is not always last.
+    @property
+    def pending(self) -> Collection[Item]:
+        """What is waiting or in flight."""
+        return self._pending.keys()
+
+    async def changed(self) -> None:
+        """Wait until one is no longer pending."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    def known(self, channel: ConversationRef, op_id: str, operation: Operation) -> MessageRef | Item | None:
+        """The result of the same operation if it was done lately, or its item if it is pending. An edit or mark with
+        other content is another operation."""
+        key, by_content = (channel, op_id), isinstance(operation, Update | React)
+        done = self._done.get(key)
+        if done is not None and (not by_content or done.content == hash(operation)):
+            return done.result
+        item = self._by_id.get(key)
+        return None if item is not None and by_content and item.submitted != operation else item
+
+    def add(
+        self, channel: ConversationRef, op_id: str, operation: Operation, *, unsure: bool, lasting: bool
+    ) -> Item:
+        """Send it when its turn comes. Operations it makes pointless are dropped: of edits and marks, the last one
+        counts. Raises ChatUnreachableError once closed.
+
+        Posts in a conversation keep their order, as do edits of a message and a mark on one; otherwise operations are
+        independent, and the supervisor's posts do not even wait for a worker's in a closed channel.
+        """
+        if self.is_closed:
+            raise ChatUnreachableError("the sender is closed", "closed")
+        line: Line
+        match operation:
+            case Update():
+                line = channel, "edit", operation.target
+            case React():
+                line = channel, "mark", operation.target, operation.mark
+            case Post() | Upload():
+                line = channel, "say" if lasting else "notice", about(operation)
+        item = Item(
+            call=call_of(operation),
+            channel=channel,
+            line=line,
+            value=operation.value,
+            is_lasting=lasting,
+            op_id=op_id,
+            submitted=operation,
+            operation=operation,
+            result=asyncio.get_running_loop().create_future(),
+            unsure=unsure,
+            can_look=self._can_look,
+        )
+        item.now()
+        self._pending[item] = None
+        self._by_id[channel, op_id] = item
+        if isinstance(operation, Update | React):
+            for older in self._loop.waits(item.line, Item):
+                # It takes the older one's place, so that a message edited all the time is not always last.
                 item.number = older.number
-                self._settle(older, "")
-        if item.unsure:
-            # Nothing that an earlier process of ours sent may still be under way inside the chat.
+                self._drop(older)
+        if unsure:
+            # By then, nothing that an earlier process of ours sent is still running inside the chat.
             item.from_s = self._look_from_s
         elif item.call == "react" and item.value == "sign":
-            # Who sets a sign has not set it before.
+            # A sign is set once, so it was not set before.
             self._loop.marked(item.line, there=False, is_guess=True)
-        item.is_busy = item.unsure and isinstance(item.operation, Post)
-        self._loop.enter(item, partial(self._begin, item), partial(self._settle, item, ""))
+        item.is_busy = unsure and isinstance(operation, Post)
+        self._loop.enter(item, partial(self._begin, item), partial(self._settle, item, NOWHERE))
         if item.is_busy:
-            self._tasks.start(self._recall(item), name=f"recall of {item.op_id}")
+            self._tasks.start(self._recall(item), name=f"recall of {op_id}")
+        return item
 
     def outdate(self, item: Item) -> None:
-        """Nobody needs it any more: if it has not been sent yet, it is left unsent."""
+        """Nobody needs it any more: if it has not been sent yet, drop it."""
         if isinstance(item.operation, Post):
             item.operation = replace(item.operation, outdated=True)
             if not item.unsure and not item.is_busy:
-                self._settle(item, "")
+                self._drop(item)
 
     async def close(self) -> None:
-        """Stop at once."""
+        """Stop at once, and forget everything pending."""
+        self.is_closed = True
         await self._tasks.close(0)
+        for item in self._pending:
+            item.result.cancel()
 
     def _begin(self, item: Item) -> None:
         self._tasks.start(self._attempt(item), name=f"{item.call} in {item.channel}")
 
     async def _recall(self, item: Item) -> None:
-        if ts := await self._handover.recall(item):
-            self._settle(item, ts)
+        if ref := await self._handover.recall(item):
+            self._settle(item, ref)
         elif not item.unsure:
             self._not_done(item)
         item.is_busy = False
@@ -109,35 +193,55 @@ class Attempts:
             self._settle(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))
 
     async def _look(self, item: Item) -> None:
-        """Look for all that may have been said in the conversation, once. Raises ChatError if it cannot be now."""
-        asked = {each.op_id: each for each in (item, *self._waiting(item)) if each.step == "look"}
+        """Look up, once, everything that may have been posted in the conversation. Raises ChatError if that fails
+        now."""
+        asked = {
+            each.op_id: each for each in (item, *self._loop.waits(item.line, Item)) if each.step == "look"
+        }
         found = await self._reader.find(item.channel, about(item.operation) or None, asked)
         for op_id, each in asked.items():
-            if (ts := found.get(op_id)) is not None:
-                self._settle(each, ts)
+            if (ref := found.get(op_id)) is not None:
+                self._settle(each, ref)
             else:
                 self._not_done(each)
         self._loop.again(item)
 
     def _not_done(self, item: Item) -> None:
-        """It is to be sent, unless nobody needs it any more."""
+        """Not sent before: send it, unless nobody needs it any more."""
         item.now(unsure=False)
         if item.is_outdated:
-            self._settle(item, "")
+            self._settle(item, NOWHERE)
 
-    def _settle(self, item: Item, outcome: str | ChatError) -> None:
+    def _settle(self, item: Item, outcome: MessageRef | ChatError) -> None:
+        """It is done, or never will be."""
+        key = item.channel, item.op_id
+        self._pending.pop(item, None)
+        if self._by_id.get(key) is item:
+            del self._by_id[key]
+        self._changed.set()
         if isinstance(outcome, ChatError):
             log.warning("the chat refused an operation in %s: %s", item.channel, outcome.code)
-        self._items.settle(item, outcome)
+            if not item.result.done():
+                item.result.set_exception(outcome)
+                item.result.exception()  # read, so that a caller who has gone leaves no warning behind
+        else:
+            content = hash(item.submitted) if isinstance(item.submitted, Update | React) else 0
+            self._done[key] = _Done(outcome, content)
+            self._done.move_to_end(key)
+            if len(self._done) > REMEMBERED:
+                self._done.popitem(last=False)
+            if not item.result.done():
+                item.result.set_result(outcome)
         self._loop.leave(item)
 
-    def _waiting(self, item: Item) -> list[Item]:
-        """What waits in its line."""
-        return [each for each in self._loop.waits(item.line) if isinstance(each, Item)]
+    def _drop(self, item: Item) -> None:
+        """It has become pointless."""
+        self._loop.counts.dropped[item.call] += 1
+        self._settle(item, NOWHERE)
 
 
 class Recovery:
-    """Nothing is given up but what the chat refuses for good."""
+    """Retries everything except what the chat refuses for good."""
 
     def __init__(self, loop: Loop, authority: Authority, channels: Channels, rng: Random) -> None:
         self._loop = loop
@@ -146,14 +250,14 @@ class Recovery:
         self._rng = rng
 
     def went_well(self, item: Item) -> None:
-        """A call went through."""
+        """A call succeeded."""
         self._authority.refusals = 0
         self._channels.accepted(item.channel)
         if isinstance(item.operation, React):
             self._loop.marked(item.line, there=not item.operation.remove)
 
     def failed(self, item: Item, error: ChatError) -> bool:
-        """Whether it is called again."""
+        """Returns whether to call again."""
         wait_s = 0.0
         match error:
             case ChatRateLimitedError():
@@ -165,8 +269,8 @@ class Recovery:
             case _ if item.is_lasting and error.code in self._channels.closed:
                 self._channels.refused(item.channel, error.code)
             case _ if item.place and error.code == "message_not_found":
-                # Somebody took away what was kept for it.
-                item.place = ""
+                # Somebody deleted the placeholder message.
+                item.place = NOWHERE
                 item.now()
                 wait_s = self._backoff_s(item, error)
             case _ if not _simplify(item, error):
@@ -188,7 +292,8 @@ class Recovery:
 
 
 def _simplify(item: Item, error: ChatError) -> bool:
-    """Too long, blocks or a file that the chat dislikes: once more as short plain text, so that people are told."""
+    """The chat refused the length, the blocks or a file: try once more with short plain text, so that people are
+    told."""
     simple = None if item.is_simplified else instead(item.operation, error.code)
     if simple is None:
         return False

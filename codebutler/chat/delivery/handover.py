@@ -1,11 +1,12 @@
-"""The call itself: an operation as it leaves, noted where it would be doubled, handed to the chat.
+"""The call itself: records an operation that must not be doubled, then hands it to the chat.
 
-Only posts that were handed over are looked for, or told of, before they are sent again. One is noted before the call,
-together with whatever else is written to the journal then: a death between the note and the call costs one look-up.
+Only posts that were handed over are looked up, or announced, before they are sent again. Each is recorded
+before the call, together with other writes to the journal: a crash between record and call costs one look-up.
 
-A file bears no operation, and another of the same name and size may stand in the thread: only the id tells them apart.
-So the id is on disk before the file is shared. After an unknown outcome, or a death of ours, exactly that file is asked
-for; what was brought to the chat and never shared is seen by nobody, and the chat discards it.
+A file carries no operation ID, and another of the same name and size may be in the thread: only its own ID
+tells them apart. So that is on disk before the file is shared. After an unknown outcome, or a crash of ours,
+exactly that file is looked up; one that was uploaded and never shared is seen by nobody, and the chat
+discards it.
 """
 
 from __future__ import annotations
@@ -20,38 +21,40 @@ from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.domain.model import Post, React, Update, Upload
+from codebutler.domain.refs import NOWHERE, MessageRef
 from codebutler.intake.records import Notes
 from codebutler.platform.killpoints import reached
 
 NOT_FOUND = "file_not_found"
-# From here on redacting a file takes long enough to be felt by the loop.
+# Redacting a file of this size would hold up the loop.
 LARGE_BYTES = 64 * 1024
 SINCE = "sent"
-"""Kept from the first life that notes what it hands over."""
+"""Kept since the first version that records posts."""
 MAYBE = "1"
 DONE = "done "
-"""What is noted of a post: that it may have been handed over; that it was, and its ts; else the ts of its place."""
+"""The record of a post: it may have been handed over; it was, with its ref; else the ref of its place."""
 
 log = logging.getLogger("codebutler.chat.delivery")
 
 
 async def begin_anew(notes: Notes) -> None:
-    """They are older than what was handed over since, as those of a backup are. Raises StoreError."""
+    """The records are older than the posts since, as in a backup. Raises StoreError."""
     await notes.keep_note(SINCE, "")
 
 
 class Uploads:
-    """Without ``notes`` a file's id is known for this life only."""
+    """Without ``notes`` a file's ID is known to this process only."""
 
     def __init__(self, chat: ChatPort, notes: Notes | None) -> None:
         self._chat = chat
         self._notes = notes
 
     async def send(self, item: Item, upload: Upload) -> str:
-        """One attempt; returns the file's id. Raises ChatError: ChatOutcomeUnknownError if it may be shared now."""
+        """One attempt; returns the file's ID. Raises ChatError: ChatOutcomeUnknownError if it may be shared
+        now."""
         try:
             if not item.file_id and self._notes is not None:
-                # Noted in an earlier life, or before the channel was closed to us: then it may be shared.
+                # Recorded by an earlier process, or before the channel was closed to us: it may be shared.
                 item.file_id = await self._notes.note(f"upload:{item.channel}:{item.op_id}")
                 item.unsure = item.unsure or bool(item.file_id)
             if item.is_repeat:
@@ -72,7 +75,8 @@ class Uploads:
         await self._share(item, upload)
 
     async def _share_again(self, item: Item, upload: Upload) -> bool:
-        """Share what an earlier attempt has brought there, unless that did so; False if the chat has discarded it."""
+        """Share the file that an earlier attempt uploaded, unless it is shared; False if the chat has
+        discarded it."""
         if item.unsure and item.channel in (await self._known(item.file_id) or ()):
             return True
         try:
@@ -80,7 +84,7 @@ class Uploads:
         except ChatError as error:
             if error.code != NOT_FOUND:
                 raise
-            # A file can be shared once only: if it is still there it was, and the chat is slow to show where.
+            # A file can be shared only once: if it still exists it was, and the chat is slow to show where.
             return item.unsure and await self._known(item.file_id) is not None
         return True
 
@@ -89,7 +93,7 @@ class Uploads:
         reached("upload.shared")
 
     async def _known(self, file_id: str) -> frozenset[str] | None:
-        """As in the port; where the chat cannot or will not tell, nothing is known of the file."""
+        """As in the port; if the chat cannot or will not tell, nothing is known about the file."""
         if (look_up := self._chat.capabilities.look_up) is None:
             return None
         try:
@@ -102,8 +106,8 @@ class Uploads:
 
 
 class Handover:
-    """``editor`` has the last word on every text. Without ``notes`` anything may have been handed over before.
-    ``begin`` it before use."""
+    """``editor`` has the last word on every text. Without ``notes`` anything may have been handed over
+    before. ``begin`` it before use."""
 
     def __init__(
         self,
@@ -122,44 +126,44 @@ class Handover:
         self._authority = authority
         self._has_all_noted = False
         self._large = asyncio.Semaphore(1)
-        """To redact a file takes several times its size in memory: one at a time."""
+        """Redacting a file takes several times its size in memory: one at a time."""
 
     async def begin(self) -> None:
-        """Find out whether earlier lives noted what they handed over."""
+        """Find out whether earlier processes recorded their posts."""
         if self._notes is not None:
             with suppress(StoreError):
                 self._has_all_noted = bool(await self._notes.note(SINCE))
                 await self._notes.keep_note(SINCE, "noted")
 
-    async def recall(self, item: Item) -> str:
-        """The ts of the message that an earlier attempt at a post is known to have made, else "". The item is unsure no
-        more where that was never handed over, and knows its place where one is kept for it."""
+    async def recall(self, item: Item) -> MessageRef:
+        """The ref of the message that an earlier attempt is known to have made, else "". An item that was
+        never handed over is no longer unsure, and one with a placeholder knows it."""
         if self._notes is None:
-            return ""
+            return NOWHERE
         try:
             noted = await self._notes.note(_name(item))
             if not noted and not self._has_all_noted:
-                # The next life takes the notes for whole.
+                # The next process would take the records as complete.
                 await self._notes.keep_note(_name(item), MAYBE)
         except StoreError:
-            return ""
+            return NOWHERE
         if noted.startswith(DONE):
-            return noted.removeprefix(DONE)
-        item.place = "" if noted == MAYBE else noted
+            return MessageRef(noted.removeprefix(DONE))
+        item.place = NOWHERE if noted == MAYBE else MessageRef(noted)
         item.now(unsure=bool(noted) or not self._has_all_noted)
-        return ""
+        return NOWHERE
 
     async def keep_place(self, item: Item, post: Post) -> None:
-        """Say in one line that something comes that may have been said before: what comes takes that line's place,
-        which may be tried any number of times. Raises ChatError; the worst that is left is such a line alone."""
+        """Post one line saying that a repetition may follow: that then replaces the line, which may be
+        retried any number of times. Raises ChatError; at worst the line remains alone."""
         item.place = await self._chat.post(item.channel, again_line(post), item.op_id)
         item.now()
         reached("place.kept")
         await self._note(item, item.place)
         reached("place.noted")
 
-    async def send(self, item: Item) -> str:
-        """One attempt; returns the message's ts, the file's id, or "". Raises ChatError."""
+    async def send(self, item: Item) -> MessageRef:
+        """One attempt; returns the message's ref, the file's ID, or "". Raises ChatError."""
         await self._prepare(item)
         reached("post.before")
         result = item.place
@@ -168,7 +172,7 @@ class Handover:
             operation = said_again(operation)
         match operation:
             case Post() as post if item.place:
-                edit = Update(target_ts=item.place, message=post.message, value=post.value)
+                edit = Update(target=item.place, message=post.message, value=post.value)
                 await self._chat.update(item.channel, edit, item.op_id)
             case Post() as post if post.only_for and self._whispers:
                 result = await self._whispers.whisper(item.channel, post)
@@ -179,21 +183,21 @@ class Handover:
             case React() as react:
                 await self._chat.react(item.channel, react)
             case Upload() as upload:
-                result = await self._uploads.send(item, upload)
-                self._streams.passed(item.channel, upload.thread_ts or "")
+                result = MessageRef(await self._uploads.send(item, upload))
+                self._streams.passed(item.channel, upload.thread or NOWHERE)
         reached("post.after")
         if isinstance(operation, Post) and not item.can_look:
             await self._note(item, f"{DONE}{result}")
         return result
 
     async def _note(self, item: Item, what: str) -> None:
-        """If the disk can: else the next life sends it again, and says so."""
+        """If the disk can: else the next process sends it again, and says so."""
         if self._notes is not None:
             with suppress(StoreError):
                 await self._notes.keep_note(_name(item), what)
 
     async def _prepare(self, item: Item) -> None:
-        """As it leaves; a post is noted. What nobody would send again goes out without a note, if need be."""
+        """In its final form; a post is recorded. An operation that nobody would repeat may go out unrecorded."""
         operation = item.operation
         if not item.is_clean:
             url = await self._authority.url() if has_links(operation) else ""

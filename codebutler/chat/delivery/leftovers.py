@@ -1,7 +1,7 @@
-"""Takes streamed messages away whose place no answer took: those of this life, and those an earlier one left.
+"""Deletes streamed messages that no answer replaced: ours, and those of an earlier process.
 
-A message of ours bears its operation, or it is a file; one that bears neither is a stream's. So what is noted is the
-thread and the time, before anything is streamed there: whenever we die, the next life finds there what is left.
+A message of ours carries its operation ID, or it is a file; any other is a stream's. So the thread and the
+time are recorded before anything is streamed there: after a crash the next process finds the leftovers.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from codebutler.domain.errors import (
     ChatUnreachableError,
     StoreError,
 )
+from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
 from codebutler.intake.records import Notes
 
 NOTE = "streams"
 SKEW_S = 60.0
-"""So far our clock may be ahead of the chat's."""
+"""How far our clock may be ahead of the chat's."""
 SETTLED_S = 2.0
-"""After so long nothing of an earlier life is under way inside the chat any more."""
+"""After this long nothing of an earlier process is under way inside the chat any more."""
 AGAIN_S = 5.0
 AGAIN_CAP_S = 300.0
 
-Thread = tuple[str, str]
-"""A conversation, and the ts of the first message of a thread there."""
+Thread = tuple[ConversationRef, MessageRef]
+"""A conversation, and the ref of the first message of a thread there."""
 
 log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Leftovers:
-    """``load`` it before use. ``chat`` is what streams."""
+    """``load`` it before use. ``chat`` is the streaming port."""
 
     def __init__(
         self,
@@ -58,23 +59,25 @@ class Leftovers:
         self._dirty: set[Thread] = set()
 
     async def load(self) -> tuple[Thread, ...]:
-        """The threads an earlier life may have left something in: ``sweep`` them. Raises StoreError."""
+        """The threads in which an earlier process may have left something: ``sweep`` them. Raises StoreError."""
         try:
             noted = msgspec.json.decode(
-                await self._notes.note(NOTE) or "[]", type=list[tuple[str, str, float]], strict=False
+                await self._notes.note(NOTE) or "[]",
+                type=list[tuple[ConversationRef, MessageRef, float]],
+                strict=False,
             )
         except msgspec.DecodeError as error:
             raise StoreError(f"the note of what was streamed cannot be read: {error}") from error
-        self._noted = {(channel, thread_ts): since_s for channel, thread_ts, since_s in noted}
+        self._noted = {(channel, thread): since_s for channel, thread, since_s in noted}
         self._dirty.update(self._noted)
         return tuple(self._noted)
 
     def soil(self, thread: Thread) -> None:
-        """Something may be to be taken away there."""
+        """Something may have to be deleted there."""
         self._dirty.add(thread)
 
     def is_dirty(self, thread: Thread) -> bool:
-        """Whether something is still to be taken away there: nothing else may be streamed until then."""
+        """Whether something still has to be deleted there: nothing new may be streamed until then."""
         return thread in self._dirty
 
     async def expect(self, thread: Thread) -> None:
@@ -92,11 +95,11 @@ class Leftovers:
         except StoreError as error:
             log.debug("a thread will be looked through at the next start: %s", error)
 
-    async def sweep(self, thread: Thread, ts: str = "") -> None:
-        """Take ``ts`` away, or what is found in the thread, however long the chat cannot be reached."""
+    async def sweep(self, thread: Thread, ref: MessageRef = NOWHERE) -> None:
+        """Delete ``ref``, or what is found in the thread, however long the chat cannot be reached."""
         self._dirty.add(thread)
         wait_s = AGAIN_S
-        while not await self._swept(thread, ts):
+        while not await self._swept(thread, ref):
             await self._clock.sleep(wait_s)
             wait_s = min(wait_s * 2, AGAIN_CAP_S)
         await self.settle(thread)
@@ -105,10 +108,10 @@ class Leftovers:
         noted = [(*thread, since_s) for thread, since_s in self._noted.items()]
         await self._notes.keep_note(NOTE, msgspec.json.encode(noted).decode())
 
-    async def _swept(self, thread: Thread, ts: str) -> bool:
+    async def _swept(self, thread: Thread, ref: MessageRef) -> bool:
         channel, _ = thread
         try:
-            for each in [ts] if ts else await self._found(thread):
+            for each in [ref] if ref else await self._found(thread):
                 await self._delete(channel, each)
         except ChatRateLimitedError as error:
             self._loop.pause("delete", channel, error.retry_after_s)
@@ -116,33 +119,33 @@ class Leftovers:
         except (ChatAuthError, ChatUnreachableError, ChatOutcomeUnknownError):
             return False
         except ChatError as error:
-            log.debug("what was streamed stays: %s", error)
+            log.debug("a streamed message could not be removed: %s", error)
         return True
 
-    async def _found(self, thread: Thread) -> list[str]:
-        # What is still under way inside the chat would not be seen yet.
+    async def _found(self, thread: Thread) -> list[MessageRef]:
+        # Calls still under way inside the chat would not be seen yet.
         await self._clock.sleep(SETTLED_S)
-        channel, thread_ts = thread
+        channel, root = thread
         since_s = self._noted.get(thread, 0.0)
-        found: list[str] = []
+        found: list[MessageRef] = []
         cursor = ""
         while True:
-            page = await self._reader.own(channel, thread_ts, since_s, cursor)
+            page = await self._reader.own(channel, root, since_s, cursor)
             found += [
-                own.ts for own in page.messages if not own.op_id and not own.is_file and own.ts != thread_ts
+                own.ref for own in page.messages if not own.op_id and not own.is_file and own.ref != root
             ]
             if not (cursor := page.next_cursor):
                 return found
 
-    async def _delete(self, channel: str, ts: str) -> None:
+    async def _delete(self, channel: ConversationRef, ref: MessageRef) -> None:
         await self._loop.claim("stop_stream", channel)
         try:
-            await self.chat.stop_stream(channel, ts)
+            await self.chat.stop_stream(channel, ref)
         except ChatError as error:
             log.debug("a stream that is to go has ended already: %s", error)
         await self._loop.claim("delete", channel)
         try:
-            await self.chat.delete(channel, ts)
+            await self.chat.delete(channel, ref)
         except ChatError as error:
             if error.code != "message_not_found":
                 raise

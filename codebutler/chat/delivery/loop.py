@@ -1,4 +1,4 @@
-"""The one queue: asks the planner what may be called now, begins it, and sleeps until there is more to do."""
+"""The queue: asks the planner which calls to make now, starts them, and sleeps until there is more to do."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from itertools import count
+from typing import TypeVar
 
 from codebutler.chat.delivery.planner import Buckets, Line, State, WaitingCall, plan
 from codebutler.chat.port import Call, Limits
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Value
+from codebutler.domain.refs import ConversationRef
+from codebutler.observe.metrics import CallCounts
 
 REMEMBERED = 10_000
-# Who sleeps for less would only plan the same again.
+WaitingT = TypeVar("WaitingT", bound=WaitingCall)
+# A shorter sleep would only give the same plan again.
 LEAST_S = 1e-3
 
 
 class Loop:
-    """``enter`` what waits; ``begin`` is called when its moment has come, ``drop`` if it is pointless by then.
+    """``enter`` a waiting call; ``begin`` is called when its turn comes, ``drop`` if it has become pointless.
 
-    What was begun is under way until it has to wait ``again`` or may ``leave``.
+    A started call is in flight until it waits ``again`` or may ``leave``.
     """
 
     def __init__(self, limits: Limits, clock: Clock) -> None:
@@ -30,23 +34,24 @@ class Loop:
         self._told: dict[WaitingCall, tuple[Callable[[], None], Callable[[], None]]] = {}
         self._numbers = count(1)
         self._has_token = True
-        self._closed: dict[str, float] = {}
+        self._closed: dict[ConversationRef, float] = {}
         self._marks: OrderedDict[Line, bool | None] = OrderedDict()
-        self._served: OrderedDict[tuple[Call, str], int] = OrderedDict()
+        self._served: OrderedDict[tuple[Call, ConversationRef], int] = OrderedDict()
         self._begun = 0
+        self.counts = CallCounts()
         self._alarm: asyncio.Task[None] | None = None
         self._is_woken = False
         self._is_over = False
 
     def enter(self, waiting: WaitingCall, begin: Callable[[], None], drop: Callable[[], None]) -> None:
-        """Behind what waits in its line."""
+        """Queue it at the end of its line."""
         waiting.number = waiting.number or next(self._numbers)
         self._lines.setdefault(waiting.line, deque()).append(waiting)
         self._told[waiting] = (begin, drop)
         self.wake()
 
     def leave(self, waiting: WaitingCall) -> None:
-        """It needs nothing more."""
+        """The call is finished."""
         if self._told.pop(waiting, None) is not None:
             line = self._lines[waiting.line]
             line.remove(waiting)
@@ -55,25 +60,26 @@ class Loop:
             self.wake()
 
     def again(self, waiting: WaitingCall, after_s: float = 0.0) -> None:
-        """It is to be called once more."""
+        """Call it once more."""
         waiting.is_busy = False
         waiting.from_s = self._clock.monotonic() + after_s
         self.wake()
 
-    def waits(self, line: Line) -> list[WaitingCall]:
-        """What waits there and is not under way, in its order."""
-        return [each for each in self._lines.get(line, ()) if not each.is_busy]
+    def waits(self, line: Line, kind: type[WaitingT]) -> list[WaitingT]:
+        """The waiting calls of a kind in that line that are not in flight, in order."""
+        return [each for each in self._lines.get(line, ()) if isinstance(each, kind) and not each.is_busy]
 
     def wake(self) -> None:
-        """Something has changed. Planned a moment later: what comes at once is planned together."""
+        """Something has changed. The next plan is made a moment later, so that changes at the same time are planned
+        together."""
         if not self._is_woken and not self._is_over:
             self._is_woken = True
             asyncio.get_running_loop().call_soon(self._step)
 
     async def claim(
-        self, call: Call, channel: str, value: Value = "progress", *, needs_token: bool = True
+        self, call: Call, channel: ConversationRef, value: Value = "progress", *, needs_token: bool = True
     ) -> None:
-        """Wait until a call may be made; whoever asked makes it."""
+        """Wait until a call may be made; the caller makes it."""
         number = next(self._numbers)
         waiting = WaitingCall(
             call=call,
@@ -90,16 +96,17 @@ class Loop:
         finally:
             self.leave(waiting)
 
-    def is_free(self, call: Call, channel: str) -> bool:
-        """Whether it may be called at once; only then the call is taken."""
+    def is_free(self, call: Call, channel: ConversationRef) -> bool:
+        """Whether it may be made now; if so, the call is counted."""
         now_s = self._clock.monotonic()
         if not self._has_token or self._buckets.wait_s(call, channel, now_s) > 0:
             return False
         self._buckets.take(call, channel, now_s)
         return True
 
-    def pause(self, call: Call, channel: str, seconds: float) -> None:
-        """The chat said how long to wait."""
+    def pause(self, call: Call, channel: ConversationRef, seconds: float) -> None:
+        """The chat asked us to wait."""
+        self.counts.limited[call] += 1
         self._buckets.pause(call, channel, seconds, self._clock.monotonic())
         self.wake()
 
@@ -108,8 +115,8 @@ class Loop:
         self._has_token = works
         self.wake()
 
-    def closed(self, channel: str, for_s: float | None) -> None:
-        """The channel is closed to us, and is tried again in so many seconds; None: it is open."""
+    def closed(self, channel: ConversationRef, for_s: float | None) -> None:
+        """The channel is closed to us, and is retried in that many seconds; None: it is open."""
         if for_s is None:
             self._closed.pop(channel, None)
         else:
@@ -117,11 +124,11 @@ class Loop:
         self.wake()
 
     def is_closed(self, waiting: WaitingCall) -> bool:
-        """Whether it waits for its channel."""
+        """Whether it is waiting for its channel to open."""
         return waiting.is_lasting and waiting.channel in self._closed
 
     def marked(self, line: Line, there: bool | None, *, is_guess: bool = False) -> None:
-        """What is known of a mark; None: nobody can tell. What ``is_guess`` counts where nothing was noted."""
+        """Record whether a mark is set; None: unknown. With ``is_guess``, only if nothing was recorded."""
         if is_guess and line in self._marks:
             return
         self._marks.pop(line, None)
@@ -130,7 +137,7 @@ class Loop:
             self._marks.popitem(last=False)
 
     async def close(self) -> None:
-        """Begin nothing more."""
+        """Start nothing more."""
         self._is_over = True
         self._lines.clear()
         self._told.clear()
@@ -139,31 +146,30 @@ class Loop:
             await asyncio.gather(self._alarm, return_exceptions=True)
 
     def _step(self) -> None:
-        """The loop: plan, do, and see when to plan again."""
+        """One step: plan, start calls, and set the time of the next plan."""
         self._is_woken = False
         if self._is_over:
             return
         state = State(self._clock.monotonic(), self._has_token, self._closed, self._marks, self._served)
         decided = plan(self._lines.values(), self._buckets, state)
         for waiting in decided.drop:
+            self.counts.dropped[waiting.call] += 1
             self._told[waiting][1]()
         for waiting in decided.begin:
             waiting.is_busy = True
             self._buckets.take(waiting.call, waiting.channel, state.now_s)
             self._begun += 1
+            self.counts.made[waiting.call] += 1
             self._served[waiting.call, waiting.channel] = self._begun
             self._served.move_to_end((waiting.call, waiting.channel))
             if len(self._served) > REMEMBERED:
                 self._served.popitem(last=False)
             self._told[waiting][0]()
-        self._sleep(decided.until_s)
-
-    def _sleep(self, until_s: float | None) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if until_s is not None and not self._is_woken:
-            self._alarm = asyncio.create_task(self._wake_at(until_s), name="delivery")
+        if decided.until_s is not None and not self._is_woken:
+            self._alarm = asyncio.create_task(self._wake_at(decided.until_s), name="delivery")
 
     async def _wake_at(self, moment_s: float) -> None:
         await self._clock.sleep(max(LEAST_S, moment_s - self._clock.monotonic()))

@@ -1,8 +1,7 @@
-"""What an agent writes, streamed into its thread of a direct conversation until the answer
-takes its place there.
+"""Streams an agent's prose into its thread of a direct conversation until the answer replaces it.
 
-Best effort: nothing waits for it, and whatever goes wrong ends it. The answer is an operation as always: where it
-cannot take the place it is posted, and what was streamed is taken away. A chat ends a stream by itself after a while.
+Best effort: nothing waits for it, and any error ends it. The answer is an operation as always: if it cannot
+replace the stream it is posted, and the stream is deleted. A chat ends a stream by itself after a while.
 """
 
 from __future__ import annotations
@@ -18,38 +17,39 @@ from codebutler.chat.port import ABOUT_A_PLACE, Call, ChatPort, Streams
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatRateLimitedError, StoreError
 from codebutler.domain.model import Post
+from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
 from codebutler.platform.killpoints import reached
 from codebutler.platform.tasks import Tasks, wait_for
 from codebutler.text.disguised import CUT
 
 MOST_CHARS = 10_000
-"""Slack: 12,000 characters in one message; whoever has read so much can wait for the rest."""
+"""Less than every streaming chat takes in one message; after that much, readers can wait for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The blocks of prose that are whole, and what there is so far of the one that is being written."""
+    """The complete blocks of prose, and the one being written."""
 
     whole: str = ""
     block: str = ""
 
     def writing(self, text: str) -> Growth:
-        """There is so much of the block now. Its last word may not be whole: it waits."""
+        """The block's current text. Its last word may be incomplete: it waits."""
         return replace(self, block=_without_last_word(text))
 
     def written(self, text: str) -> Growth:
-        """The block is whole."""
+        """The block is complete."""
         return Growth(whole=_joined(self.whole, text.strip())[: MOST_CHARS + 1])
 
     @property
     def text(self) -> str:
-        """All that may be shown."""
+        """Everything that may be shown."""
         text = _joined(self.whole, self.block)
         return text if len(text) <= MOST_CHARS else _without_last_word(text[:MOST_CHARS])
 
 
 def more(shown: str, text: str) -> str | None:
-    """What is to be added to ``shown`` so that it says ``text``; None if nothing added can do that."""
+    """The text to append to ``shown`` to get ``text``; None if appending cannot do that."""
     return text[len(shown) :] if text.startswith(shown) else None
 
 
@@ -66,9 +66,9 @@ def _without_last_word(text: str) -> str:
 PACE_S = 1.0
 LIFE_S = 240.0
 WAIT_S = 2.0
-"""So long an answer waits for a call of its stream that is under way."""
+"""How long an answer waits for its stream's call under way."""
 LINGER_S = 10.0
-"""So long after its turn's end a stream waits for an answer that the chat's limits hold up."""
+"""How long after its turn's end a stream waits for an answer that the chat's limits hold up."""
 MOST_OPEN = 50
 
 log = logging.getLogger("codebutler.chat.delivery")
@@ -76,17 +76,17 @@ log = logging.getLogger("codebutler.chat.delivery")
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """``writing`` is the latest of a block, as it came. ``ts`` is "" before it has begun; ``is_lost``: it may have
-    begun, and we do not know where. ``is_passed``: something else was said below it, so nothing may take its place.
-    ``is_over``: its turn is.
+    """``writing`` is the latest text of a block. ``ref`` is "" before it has started; ``is_lost``: it may
+    have started, and we do not know where. ``is_passed``: something else was posted below it, so nothing may
+    replace it. ``is_over``: its turn is.
 
-    After ``quiet`` nothing is added to it; after ``ended`` it is a message like any other.
+    After ``quiet`` nothing is appended; after ``ended`` it is an ordinary message.
     """
 
     thread: Thread
     writing: str = ""
     growth: Growth = field(default_factory=Growth)
-    ts: str = ""
+    ref: MessageRef = NOWHERE
     shown: str = ""
     is_lost: bool = False
     is_passed: bool = False
@@ -96,13 +96,13 @@ class _Stream:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def end(self) -> None:
-        """Add nothing more."""
+        """Append nothing more."""
         self.quiet.set()
         self.news.set()
 
 
 class Streamer:
-    """The chat for posts, and what is streamed beside them. ``redact`` sees every text last.
+    """Handles posts, and the streams beside them. ``redact`` sees every text last.
 
     Without ``leftovers`` nothing is streamed.
     """
@@ -125,62 +125,62 @@ class Streamer:
         self._works = False
 
     async def begin(self) -> None:
-        """Take away what an earlier life left; from now on there may be streams."""
+        """Delete the leftovers of an earlier process; after that streams may start."""
         if self._leftovers is None:
             return
         try:
             left = await self._leftovers.load()
         except StoreError as error:
-            log.warning("nothing is streamed: %s", error)
+            log.warning("streaming is off: %s", error)
             return
         for thread in left:
             self._tasks.start(self._leftovers.sweep(thread), name=f"sweep of {thread[0]}")
         self._works = True
 
     async def close(self) -> None:
-        """Stop at once; the next life takes away what is left."""
+        """Stop at once; the next process deletes the leftovers."""
         self._works = False
         await self._tasks.close(0)
 
-    def writing(self, channel: str, thread_ts: str, text: str) -> None:
-        """There is so much of a block of prose now."""
-        if (stream := self._stream((channel, thread_ts))) is not None:
+    def writing(self, channel: ConversationRef, thread: MessageRef, text: str) -> None:
+        """The current text of a block of prose."""
+        if (stream := self._stream((channel, thread))) is not None:
             stream.writing = text[:MOST_CHARS]
             stream.news.set()
 
-    def written(self, channel: str, thread_ts: str, text: str) -> None:
-        """A block of prose is whole. Where nothing is streamed yet it begins no stream: it may be the answer."""
-        if (stream := self._open.get((channel, thread_ts))) is not None:
+    def written(self, channel: ConversationRef, thread: MessageRef, text: str) -> None:
+        """A block of prose is complete. It does not start a stream: it may be the answer."""
+        if (stream := self._open.get((channel, thread))) is not None:
             stream.writing = ""
             stream.growth = stream.growth.written(self._redact(text[:MOST_CHARS]))
             stream.news.set()
 
-    def over(self, channel: str, thread_ts: str) -> None:
+    def over(self, channel: ConversationRef, thread: MessageRef) -> None:
         """The turn that wrote there is over."""
-        stream = self._open.get((channel, thread_ts))
+        stream = self._open.get((channel, thread))
         if stream is not None and not stream.is_over:
             stream.is_over = True
             stream.end()
             self._tasks.start(self._linger(stream), name=f"end of a stream in {channel}")
 
-    async def post(self, channel: str, post: Post, op_id: str) -> str:
-        """As in the port. An answer takes the place of what was streamed of it, where it can."""
-        stream = self._open.get((channel, post.thread_ts or ""))
+    async def post(self, channel: ConversationRef, post: Post, op_id: str) -> MessageRef:
+        """As in the port. An answer replaces its stream, if it can."""
+        stream = self._open.get((channel, post.thread or NOWHERE))
         if stream is None or post.only_for:
             return await self._chat.post(channel, post, op_id)
         if post.in_place and await self._take(stream, post, op_id):
-            return stream.ts
-        ts = await self._chat.post(channel, post, op_id)
+            return stream.ref
+        ref = await self._chat.post(channel, post, op_id)
         self._pass(stream, answered=post.in_place)
-        return ts
+        return ref
 
-    def passed(self, channel: str, thread_ts: str) -> None:
-        """Something that is no answer was put into the thread."""
-        if (stream := self._open.get((channel, thread_ts))) is not None:
+    def passed(self, channel: ConversationRef, thread: MessageRef) -> None:
+        """Something other than the answer was posted in the thread."""
+        if (stream := self._open.get((channel, thread))) is not None:
             self._pass(stream, answered=False)
 
     def _stream(self, thread: Thread) -> _Stream | None:
-        """The thread's, a new one where there is none; None where there cannot be one now."""
+        """The thread's stream, a new one if there is none; None if there cannot be one now."""
         if self._leftovers is None or not self._works:
             return None
         stream = self._open.get(thread)
@@ -193,7 +193,7 @@ class Streamer:
         return stream
 
     async def _run(self, stream: _Stream, leftovers: Leftovers) -> None:
-        """The one that calls the chat for a stream, from its first word to its end."""
+        """The task that makes the stream's calls, from its first word to its end."""
         until_s = self._clock.monotonic() + LIFE_S
         try:
             await leftovers.expect(stream.thread)
@@ -202,8 +202,8 @@ class Streamer:
                     stream.news.clear()
                     await self._grow(stream, leftovers.chat)
                     await wait_for(self._clock, stream.quiet, PACE_S)
-            if stream.ts and self._loop.is_free("stop_stream", stream.thread[0]):
-                await leftovers.chat.stop_stream(stream.thread[0], stream.ts)
+            if stream.ref and self._loop.is_free("stop_stream", stream.thread[0]):
+                await leftovers.chat.stop_stream(stream.thread[0], stream.ref)
         except (ChatError, StoreError) as error:
             log.debug("a stream in %s has ended: %s", stream.thread[0], error)
             self._mind(stream, error)
@@ -212,18 +212,18 @@ class Streamer:
             stream.ended.set()
 
     def _mind(self, stream: _Stream, error: Exception) -> None:
-        """What a failure says about this stream, or about all."""
-        if stream.ts:
+        """Whether a failure ends this stream only, or all streaming."""
+        if stream.ref:
             return
         stream.is_lost = isinstance(error, ChatOutcomeUnknownError)
         if type(error) is ChatError and error.code not in ABOUT_A_PLACE:
             self._works = False
-            log.info("nothing is streamed in this workspace: %s", error)
+            log.info("streaming is off in this workspace: %s", error)
 
     async def _grow(self, stream: _Stream, chat: Streams) -> None:
-        """Show what there is to show, if the limits allow it now. Raises ChatError: then it is over."""
-        channel, thread_ts = stream.thread
-        # The end of what is being written may be the beginning of a key.
+        """Show new text, if the limits allow it now. Raises ChatError: then it is over."""
+        channel, thread = stream.thread
+        # The end of unfinished text may be the start of a key.
         block = self._redact(f"{stream.writing}{CUT}").removesuffix(CUT)
         text = stream.growth.writing(block).text
         rest = more(stream.shown, text)
@@ -231,16 +231,16 @@ class Streamer:
             stream.end()
         if not rest or stream.quiet.is_set():
             return
-        call: Call = "append_stream" if stream.ts else "start_stream"
+        call: Call = "append_stream" if stream.ref else "start_stream"
         if not self._loop.is_free(call, channel):
             stream.news.set()
             return
         try:
-            if stream.ts:
-                await chat.append_stream(channel, stream.ts, rest)
+            if stream.ref:
+                await chat.append_stream(channel, stream.ref, rest)
             else:
                 reached("stream.before")
-                stream.ts = await chat.start_stream(channel, thread_ts, rest)
+                stream.ref = await chat.start_stream(channel, thread, rest)
                 reached("stream.after")
         except ChatRateLimitedError as error:
             self._loop.pause(call, channel, error.retry_after_s)
@@ -248,25 +248,25 @@ class Streamer:
         stream.shown = text
 
     async def _take(self, stream: _Stream, post: Post, op_id: str) -> bool:
-        """Put the answer where the stream stands; False if it cannot stand there.
+        """Replace the stream by the answer; False if that is impossible.
 
-        Raises ChatOutcomeUnknownError if perhaps it does: it is to be looked for.
+        Raises ChatOutcomeUnknownError if it may have happened: look it up.
         """
         stream.end()
         if self._leftovers is None:
             return False
         channel, _ = stream.thread
         has_ended = await wait_for(self._clock, stream.ended, WAIT_S)
-        if not has_ended or not stream.ts or stream.is_passed or not self._loop.is_free("update", channel):
+        if not has_ended or not stream.ref or stream.is_passed or not self._loop.is_free("update", channel):
             return False
         try:
             reached("stream.taking")
-            await self._leftovers.chat.replace(channel, stream.ts, post, op_id)
+            await self._leftovers.chat.replace(channel, stream.ref, post, op_id)
             reached("stream.taken")
         except ChatOutcomeUnknownError:
-            # What bears the operation now is the answer, and stays.
-            ts, stream.ts, stream.is_lost = stream.ts, "", True
-            log.debug("an answer may have taken the place of %s", ts)
+            # The message that carries the operation now is the answer, and stays.
+            ref, stream.ref, stream.is_lost = stream.ref, NOWHERE, True
+            log.debug("an answer may have taken the place of %s", ref)
             self._close(stream)
             raise
         except ChatRateLimitedError as error:
@@ -279,7 +279,7 @@ class Streamer:
         return True
 
     def _pass(self, stream: _Stream, *, answered: bool) -> None:
-        """Something stands below it; ``answered``: what could have taken its place."""
+        """Something was posted below it; ``answered``: what could have replaced it."""
         stream.is_passed = True
         stream.end()
         if answered or stream.is_over:
@@ -291,7 +291,7 @@ class Streamer:
         self._close(stream)
 
     def _close(self, stream: _Stream, *, taken: bool = False) -> None:
-        """Forget it, and take it away unless an answer has taken its place."""
+        """Forget it, and delete it unless an answer has replaced it."""
         if self._leftovers is not None and self._open.get(stream.thread) is stream:
             del self._open[stream.thread]
             stream.end()
@@ -301,7 +301,7 @@ class Streamer:
 
     async def _cleared(self, stream: _Stream, leftovers: Leftovers, *, taken: bool) -> None:
         await stream.ended.wait()
-        if not taken and (stream.ts or stream.is_lost):
-            await leftovers.sweep(stream.thread, stream.ts)
+        if not taken and (stream.ref or stream.is_lost):
+            await leftovers.sweep(stream.thread, stream.ref)
         else:
             await leftovers.settle(stream.thread)

@@ -1,6 +1,6 @@
-"""What answers of the Web API hold; a value that is missing or of another type reads as empty. And the operation id in
-a message's metadata: how a message of ours is recognised when its answer was lost; and the ts, which is
-a message's name, time and order at once. Pure."""
+"""Parses Web API responses; a value that is missing or of the wrong type reads as empty. Also the operation ID in a
+message's metadata, which identifies a message of ours when its response was lost, and the ts, which is a message's
+name, time and order at once. Pure."""
 
 from __future__ import annotations
 
@@ -14,63 +14,67 @@ from codebutler.chat.fields import PayloadError, section, text_in
 from codebutler.chat.people import Person
 from codebutler.chat.port import HistoryPage, Identity, Own, OwnPage
 from codebutler.domain.errors import ChatError
+from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 
 _TS = re.compile(r"\d{1,20}\.\d{1,20}")
 EVENT_TYPE = "codebutler_operation"
 
 
 class Written(TypedDict):
-    """What we know of whatever was written in a channel, by its ts."""
+    """What we know of everything posted in a channel, by its ts."""
 
-    channel: str
+    channel: ConversationRef
     sent_at: float
     order: str
     is_direct: bool
 
 
-def written(channel: str, ts: str) -> Written:
-    """A ts is all in one: the name of a message, its time and its order."""
+def written(channel: ConversationRef, ts: str) -> Written:
+    """A ts is three things in one: a message's name, its time and its order."""
     return Written(channel=channel, sent_at=seconds_of(ts), order=ts, is_direct=is_direct(channel))
 
 
-def is_direct(channel: str) -> bool:
-    """Whether it is somebody's direct conversation with us: the IDs of those begin with D."""
+def is_direct(channel: ConversationRef) -> bool:
+    """Whether it is somebody's direct conversation with us: those IDs start with D."""
     return channel.startswith("D")
 
 
 def seconds_of(ts: str) -> float:
-    """When a message was written; exact: ``ts_at`` makes the same ts of it."""
+    """When a message was posted; exact: ``ts_at`` restores the same ts."""
     return float(ts)
 
 
 def ts_at(moment_s: float) -> str:
-    """Seconds since the epoch as Slack writes them."""
+    """A Unix time as Slack writes it."""
     return f"{max(0.0, moment_s):017.6f}"
 
 
-def thread_of(message: Mapping[str, Any]) -> str | None:
-    """The thread a message is a reply in; a thread's first message names itself and is no reply.
-
-    Raises PayloadError.
-    """
+def thread_of(message: Mapping[str, Any]) -> MessageRef | None:
+    """The thread that a reply belongs to; a thread's first message names itself and is not a reply. Raises
+    PayloadError."""
     thread_ts = message.get("thread_ts")
     return None if thread_ts is None or thread_ts == message.get("ts") else ts_of(thread_ts)
 
 
-def ts_of(value: object) -> str:
+def ts_of(value: object) -> MessageRef:
     """A message's timestamp as Slack writes it. Raises PayloadError."""
     if not isinstance(value, str) or not _TS.fullmatch(value):
         raise PayloadError("a payload without a usable message timestamp")
-    return value
+    return MessageRef(value)
+
+
+def is_recording(subtype: str, name: str) -> bool:
+    """Whether Slack's recorder made a file: it marks its clips, whose type is sometimes video or missing."""
+    return subtype == "slack_audio" or name.lower().startswith("audio_message")
 
 
 def operation_metadata(op_id: str) -> dict[str, Any]:
-    """Slack: message metadata, readable by every app in the workspace, so it holds the id and no more."""
+    """Slack: message metadata. Every app in the workspace can read it, so it holds only the ID."""
     return {"event_type": EVENT_TYPE, "event_payload": {"op_id": op_id}}
 
 
 def op_id_of(message: Mapping[str, Any]) -> str | None:
-    """The operation that made ``message``, if one of ours did and says so."""
+    """The operation that posted ``message``, if it was one of ours and the metadata names it."""
     metadata = message.get("metadata")
     if not isinstance(metadata, Mapping) or metadata.get("event_type") != EVENT_TYPE:
         return None
@@ -84,33 +88,35 @@ def own_in(page: HistoryPage, bot_id: str) -> OwnPage:
     found = []
     for message in page.messages:
         op_id = op_id_of(message.raw) or ""
-        # Of a token Slack may not say whose it is: then metadata has to do.
+        # Slack may not say which bot a token belongs to: then metadata must be enough.
         is_ours = message.raw.get("bot_id") == bot_id if bot_id else bool(op_id)
-        if is_ours and message.ts:
-            found.append(Own(ts=message.ts, op_id=op_id, is_file=bool(message.raw.get("files"))))
+        if is_ours and message.ref:
+            found.append(Own(ref=message.ref, op_id=op_id, is_file=bool(message.raw.get("files"))))
     return OwnPage(messages=tuple(found), next_cursor=page.next_cursor)
 
 
 class ChannelInfo(Struct, frozen=True, kw_only=True):
-    """A channel as the bot sees it."""
+    """A channel as the bot sees it. ``created_s``: a Unix time."""
 
-    id: str
+    id: ConversationRef
     name: str
     is_private: bool = False
     is_member: bool = False
     is_archived: bool = False
+    creator: PersonRef = NO_PERSON
+    created_s: float = 0.0
 
 
 def cursor_in(answer: Mapping[str, Any]) -> str:
-    """Where the next page begins, "" if this was the last."""
+    """The cursor of the next page, "" if this was the last."""
     metadata = answer.get("response_metadata")
     return text_in(metadata, "next_cursor") if isinstance(metadata, Mapping) else ""
 
 
 def identity_in(answer: Mapping[str, Any]) -> Identity:
-    """Who a token is. Slack: auth.test."""
+    """Whom a token belongs to. Slack: auth.test."""
     return Identity(
-        user_id=text_in(answer, "user_id"),
+        user_id=PersonRef(text_in(answer, "user_id")),
         bot_id=text_in(answer, "bot_id"),
         team_id=text_in(answer, "team_id"),
         team=text_in(answer, "team"),
@@ -130,20 +136,22 @@ def shares_in(info: Mapping[str, Any]) -> frozenset[str]:
 
 
 def channel_of(data: object) -> ChannelInfo:
-    """A channel's own object. Raises ChatError where there is none."""
+    """A channel's own object. Raises ChatError if there is none."""
     if not isinstance(data, Mapping):
         raise ChatError("Slack described no channel", "channel_not_found")
     return ChannelInfo(
-        id=text_in(data, "id"),
+        id=ConversationRef(text_in(data, "id")),
         name=text_in(data, "name"),
         is_private=data.get("is_private") is True,
         is_member=data.get("is_member") is True,
         is_archived=data.get("is_archived") is True,
+        creator=PersonRef(text_in(data, "creator")),
+        created_s=float(created) if isinstance(created := data.get("created"), int | float) else 0.0,
     )
 
 
 def person_of(data: object) -> Person:
-    """A user's own object. Raises ChatError where there is none. Slack: users.info."""
+    """A user's own object. Raises ChatError if there is none. Slack: users.info."""
     if not isinstance(data, Mapping):
         raise ChatError("Slack described no user", "user_not_found")
     profile = data.get("profile")
@@ -155,7 +163,7 @@ def person_of(data: object) -> Person:
         text_in(data, "name"),
     )
     return Person(
-        id=text_in(data, "id"),
+        id=PersonRef(text_in(data, "id")),
         names=tuple(dict.fromkeys(name for name in names if name)),
         is_bot=data.get("is_bot") is True or text_in(data, "id") == "USLACKBOT",
         is_deleted=data.get("deleted") is True,

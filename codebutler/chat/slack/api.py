@@ -1,8 +1,6 @@
-"""The Web API as a ChatPort: one method of ours for each of Slack's; and how often Slack lets us call.
-
-Its limits are per method, workspace and app; chat.postMessage also about one a second and channel, with short bursts.
-Tier 2 = 20, tier 3 = 50, tier 4 = 100 calls a minute.
-"""
+"""The Web API as a ChatPort, with one method per Slack method, and Slack's rate limits. They apply per method,
+workspace and app; chat.postMessage also has about one call a second per channel, with short bursts. Tier 2 = 20, tier
+3 = 50, tier 4 = 100 calls a minute."""
 
 from __future__ import annotations
 
@@ -33,27 +31,26 @@ from codebutler.chat.slack.download import Downloads
 from codebutler.chat.slack.forms import reason_view
 from codebutler.chat.slack.history import page_in
 from codebutler.chat.slack.http import ApiCall, ChatClock, SlackHttp, check_app_token
+from codebutler.chat.slack.marks import REACTIONS
 from codebutler.chat.slack.mrkdwn import neutralise
 from codebutler.chat.slack.render import Blocks, blocks_of, every_text, rendered
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Post, React, Update, Upload
+from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 from codebutler.platform.killpoints import reached
 
 DEFAULT_BASE_URL = "https://slack.com/api/"
 PAGE_SIZE = 200
-# The most that conversations.history gives: each page costs one of 50 calls a minute.
+# The maximum of conversations.history: each page costs one of 50 calls a minute.
 HISTORY_PAGE_SIZE = 999
 MAX_PAGES = 50
 
 
 class SlackApi:
-    """The workspace behind one bot token. An async context manager: closing it closes its connections.
-
-    ``clock`` tells Slack's time of day; ``redact`` sees what was rendered. Raises ChatAuthError at once for a token of
-    the wrong kind.
-    """
+    """The workspace of one bot token. An async context manager: leaving it closes its connections. ``clock`` gives
+    Slack's time of day; ``redact`` sees rendered text. Raises ChatAuthError at once for a token of the wrong kind."""
 
     def __init__(
         self,
@@ -87,7 +84,7 @@ class SlackApi:
         await self._http.__aexit__()
 
     def use_token(self, token: str) -> None:
-        """Go on with another bot token. Raises ChatAuthError at once for one of the wrong kind."""
+        """Switch to another bot token. Raises ChatAuthError at once for one of the wrong kind."""
         self._http.use_token(token)
         self._me = None
 
@@ -96,22 +93,22 @@ class SlackApi:
         self._me = identity_in(await self._http.call(ApiCall("auth.test")))
         return self._me
 
-    async def post(self, channel: str, post: Post, op_id: str) -> str:
+    async def post(self, channel: ConversationRef, post: Post, op_id: str) -> MessageRef:
         """Slack: chat.postMessage, without unfurling links."""
         text, blocks = self._rendered(post.message, post.mention)
         answer = await self._http.call(
             ApiCall("chat.postMessage", write=True),
             channel=channel,
             text=text,
-            thread_ts=post.thread_ts,
+            thread_ts=post.thread,
             blocks=blocks or None,
             metadata=operation_metadata(op_id),
             unfurl_links=False,
             unfurl_media=False,
         )
-        return text_in(answer, "ts")
+        return MessageRef(text_in(answer, "ts"))
 
-    async def whisper(self, channel: str, post: Post) -> str:
+    async def whisper(self, channel: ConversationRef, post: Post) -> MessageRef:
         """Slack: chat.postEphemeral."""
         text, blocks = self._rendered(post.message, post.mention)
         answer = await self._http.call(
@@ -119,18 +116,23 @@ class SlackApi:
             channel=channel,
             user=post.only_for,
             text=text,
-            thread_ts=post.thread_ts,
+            thread_ts=post.thread,
             blocks=blocks or None,
         )
-        return text_in(answer, "message_ts")
+        return MessageRef(text_in(answer, "message_ts"))
 
-    async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - see below
-        """Slack: chat.update. Sends no metadata, which keeps that of the post: the post must stay findable,
-        and an update may be repeated without harm."""
-        await self._edit(channel, update.target_ts, update.message)
+    async def update(self, channel: ConversationRef, update: Update, op_id: str) -> None:  # noqa: ARG002 - see below
+        """Slack: chat.update. Sends no metadata, which keeps that of the post: the post must stay findable, and an
+        update may be repeated safely."""
+        await self._edit(channel, update.target, update.message)
 
     async def _edit(
-        self, channel: str, ts: str, message: Message, mention: str = "", op_id: str = ""
+        self,
+        channel: ConversationRef,
+        ts: str,
+        message: Message,
+        mention: PersonRef = NO_PERSON,
+        op_id: str = "",
     ) -> None:
         text, blocks = self._rendered(message, mention)
         await self._http.call(
@@ -142,39 +144,40 @@ class SlackApi:
             metadata=operation_metadata(op_id) if op_id else None,
         )
 
-    def _rendered(self, message: Message, mention: str = "") -> tuple[str, Blocks]:
+    def _rendered(self, message: Message, mention: PersonRef = NO_PERSON) -> tuple[str, Blocks]:
         text, blocks = rendered(message, mention)
         return self._redact(text), every_text(blocks, self._redact)
 
-    async def react(self, channel: str, react: React) -> None:
+    async def react(self, channel: ConversationRef, react: React) -> None:
         """Slack: reactions.add, reactions.remove."""
         method, done = ("remove", "no_reaction") if react.remove else ("add", "already_reacted")
         try:
             await self._http.call(
                 ApiCall(f"reactions.{method}", write=True),
                 channel=channel,
-                timestamp=react.target_ts,
-                name=react.name,
+                timestamp=react.target,
+                name=REACTIONS[react.mark],
             )
         except ChatError as error:
             if error.code != done:
                 raise
 
     async def upload(self, upload: Upload) -> str:
-        """Slack: files.getUploadURLExternal and the bytes. Nothing shows, so a failure leaves no outcome open."""
+        """Slack: files.getUploadURLExternal and the upload. Nothing is visible yet, so a failure is always safe to
+        retry."""
         begin = ApiCall("files.getUploadURLExternal")
         ticket = await self._http.call(begin, filename=upload.filename, length=len(upload.content))
         reached("upload.begun")
         await self._http.put(begin, text_in(ticket, "upload_url"), upload.content)
         return text_in(ticket, "file_id")
 
-    async def share(self, channel: str, upload: Upload, file_id: str) -> None:
+    async def share(self, channel: ConversationRef, upload: Upload, file_id: str) -> None:
         """Slack: files.completeUploadExternal, which "can only be called once"."""
         await self._http.call(
             ApiCall("files.completeUploadExternal", write=True),
             files=[{"id": file_id, "title": neutralise(upload.title or upload.filename)}],
             channel_id=channel,
-            thread_ts=upload.thread_ts,
+            thread_ts=upload.thread,
             initial_comment=neutralise(upload.comment) or None,
         )
 
@@ -189,37 +192,37 @@ class SlackApi:
                 return frozenset()
             raise
 
-    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
+    async def show_status(self, channel: ConversationRef, thread_ts: str, text: str) -> None:
         """Slack: assistant.threads.setStatus (needs chat:write only); dropped after two minutes."""
         call = ApiCall("assistant.threads.setStatus")
         await self._http.call(call, channel_id=channel, thread_ts=thread_ts, status=neutralise(text))
 
-    async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
-        """Slack: chat.startStream (chat:write). A stream ends by itself after five minutes or so."""
+    async def start_stream(self, channel: ConversationRef, thread_ts: str, text: str) -> MessageRef:
+        """Slack: chat.startStream (chat:write). A stream ends automatically after about five minutes."""
         call = ApiCall("chat.startStream", write=True)
-        return text_in(
-            await self._http.call(call, channel=channel, thread_ts=thread_ts, markdown_text=neutralise(text)),
-            "ts",
+        answer = await self._http.call(
+            call, channel=channel, thread_ts=thread_ts, markdown_text=neutralise(text)
         )
+        return MessageRef(text_in(answer, "ts"))
 
-    async def append_stream(self, channel: str, ts: str, text: str) -> None:
+    async def append_stream(self, channel: ConversationRef, ts: str, text: str) -> None:
         """Slack: chat.appendStream."""
         call = ApiCall("chat.appendStream", write=True)
         await self._http.call(call, channel=channel, ts=ts, markdown_text=neutralise(text))
 
-    async def stop_stream(self, channel: str, ts: str) -> None:
+    async def stop_stream(self, channel: ConversationRef, ts: str) -> None:
         """Slack: chat.stopStream."""
         await self._http.call(ApiCall("chat.stopStream", write=True), channel=channel, ts=ts)
 
-    async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
-        """Slack: chat.update, with the metadata of a post."""
+    async def replace(self, channel: ConversationRef, ts: str, post: Post, op_id: str) -> None:
+        """Slack: chat.update, with a post's metadata."""
         await self._edit(channel, ts, post.message, post.mention, op_id)
 
-    async def delete(self, channel: str, ts: str) -> None:
+    async def delete(self, channel: ConversationRef, ts: str) -> None:
         """Slack: chat.delete."""
         await self._http.call(ApiCall("chat.delete", write=True), channel=channel, ts=ts)
 
-    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
+    async def publish_home(self, user: PersonRef, parts: Sequence[Section]) -> None:
         """Slack: views.publish."""
         blocks = every_text(blocks_of(parts), self._redact)
         await self._http.call(ApiCall("views.publish"), user_id=user, view={"type": "home", "blocks": blocks})
@@ -229,13 +232,18 @@ class SlackApi:
         await self._http.call(ApiCall("views.open"), trigger_id=trigger_id, view=reason_view(form))
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self,
+        channel: ConversationRef,
+        *,
+        thread: MessageRef | None = None,
+        since_s: float = 0.0,
+        cursor: str = "",
     ) -> HistoryPage:
         """Slack: conversations.replies (oldest first) or conversations.history (newest first)."""
         answer = await self._http.call(
-            ApiCall("conversations.history" if thread_ts is None else "conversations.replies"),
+            ApiCall("conversations.history" if thread is None else "conversations.replies"),
             channel=channel,
-            ts=thread_ts,
+            ts=thread,
             oldest=ts_at(since_s) if since_s else None,
             cursor=cursor or None,
             limit=HISTORY_PAGE_SIZE,
@@ -244,17 +252,19 @@ class SlackApi:
         return page_in(answer)
 
     async def own(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self,
+        channel: ConversationRef,
+        *,
+        thread: MessageRef | None = None,
+        since_s: float = 0.0,
+        cursor: str = "",
     ) -> OwnPage:
-        """Slack: the same. Anybody with a token can write metadata; only our own message is the answer to our own
-        call."""
+        """Slack: the same. Anybody with a token can write metadata; only our own messages are accepted."""
         me = self._me or await self.identity()
-        return own_in(
-            await self.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor), me.bot_id
-        )
+        return own_in(await self.history(channel, thread=thread, since_s=since_s, cursor=cursor), me.bot_id)
 
-    async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
-        """Slack: files.info, and the file's own address."""
+    async def fetch(self, channel: ConversationRef, file_id: str, take: Take) -> Download:
+        """Slack: files.info, then the file's own URL."""
         return await self._downloads.fetch(channel, file_id, take)
 
     async def open_connection(self, app_token: str) -> str:
@@ -274,7 +284,7 @@ class SlackApi:
         return [channel_of(channel) for channel in found]
 
     async def _listed(self, call: ApiCall, name: str, **asked: Any) -> list[Mapping[str, Any]]:
-        """What stands under ``name`` on all pages."""
+        """The items under ``name`` on all pages."""
         found: list[Mapping[str, Any]] = []
         cursor = ""
         for _page in range(MAX_PAGES):
@@ -290,21 +300,21 @@ class SlackApi:
             (await self._http.call(ApiCall("conversations.create", write=True), name=name)).get("channel")
         )
 
-    async def join_channel(self, channel: str) -> ChannelInfo:
-        """Public channels only; being there already is success. Slack: conversations.join."""
+    async def join_channel(self, channel: ConversationRef) -> ChannelInfo:
+        """Public channels only; already being a member is success. Slack: conversations.join."""
         return channel_of(
             (await self._http.call(ApiCall("conversations.join"), channel=channel)).get("channel")
         )
 
-    async def open_direct(self, user: str) -> str:
-        """The ID of our conversation with a user, made on first use; they see nothing of it before somebody writes.
+    async def open_direct(self, user: PersonRef) -> ConversationRef:
+        """The ID of our conversation with a user, created on first use; they do not see it until somebody writes.
         Slack: conversations.open."""
         return channel_of(
             (await self._http.call(ApiCall("conversations.open"), users=user)).get("channel")
         ).id
 
-    async def invite(self, channel: str, users: Sequence[str]) -> None:
-        """Bring people into a channel; at most 100. Slack: conversations.invite."""
+    async def invite(self, channel: ConversationRef, users: Sequence[PersonRef]) -> None:
+        """Invite people to a channel; at most 100. Slack: conversations.invite."""
         call = ApiCall("conversations.invite")
         try:
             await self._http.call(call, channel=channel, users=",".join(users))
@@ -312,12 +322,12 @@ class SlackApi:
             if error.code != "already_in_channel":
                 raise
 
-    async def describe_channel(self, channel: str, topic: str, purpose: str) -> None:
+    async def describe_channel(self, channel: ConversationRef, topic: str, purpose: str) -> None:
         """Slack: conversations.setTopic, conversations.setPurpose."""
         await self._http.call(ApiCall("conversations.setTopic"), channel=channel, topic=topic)
         await self._http.call(ApiCall("conversations.setPurpose"), channel=channel, purpose=purpose)
 
-    async def person(self, user: str) -> Person:
+    async def person(self, user: PersonRef) -> Person:
         """Raises ChatError user_not_found. Slack: users.info (users:read)."""
         return person_of((await self._http.call(ApiCall("users.info"), user=user)).get("user"))
 
@@ -330,7 +340,7 @@ class SlackApi:
         found = await self._listed(ApiCall("users.list"), "members")
         return [person_of(member) for member in found]
 
-    async def channel_info(self, channel: str) -> ChannelInfo:
+    async def channel_info(self, channel: ConversationRef) -> ChannelInfo:
         """Slack: conversations.info."""
         return channel_of(
             (await self._http.call(ApiCall("conversations.info"), channel=channel)).get("channel")
@@ -338,7 +348,7 @@ class SlackApi:
 
     @property
     def base_url(self) -> str:
-        """Where the Web API is."""
+        """The Web API's base URL."""
         return self._http.base_url
 
     async def file_info(self, file_id: str) -> Mapping[str, Any]:
@@ -347,10 +357,8 @@ class SlackApi:
         return found if isinstance(found, Mapping) else {}
 
     def open(self, url: URL, *, with_token: bool) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """GET without following redirects. Whether the token may go there is the caller's decision.
-
-        Raises ChatUnreachableError for what breaks, while the answer is read too.
-        """
+        """GET without following redirects. The caller decides whether the token may go there. Raises
+        ChatUnreachableError for failures, also while reading the response."""
         return self._http.get(url, with_token=with_token)
 
 
@@ -359,7 +367,7 @@ _TIER_3 = Limit(per_minute=50, burst=10)
 _TIER_4 = Limit(per_minute=100, burst=10)
 
 SLACK_LIMITS = Limits(
-    # A little below what Slack takes: calls that leave a second apart may arrive closer together.
+    # Slightly below Slack's limits: calls sent a second apart may arrive closer together.
     channel=MappingProxyType({"post": Limit(per_minute=58, burst=5)}),
     workspace=MappingProxyType(
         {
@@ -374,7 +382,7 @@ SLACK_LIMITS = Limits(
             "unreact": Limit(per_minute=20, burst=10),
             "share": _TIER_4,
             "publish": _TIER_4,
-            # A start looks at every channel at once.
+            # Every channel is read at startup.
             "history": Limit(per_minute=50, burst=20),
             "replies": Limit(per_minute=50, burst=20),
         }

@@ -1,8 +1,8 @@
-"""The Slack app that each user creates for themselves: its manifest, the link that makes it, what Slack tells of its
-token, and a temporary connection while somebody sets it up.
+"""The Slack app that each user creates: its manifest, the link that creates it, what Slack says about its token, and
+a temporary connection during setup. Slack: app manifests.
 
-Slack: app manifests. One app per user's workspace, never a shared one: Slack throttles reading history for
-distributed apps, and every Socket Mode consumer of an app takes events away from the others.
+Every workspace has its own app, never a shared one: Slack throttles history for distributed apps, and each Socket
+Mode client of an app takes events away from the others.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ from codebutler.chat.slack.link import SocketEnvelope
 from codebutler.chat.slack.payloads import parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.domain.clock import Clock, SystemClock
-from codebutler.domain.commands import SLASH, usage_hint
+from codebutler.domain.command_help import usage_hint
+from codebutler.domain.commands import SLASH
 from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import ButtonClicked, MessagePosted, Post, Update
+from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.platform.tasks import cancel
 
 CREATE_URL = "https://api.slack.com/apps"
 
-# Only what is called: a scope that is not there cannot be misused.
+# Only scopes that are used: a missing scope cannot be misused.
 BOT_SCOPES = (
     "app_mentions:read",
     "channels:history",
@@ -56,7 +58,7 @@ BOT_SCOPES = (
     "users:read.email",
 )
 NAMES_SCOPE = "users:read"
-"""Without it people are shown by their IDs; all else works."""
+"""Without it, people are shown by their IDs; everything else works."""
 BOT_EVENTS = (
     "app_home_opened",
     "app_mention",
@@ -120,11 +122,11 @@ TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenFacts:
-    """``scopes`` is None where the server tells none. ``ahead_s``: how far our clock is ahead of Slack's (to
-    a second or so), None if it does not say."""
+    """``scopes`` is None if the server lists none. ``ahead_s``: how far our clock is ahead of Slack's (to about a
+    second), None if unknown."""
 
     team: str
-    user_id: str
+    user_id: PersonRef
     scopes: frozenset[str] | None
     ahead_s: float | None
 
@@ -144,7 +146,7 @@ async def inspect_token(token: str, base_url: str, clock: Clock) -> TokenFacts:
 
 
 def ahead_of(date: str, now: datetime) -> float | None:
-    """Seconds by which ``now`` is ahead of an HTTP date; None if that is none. Its second is taken as half over."""
+    """Seconds by which ``now`` is ahead of an HTTP date; None if it is not one. Assumes the middle of its second."""
     try:
         there = parsedate_to_datetime(date)
     except ValueError:
@@ -161,32 +163,36 @@ CONNECT_S = 15.0
 
 
 class OthersConnectedError(CodeButlerError):
-    """Another process is connected with this app's token: it would get a share of the events."""
+    """Another process is connected with this app's token: it would get some of the events."""
 
 
 class NotForUsError(Exception):
-    """Left to whoever serves the app."""
+    """The event is left to the process that serves the app."""
 
 
 class Meeting:
-    """People and the app, while it is open. Make it with ``meet``."""
+    """People and the app, while the connection is open. Create it with ``meet``.
+
+    Slack gives each event to only one of an app's connections. Events that are not for us are not acknowledged, so
+    that Slack sends them again, to the supervisor that serves the app.
+    """
 
     def __init__(self, api: SlackApi, me: Identity) -> None:
         self._api = api
         self._me = me
         self._code = ""
         self._wrong = 0
-        self._button_ts = ""
-        self._came: asyncio.Queue[str] = asyncio.Queue()
+        self._button_ts = NOWHERE
+        self._came: asyncio.Queue[PersonRef] = asyncio.Queue()
         self._pressed = asyncio.Event()
 
-    async def sender_of(self, code: str) -> str:
-        """The ID of the next user who sends the app ``code`` in a direct message."""
+    async def sender_of(self, code: str) -> PersonRef:
+        """The ID of the next user who sends ``code`` to the app in a direct message."""
         self._code = code
         return await self._came.get()
 
-    async def say_hello(self, user: str) -> tuple[str, str]:
-        """Send a user a message with a button; returns where it is."""
+    async def say_hello(self, user: PersonRef) -> tuple[ConversationRef, MessageRef]:
+        """Send a user a message with a button; returns its location."""
         channel = await self._api.open_direct(user)
         message = said(HELLO_TEXT, Button("It works", HELLO_ACTION, "hello", "primary"))
         self._button_ts = await self._api.post(channel, Post(message=message), "setup-hello")
@@ -196,10 +202,10 @@ class Meeting:
         """Wait until the button of ``say_hello`` is pressed."""
         return await self._pressed.wait()
 
-    async def conclude(self, place: tuple[str, str], text: str) -> None:
-        """Take the button away."""
+    async def conclude(self, place: tuple[ConversationRef, MessageRef], text: str) -> None:
+        """Remove the button."""
         channel, ts = place
-        await self._api.update(channel, Update(target_ts=ts, message=said(text)), "setup-hello")
+        await self._api.update(channel, Update(target=ts, message=said(text)), "setup-hello")
 
     async def handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
         """The socket's handler. Raises NotForUsError."""
@@ -210,7 +216,7 @@ class Meeting:
         match event:
             case MessagePosted(is_direct=True) if self._is_code(event.text):
                 self._came.put_nowait(event.user)
-            case ButtonClicked(message_ts=ts, action_id=action) if (action, ts) == (
+            case ButtonClicked(message=ts, action_id=action) if (action, ts) == (
                 HELLO_ACTION,
                 self._button_ts,
             ):
@@ -229,10 +235,8 @@ class Meeting:
 
 @asynccontextmanager
 async def meet(api: SlackApi, app_token: str) -> AsyncIterator[Meeting]:
-    """Connect for as long as the block lasts.
-
-    Raises OthersConnectedError where somebody else is connected as this app, ChatError where there is no connection.
-    """
+    """Stay connected for the duration of the block. Raises OthersConnectedError if another process is connected as
+    this app, ChatError if connecting fails."""
     meeting = Meeting(api, await api.identity())
     rng = Random()  # noqa: S311 - spreads attempts to connect
     client = SocketModeClient(lambda: api.open_connection(app_token), meeting.handle, SystemClock(), rng)

@@ -1,11 +1,11 @@
-"""Fetches what was said while we did not listen, and hands it to the intake in order.
+"""Fetches messages missed while we were not connected, and passes them to the intake in order.
 
-First, in every channel, the newest messages down to the last one that came. Then older messages, page by page: they
-show in which of their threads somebody wrote. Last, what was edited or deleted. A gap is on disk before the first
-event after it can be, so a catch-up that is cut short is done again.
+First, in every channel, the newest messages down to the last one received. Then older messages, page by page:
+they show which of their threads have news. Last, edits and deletions. A gap is on disk before the first event
+after it can be, so an interrupted catch-up is repeated.
 
-Where the line was cut for a moment, all but the first waits until Slack has ceased to send again what it could not
-deliver: then it is done once for all that was cut meanwhile.
+After a short interruption, everything but the first step waits until Slack has stopped resending undelivered
+events: then it is done once for all interruptions.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from codebutler.chat.slack.missed import (
 )
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
@@ -46,9 +47,9 @@ MAX_THREADS = 200
 REMEMBERED = 10_000
 # Order is worth a short wait, an answer is worth more.
 HOLD_S = 2.0
-# Slack sends an event again five minutes later for the last time.
+# Slack resends an event for the last time after five minutes.
 RETRIED_S = 360.0
-# A message may still be on its way over the socket for so long.
+# How long a message may still be on its way over the socket.
 UNDER_WAY_S = 8.0
 
 log = logging.getLogger("codebutler.chat.slack.catchup")
@@ -56,7 +57,7 @@ log = logging.getLogger("codebutler.chat.slack.catchup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """Where what is fetched goes; ``held`` holds back what ``intake`` lets in."""
+    """Where fetched messages go; ``held`` holds back what ``intake`` accepts."""
 
     intake: Intake
     journal: Journal
@@ -65,21 +66,21 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class _CatchUpRound:
-    """What was fetched of a channel so far, as far as it may still count; ``complete`` names what of it was fetched to
-    its end. ``latest``: by first message, when its thread was last written in. ``losses``: how many times the
-    connection had been lost when it began."""
+    """The messages fetched of a channel so far, as far as they may still count; ``complete`` names the parts
+    fetched completely. ``latest``: by first message, when its thread last got a message. ``losses``: how
+    often the connection had been lost when it started."""
 
     gap: Gap
     frame: Window
     pages: HistoryPages
     losses: int
     fetched: list[ShownMessage] = field(default_factory=list)
-    latest: dict[str, str] = field(default_factory=dict)
-    complete: set[str | None] = field(default_factory=set)
-    roots: set[str] = field(default_factory=set)
+    latest: dict[MessageRef, str] = field(default_factory=dict)
+    complete: set[MessageRef | None] = field(default_factory=set)
+    roots: set[MessageRef] = field(default_factory=set)
     """First messages of the threads that were read."""
     accepted: set[str] = field(default_factory=set)
-    """Keys of the events that were taken in."""
+    """Keys of the accepted events."""
 
     def add(self, part: list[ShownMessage]) -> None:
         """This was fetched, too."""
@@ -96,7 +97,7 @@ class CatchUp:
         shelf: Shelf,
         clock: Clock,
         rng: Random,
-        repos: Callable[[], Mapping[str, Repo]],
+        repos: Callable[[], Mapping[ConversationRef, Repo]],
     ) -> None:
         self._rng = rng
         self._history = PatientHistory(reader, clock, rng)
@@ -104,11 +105,12 @@ class CatchUp:
         self._clock = clock
         self._repos = repos
         self._losses = 0
-        # By channel: when all its threads are to be looked at, inf for never. What an earlier life has missed
-        # nobody knows: that is looked for at once.
-        self._due_s: dict[str, float] = {}
+        # By channel: when to check all its threads, inf for never. Nobody knows what an earlier process
+        # missed:
+        # that is checked at once.
+        self._due_s: dict[ConversationRef, float] = {}
         self._listening = False
-        self._read: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._read: OrderedDict[tuple[ConversationRef, str], str] = OrderedDict()
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[None]] = set()
         self._alarm: set[asyncio.Task[None]] = set()
@@ -121,12 +123,12 @@ class CatchUp:
         """Is something still to be fetched?"""
         return self._working or self._wanted.is_set()
 
-    def channels(self) -> tuple[str, ...]:
+    def channels(self) -> tuple[ConversationRef, ...]:
         """The channels that are caught up."""
         return tuple(self._repos())
 
     def lost(self) -> None:
-        """From now on events may be missed. Written down before anything that comes later is."""
+        """From now on events may be missed. Stored before any later event."""
         self._losses += 1
         self._listening = False
         due_s = self._clock.monotonic() + RETRIED_S
@@ -134,7 +136,7 @@ class CatchUp:
         self._start(self._open_gaps(), "catch-up-gap", self._opening)
 
     def back(self) -> None:
-        """Events come again: messages wait a moment for what was written before them."""
+        """Events come again: messages wait a moment for earlier ones."""
         self._listening = True
         for channel in self._repos():
             self._shelf.held.hold(channel)
@@ -157,11 +159,11 @@ class CatchUp:
             self._shelf.held.release_all()
             await cancel(self._opening | self._waiting | self._alarm)
 
-    async def has_missed(self, channels: Sequence[str], me: Identity) -> bool:
-        """Does one of the channels show a message that should have come long since? What may still be on its
-        way is waited for, by a clock that nobody sets. Raises ChatError, StoreError.
+    async def has_missed(self, channels: Sequence[ConversationRef], me: Identity) -> bool:
+        """Does one of the channels show a message that should have come long ago? Messages that may still be
+        on their way get time, by the monotonic clock. Raises ChatError, StoreError.
 
-        While a catch-up reads the histories of many channels it gets all the calls that Slack allows.
+        A running catch-up has precedence: it gets all the calls that Slack allows.
         """
         if self.is_busy and len(self._repos()) > len(channels):
             return False
@@ -171,17 +173,17 @@ class CatchUp:
             return False
         await self._clock.sleep(UNDER_WAY_S)
         for channel, found in absent.items():
-            if found - {each.ts for each in await self._shelf.journal.seen(channel)}:
+            if found - {each.ref for each in await self._shelf.journal.seen(channel)}:
                 return True
         return False
 
-    async def _absent(self, channel: str, me: Identity) -> set[str]:
-        """The ts of messages that history shows and the journal does not know."""
+    async def _absent(self, channel: ConversationRef, me: Identity) -> set[MessageRef]:
+        """The ts of messages in the history that the journal does not know."""
         mark = await self._shelf.journal.high_water(channel)
         if not mark:
             return set()
         shown = {each.ts for each in await self._history.glance(channel, mark, me) if each.event}
-        return shown - {each.ts for each in await self._shelf.journal.seen(channel, mark)}
+        return shown - {each.ref for each in await self._shelf.journal.seen(channel, mark)}
 
     async def _open_gaps(self) -> None:
         failures = 0
@@ -195,9 +197,9 @@ class CatchUp:
                 await self._history.pause(failures)
 
     async def _all(self, me: Identity) -> None:
-        """What is new first, in every channel: old threads and what was changed take many more calls, and few
-        wait for it. In any order, so that no channel is always the last of a round that is cut short."""
-        rounds: dict[str, _CatchUpRound] = {}
+        """New messages first, in every channel: old threads and edits take many more calls, and few people
+        wait for them. In random order, so that no channel is always last in an interrupted round."""
+        rounds: dict[ConversationRef, _CatchUpRound] = {}
         channels = list(self._repos())
         self._rng.shuffle(channels)
         await asyncio.gather(*(self._one(each, partial(self._news, each, me, rounds)) for each in channels))
@@ -207,7 +209,7 @@ class CatchUp:
             await asyncio.gather(*(self._one(each.gap.channel, partial(step, each, me)) for each in found))
 
     async def _look_again(self) -> None:
-        """Wake the catch-up whenever threads are to be looked at."""
+        """Start a catch-up whenever threads are due for a check."""
         while (wait_s := self._wait_s()) < inf:
             await self._clock.sleep(wait_s)
             if self._listening:  # else it is done when we are back
@@ -226,7 +228,7 @@ class CatchUp:
         group.add(task)
         task.add_done_callback(group.discard)
 
-    async def _one(self, channel: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _one(self, channel: ConversationRef, work: Callable[[], Awaitable[None]]) -> None:
         failures = 0
         async with self._slots:
             while True:
@@ -235,7 +237,7 @@ class CatchUp:
                     break
                 except StoreError as error:
                     failures += 1
-                    log.warning("catching up in %s waits for the disk: %s", self._name(channel), error)
+                    log.warning("catching up in %s waits for disk space: %s", self._name(channel), error)
                     await self._history.pause(failures)
                 except ChatError as error:
                     log.warning("cannot catch up in %s: %s", self._name(channel), error)
@@ -245,8 +247,10 @@ class CatchUp:
                     break
             self._shelf.held.release(channel)
 
-    async def _news(self, channel: str, me: Identity, rounds: dict[str, _CatchUpRound]) -> None:
-        """Take in what was said since the last message that came, and leave in ``rounds`` what remains."""
+    async def _news(
+        self, channel: ConversationRef, me: Identity, rounds: dict[ConversationRef, _CatchUpRound]
+    ) -> None:
+        """Accept the messages since the last one received, and leave the rest in ``rounds``."""
         losses = self._losses
         now = self._clock.now()
         gap = await self._shelf.journal.gap(channel, old_root(now))
@@ -255,38 +259,39 @@ class CatchUp:
         frame = window(gap, now)
         found = _CatchUpRound(gap, frame, self._history.pages(channel, frame.oldest_s, me), losses)
         near: list[ShownMessage] = []
-        # All of it before any of it: in a channel that is one conversation the oldest comes first.
+        # Fetch everything before accepting any: in a channel that is one conversation the oldest comes first.
         while not found.pages.ended and not any(each.sent_at <= frame.near_s for each in near):
             near += await found.pages.more()
         await self._take(found, near, me)
         rounds[channel] = found
 
     async def _older(self, found: _CatchUpRound, me: Identity) -> None:
-        """Take in what is left: above all answers in threads that began before the gap. Then it is closed."""
+        """Accept the rest: mainly replies in threads that started before the gap. Then it is closed."""
         channel = found.gap.channel
         while not found.pages.ended:
             if self._wanted.is_set():
                 return  # something may be missing since, which matters more; the gap stays
             await self._take(found, await found.pages.more(), me)
         if found.pages.cut_off:
-            log.warning("%s: so much was written that only the latest is read", self._name(channel))
+            log.warning("%s: too many missed messages, reading only the latest", self._name(channel))
         else:
             found.complete.add(None)
         await self._accept(found)
         if found.losses == self._losses:
-            # Otherwise something may be missing since: the gap stays, and another round is on its way. What
-            # remains lies before the gap, where the next round looks, too.
+            # Otherwise something may have been missed since: the gap stays, and another round will follow.
+            # The
+            # rest is older than the gap, where the next round looks, too.
             await self._shelf.journal.close_gap(channel)
             self._due_s[channel] = inf
 
     async def _take(self, found: _CatchUpRound, part: list[ShownMessage], me: Identity) -> None:
-        """Take in some messages of the channel and what was written in their threads. Nobody's first message
-        waits for other threads to be read, unless the whole channel is one conversation."""
+        """Accept some messages of the channel and of their threads. No first message waits for other threads
+        to be read, unless the whole channel is one conversation."""
         found.add(part)
         repo = self._repos().get(found.gap.channel)
         in_one = repo is not None and repo.config.agent.scope == "channel"
         if not in_one:
-            firsts = [each for each in part if each.event is None or each.event.thread_ts is None]
+            firsts = [each for each in part if each.event is None or each.event.thread is None]
             await self._accept(replace(found, fetched=firsts, complete=set()))
         unread = self._unread(found, threads(found.gap, found.frame, part))
         for root in unread:
@@ -300,8 +305,7 @@ class CatchUp:
         self._keep(found, unread)
 
     async def _changes(self, found: _CatchUpRound, me: Identity) -> None:
-        """Take in what came to threads before the gap and never to us, then what was edited or deleted
-        there."""
+        """Accept replies that came before the gap and never reached us, then edits and deletions."""
         before = self._unread(found, earlier(found.gap, found.frame, found.latest))
         for root in [*before, *unsettled(found.gap, found.frame)[:MAX_THREADS]]:
             if self._wanted.is_set():
@@ -313,9 +317,8 @@ class CatchUp:
                 )
                 self._keep(found, [root])
 
-    def _unread(self, found: _CatchUpRound, roots: Sequence[str]) -> list[str]:
-        """A gap may stay open for several rounds; a thread with nothing new, as far as history tells, is not read
-        in each of them."""
+    def _unread(self, found: _CatchUpRound, roots: Sequence[MessageRef]) -> list[MessageRef]:
+        """A gap may stay open for several rounds; a thread without news in the history is not read in each."""
         latest, channel = found.latest, found.gap.channel
         room = max(0, MAX_THREADS - len(found.roots))
         return [
@@ -325,8 +328,8 @@ class CatchUp:
             and (root not in latest or self._read.get((channel, root)) != latest[root])
         ][:room]
 
-    def _keep(self, found: _CatchUpRound, roots: Sequence[str]) -> None:
-        """What was said in these threads is on disk."""
+    def _keep(self, found: _CatchUpRound, roots: Sequence[MessageRef]) -> None:
+        """The messages in these threads are on disk."""
         for root in roots:
             self._read[found.gap.channel, root] = found.latest.get(root, "")
             self._read.move_to_end((found.gap.channel, root))
@@ -342,8 +345,10 @@ class CatchUp:
         if count := outcomes.count("accepted"):
             log.info("caught up %d message(s) in %s", count, self._name(found.gap.channel))
 
-    async def _replies(self, found: _CatchUpRound, root: str, me: Identity) -> list[ShownMessage] | None:
-        """The thread's messages; None where Slack refuses to tell."""
+    async def _replies(
+        self, found: _CatchUpRound, root: MessageRef, me: Identity
+    ) -> list[ShownMessage] | None:
+        """The thread's messages; None if Slack refuses."""
         channel = found.gap.channel
         try:
             replies, whole = await self._history.read(channel, root, found.frame.look_s, me)
@@ -356,6 +361,6 @@ class CatchUp:
             found.complete.add(root)
         return replies
 
-    def _name(self, channel: str) -> str:
+    def _name(self, channel: ConversationRef) -> str:
         repo = self._repos().get(channel)
         return f"{repo.name} ({channel})" if repo else channel

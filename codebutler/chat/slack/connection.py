@@ -1,4 +1,4 @@
-"""Our presence in the workspace: who we are, the socket that brings events to the intake, and what was missed."""
+"""Our connection to the workspace: our identity, the socket that brings events to the intake, and catch-up."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _NOT_TAKEN: Mapping[Outcome, str] = {
     "refused": "You are not authorized to decide this.",
     "ignored": "This channel is no longer served: nothing was decided.",
 }
-"""To somebody who has sent a form; what they wrote stays in it."""
+"""For the author of a form; their text stays in it."""
 
 
 class EventHandler:
-    """The socket's handler. An envelope that cannot be kept raises, so that Slack sends it again."""
+    """The socket's handler. An envelope that cannot be stored raises, so that Slack sends it again."""
 
     def __init__(self, intake: Intake, identity: Identity, on_notice: Callable[[Notice], None]) -> None:
         self._intake = intake
@@ -45,7 +45,7 @@ class EventHandler:
         self._on_notice = on_notice
 
     async def handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
-        """Returns when the event is on disk or is none of ours; a malformed one is logged and given up."""
+        """Returns when the event is on disk or is not for us; a malformed one is logged and dropped."""
         try:
             event = parse_envelope(envelope.type, envelope.payload, self._identity)
         except (PayloadError, ProtocolError) as error:
@@ -63,15 +63,15 @@ class EventHandler:
         if outcome == "ignored" and isinstance(event, ButtonClicked):
             self._on_notice(in_vain(event, envelope.payload))
         elif isinstance(event, ButtonClicked) and is_at_home(envelope.payload):
-            # What they pressed may be decided long since: they see how things stand now.
+            # Their button may have been decided long ago: show them the current state.
             self._on_notice(HomeOpened(event.user))
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Care:
-    """What sees to it that no event is missed: fetches what was, finds out that we are deaf, and tells the
-    channels when we are back."""
+    """The parts that make sure that no event is missed: catch-up, the test for a dead connection, and the
+    absence notice."""
 
     catch_up: CatchUp
     heartbeat: EchoProbe
@@ -80,7 +80,7 @@ class Care:
 
 
 class SlackConnection:
-    """``run`` until ``stop``; it also ends by itself where trying again is pointless, see ``status``.
+    """``run`` until ``stop``; it also ends by itself if a retry is pointless, see ``status``.
 
     ``connected`` is set once the first connection is ready.
     """
@@ -111,13 +111,13 @@ class SlackConnection:
 
     @property
     def status(self) -> SocketStatus:
-        """How the socket is now."""
+        """The socket's current state."""
         if self._client is None:
             return SocketStatus(state="connecting", trouble=self._trouble)
         return replace(self._client.status, catching_up=self._catch_up.is_busy)
 
     async def run(self) -> None:
-        """Find out who we are, then receive. Raises ChatAuthError if Slack refuses a token at the start."""
+        """Find out our identity, then receive. Raises ChatAuthError if Slack refuses a token at the start."""
         me = await identified(self._api.identity, self._clock, self._rng, self._troubled)
         events = EventHandler(self._intake, me, self._on_notice)
         client = self._client = SocketModeClient(
@@ -139,13 +139,13 @@ class SlackConnection:
             raise ChatAuthError(client.status.trouble)
 
     def look_again(self) -> None:
-        """There are other channels now: begin to keep track of them too."""
+        """The channels have changed: keep track of the new ones, too."""
         self._catch_up.lost()
         if not self._missing:
             self._catch_up.back()
 
     def use_token(self, app_token: str) -> None:
-        """Connect with another app-level token from now on."""
+        """Use another app-level token from now on."""
         self._app_token = app_token
 
     async def stop(self) -> None:
@@ -163,7 +163,7 @@ class SlackConnection:
 
     def _note(self, status: SocketStatus) -> None:
         if status.state == "connected" and not self._missing and (status.trouble or self._shared):
-            # Another process takes a share of the events, or did until now: history tells which.
+            # Another process receives some of the events, or did until now: history shows which.
             self._shared = bool(status.trouble)
             self.look_again()
             return
@@ -175,7 +175,7 @@ class SlackConnection:
                 self._catch_up.back()
                 self._absence_notice.back()
         elif status.trouble:
-            # Without trouble it is a planned change, during which the old connection goes on.
+            # Without trouble it is a planned change, during which the old connection keeps working.
             self._lose()
 
     def _lose(self) -> None:

@@ -1,8 +1,9 @@
-"""Files out of Slack: only those shared in a given channel, only from Slack's own hosts, only up to a size.
+"""Downloads files from Slack: only those shared in a given channel, only from Slack's own hosts, only up to a
+size.
 
-Slack: ``url_private`` wants the bot's token as a bearer, and answers a wrong token or a missing scope with
-status 200 and its login page. So the token goes to trusted hosts only, redirects are followed by hand, and HTML
-that was not announced is refused.
+Slack: ``url_private`` needs the bot's token as a bearer, and answers a wrong token or a missing scope with
+status 200 and its login page. So the token goes to trusted hosts only, redirects are followed by hand, and
+unexpected HTML is refused.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from yarl import URL
 
 from codebutler.chat.fields import section, text_in
 from codebutler.chat.port import ATTEMPTS, RETRY_S, Download, Take, file_details
-from codebutler.chat.slack.answers import shares_in
+from codebutler.chat.slack.answers import is_recording, shares_in
 from codebutler.chat.slack.http import retry_after_s
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import File
+from codebutler.domain.refs import ConversationRef
 from codebutler.protocol.messages import MAX_FETCH_BYTES
 
 _TAG = re.compile(r"<[^<>]*>")
@@ -30,7 +32,7 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&nbsp;": " ", "&amp;": "&"}
 
 
 def spoken(captions: str) -> str:
-    """The cues' texts in order, as one line; "" if these are no captions."""
+    """The captions' texts in order, as one line; "" if these are no captions."""
     blocks = re.split(r"\n[ \t]*\n", captions.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
     if not blocks[0].startswith("WEBVTT"):
         return ""
@@ -62,7 +64,7 @@ _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html)\b", re.IGNOR
 
 
 class FileSource(Protocol):
-    """The part of the Web API that knows files."""
+    """The part of the Web API about files."""
 
     @property
     def base_url(self) -> str:
@@ -72,7 +74,7 @@ class FileSource(Protocol):
         """Slack: files.info. Raises ChatError."""
 
     def open(self, url: URL, *, with_token: bool) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """GET an address, redirects not followed; the token goes along only where it is asked for."""
+        """GET an address without following redirects; sends the token only if asked to."""
 
 
 class Downloads:
@@ -83,8 +85,8 @@ class Downloads:
         self._clock = clock
         self._max_bytes = max_bytes
 
-    async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
-        """Give the file to ``take`` piece by piece, or return Slack's own transcript of a voice clip instead.
+    async def fetch(self, channel: ConversationRef, file_id: str, take: Take) -> Download:
+        """Pass the file to ``take`` piece by piece, or return Slack's own transcript of a voice clip instead.
 
         Raises ChatError with a code: file_not_found (also for a file that is not shared in ``channel``),
         untrusted_host, login_page, too_large, refused, unreachable, or Slack's own.
@@ -118,14 +120,14 @@ class Downloads:
                 await self._clock.sleep(_wait_s(error))
         return Download(file=_file(file_id, info))
 
-    async def _info(self, channel: str, file_id: str) -> Mapping[str, Any]:
+    async def _info(self, channel: ConversationRef, file_id: str) -> Mapping[str, Any]:
         info = await file_details(lambda: self._source.file_info(file_id), self._clock)
         if channel not in shares_in(info):
             raise ChatError(code="file_not_found")
         return info
 
-    async def _transcript(self, channel: str, info: Mapping[str, Any]) -> str:
-        """What was spoken, if Slack has written all of it down; "" otherwise."""
+    async def _transcript(self, channel: ConversationRef, info: Mapping[str, Any]) -> str:
+        """Slack's complete transcript; "" without one."""
         told = section(info, "transcription")
         for _ in range(TRANSCRIPT_LOOKS):
             if told.get("status") != "processing":
@@ -141,7 +143,7 @@ class Downloads:
         return await self._captions(text_in(info, "vtt"))
 
     async def _captions(self, url: str) -> str:
-        """The whole transcript from the clip's captions. Without them the clip itself has to do."""
+        """The whole transcript from the clip's captions. Without them the clip itself is used."""
         found = bytearray()
 
         async def keep(piece: bytes) -> None:
@@ -182,7 +184,7 @@ class Downloads:
         return there
 
     def _trusted(self, url: URL) -> bool:
-        """May the token go there? To Slack over TLS, or to the very server that was configured instead."""
+        """May the token go there? To Slack over TLS, or to the configured server."""
         if url.user is not None or url.password is not None:
             return False
         home = _parsed(self._source.base_url)
@@ -209,7 +211,7 @@ def _check(answer: aiohttp.ClientResponse, max_bytes: int, *, html_expected: boo
 
 
 def _is_error(answer: aiohttp.ClientResponse, size_bytes: int) -> bool:
-    """Whether it is an answer of the Web API in place of a file of that size."""
+    """Whether it is an answer of the Web API instead of a file of that size."""
     is_whole = answer.content_length is not None and "Content-Encoding" not in answer.headers
     return is_whole and answer.content_type == "application/json" and answer.content_length != size_bytes
 
@@ -240,7 +242,7 @@ def _is_slack(url: URL) -> bool:
 
 
 def _is_internal(host: str) -> bool:
-    """A name or address of this machine or its network: nothing a chat service would send anybody to."""
+    """A name or address of this machine or its network, to which no chat service would send anybody."""
     try:
         return not ip_address(host).is_global
     except ValueError:
@@ -253,7 +255,7 @@ def _file(file_id: str, info: Mapping[str, Any]) -> File:
         name=text_in(info, "name"),
         mimetype=text_in(info, "mimetype"),
         size_bytes=_number(info, "size"),
-        subtype=text_in(info, "subtype"),
+        is_voice=is_recording(text_in(info, "subtype"), text_in(info, "name")),
     )
 
 

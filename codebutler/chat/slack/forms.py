@@ -1,8 +1,8 @@
-"""What people do with buttons and forms, as events; and the form that asks why not. Slack: block_actions,
-view_submission, views.open.
+"""Buttons and forms as events; and the form that asks for a reason. Slack: block_actions, view_submission,
+views.open.
 
-A form that is sent is the press of its button, with words; a button in App Home is the same button in the thread. Both
-belong to no channel: they carry where what they decide about is (``Placed``).
+A submitted form is the press of its button, with words; a button in App Home is the same button as in the
+thread. Both belong to no channel: they carry the place of what they decide (``Placed``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from codebutler.chat.slack.answers import is_direct, thread_of, ts_of
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION, REASON_ACTION
 from codebutler.domain.model import ButtonClicked
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.intake.intake import Intake
 from codebutler.platform.tasks import Tasks
 
 REASON_FORM = "codebutler.deny_form"
-"""The ``callback_id`` of the form that asks why not."""
+"""The ``callback_id`` of the form that asks for a reason."""
 REASON_BLOCK = "reason"
 REASON_INPUT = "codebutler.reason"
 IN_WORDS = "Write `no, because …` here."
@@ -69,7 +70,7 @@ def reason_view(form: ReasonForm) -> dict[str, Any]:
 
 
 def form_refused(why: str) -> dict[str, Any]:
-    """The answer to a form that was not taken: it stays open with what was written. ``why`` is one line."""
+    """The answer to a form that was not accepted: it stays open with its text. ``why`` is one line."""
     return {"response_action": "errors", "errors": {REASON_BLOCK: why}}
 
 
@@ -79,7 +80,7 @@ def _plain(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class FormAsked:
-    """Somebody wants to say why not: a form is to be opened within the three seconds that ``trigger_id`` lives."""
+    """Somebody wants to give a reason: open a form within the three seconds that ``trigger_id`` lives."""
 
     click: ButtonClicked
     trigger_id: str
@@ -98,17 +99,17 @@ def interaction(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignor
 
 @dataclass(frozen=True, slots=True)
 class PressedInVain:
-    """Somebody pressed a button of a channel that is not served any more, there or (``at_home``) in App Home."""
+    """Somebody pressed a button of a channel that is no longer served, there or (``at_home``) in App Home."""
 
-    user: str
-    channel: str
-    thread_ts: str | None
+    user: PersonRef
+    channel: ConversationRef
+    thread: MessageRef | None
     at_home: bool
 
 
 def in_vain(click: ButtonClicked, payload: Mapping[str, Any]) -> PressedInVain:
-    """What to say to somebody whose press nobody took."""
-    return PressedInVain(click.user, click.channel, click.thread_ts, is_at_home(payload))
+    """The notice for somebody whose press had no effect."""
+    return PressedInVain(click.user, click.channel, click.thread, is_at_home(payload))
 
 
 def is_at_home(payload: Mapping[str, Any]) -> bool:
@@ -117,7 +118,7 @@ def is_at_home(payload: Mapping[str, Any]) -> bool:
 
 
 def is_form(payload: Mapping[str, Any]) -> bool:
-    """Whether somebody waits before an open form for the answer to it."""
+    """Whether somebody waits at an open form for its answer."""
     return payload.get("type") == "view_submission"
 
 
@@ -126,19 +127,19 @@ def _pressed(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignored:
         raise PayloadError("a block_actions payload without an action")
     action = actions[0]
     if action.get("action_id") == PICK_ACTION:
-        return Ignored("a choice that is not sent yet")
+        return Ignored("a choice that is not submitted yet")
     place = _place(payload, _value(action))
     if place is None:
         return Ignored("an interaction outside a channel")
     click = ButtonClicked(
         channel=place.channel,
         is_direct=is_direct(place.channel),
-        user=required(mapping(payload, "user"), "id"),
-        message_ts=ts_of(place.message_ts),
+        user=PersonRef(required(mapping(payload, "user"), "id")),
+        message=ts_of(place.message),
         action_id=required(action, "action_id"),
         value=place.value,
-        action_ts=required(action, "action_ts"),
-        thread_ts=place.thread_ts,
+        press=required(action, "action_ts"),
+        thread=place.thread,
         user_name=_name(mapping(payload, "user")),
         picked=tuple(_picked(payload)),
     )
@@ -148,13 +149,13 @@ def _pressed(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignored:
 
 
 def _place(payload: Mapping[str, Any], value: str) -> Placed | None:
-    """Which message a button is about: the one it is on or, in App Home, the one it names."""
+    """The message a button is about: its own or, in App Home, the one it names."""
     container, message = section(payload, "container"), section(payload, "message")
     channel = optional(section(payload, "channel"), "id") or optional(container, "channel_id")
     if channel:
         ts = ts_of(container.get("message_ts") or message.get("ts"))
         thread_ts = thread_of(message) or thread_of(container)
-        return Placed(channel=channel, message_ts=ts, value=value, thread_ts=thread_ts)
+        return Placed(channel=ConversationRef(channel), message=ts, value=value, thread=thread_ts)
     if container.get("type") != "view" or not value:
         return None
     return _checked(placed(value))
@@ -170,27 +171,27 @@ def _submitted(payload: Mapping[str, Any]) -> ButtonClicked | Ignored:
     return ButtonClicked(
         channel=place.channel,
         is_direct=is_direct(place.channel),
-        user=required(user, "id"),
-        message_ts=place.message_ts,
+        user=PersonRef(required(user, "id")),
+        message=place.message,
         action_id=DENY_ACTION,
         value=place.value,
         # One form is one press, however often it is delivered.
-        action_ts=required(view, "id"),
-        thread_ts=place.thread_ts,
+        press=required(view, "id"),
+        thread=place.thread,
         user_name=_name(user),
         words=optional(section(block, REASON_INPUT), "value").strip()[:REASON_CHARS],
     )
 
 
 def _checked(place: Placed) -> Placed:
-    ts_of(place.message_ts)
-    if place.thread_ts is not None:
-        ts_of(place.thread_ts)
+    ts_of(place.message)
+    if place.thread is not None:
+        ts_of(place.thread)
     return place
 
 
 def _picked(payload: Mapping[str, Any]) -> Iterator[str]:
-    """The values of all boxes that are ticked where the button is."""
+    """The values of all ticked boxes beside the button."""
     state = section(payload, "state") or section(section(payload, "view"), "state")
     for block in section(state, "values").values():
         chosen = section(block, PICK_ACTION) if isinstance(block, Mapping) else {}
@@ -200,29 +201,29 @@ def _picked(payload: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _name(user: Mapping[str, Any]) -> str:
-    """How people call somebody; "" where Slack does not say. It decides nothing."""
+    """Somebody's name; "" if Slack does not give it. It decides nothing."""
     name = user.get("name") or user.get("username")
     return clean(name)[:80] if isinstance(name, str) else ""
 
 
 def _value(action: Mapping[str, Any]) -> str:
-    """A button's value, or what was chosen in a menu."""
+    """A button's value, or the choice in a menu."""
     return optional(action, "value") or optional(section(action, "selected_option"), "value")
 
 
 class Reasons:
     """Opens the form at once: the right to do so lives three seconds (Slack: trigger_id).
 
-    Nothing is decided before the form is sent, so nothing has to be kept. What does not open, or a chat that has no
-    forms, is said in the thread, where a no with its reason can be written as well. ``notice`` says something in a
-    channel and thread; ``in_vain`` is told who pressed for nothing.
+    Nothing is decided before the form is submitted, so nothing has to be stored. If it does not open, or the
+    chat has no forms, the thread says so; a no with its reason can be written there as well. ``notice`` posts
+    in a channel and thread; ``in_vain`` is called with a press that had no effect.
     """
 
     def __init__(
         self,
         forms: Forms | None,
         intake: Intake,
-        notice: Callable[[str, str, str | None], Awaitable[None]],
+        notice: Callable[[ConversationRef, str, MessageRef | None], Awaitable[None]],
         tasks: Tasks,
         in_vain: Callable[[PressedInVain], None],
     ) -> None:
@@ -240,20 +241,20 @@ class Reasons:
         click = wish.click
         place = Placed(
             channel=click.channel,
-            message_ts=click.message_ts,
+            message=click.message,
             value=click.value,
-            thread_ts=click.thread_ts,
+            thread=click.thread,
         )
         try:
             if not self._intake.serves(click):
-                self._in_vain(PressedInVain(click.user, click.channel, click.thread_ts, wish.at_home))
+                self._in_vain(PressedInVain(click.user, click.channel, click.thread, wish.at_home))
                 return
             if not await self._intake.admits(click):
                 return
             if self._forms is None:
-                await self._notice(click.channel, IN_WORDS, click.thread_ts or click.message_ts)
+                await self._notice(click.channel, IN_WORDS, click.thread or click.message)
                 return
             await self._forms.open_form(wish.trigger_id, ReasonForm(place))
         except (ChatError, StoreError) as error:
             log.warning("a form could not be opened: %s", error)
-            await self._notice(click.channel, INSTEAD, click.thread_ts or click.message_ts)
+            await self._notice(click.channel, INSTEAD, click.thread or click.message)

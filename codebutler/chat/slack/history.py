@@ -1,5 +1,5 @@
-"""What was said in a channel or a thread: read page by page, however long Slack takes to tell; and our own messages,
-read again as parts."""
+"""Reads a channel's or a thread's messages page by page, however long Slack takes; and reads our own messages
+back as parts."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from codebutler.domain.errors import (
     ChatUnreachableError,
 )
 from codebutler.domain.message import PICK_ACTION, Button
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.platform.tasks import full_jitter_s
 from codebutler.text.markup import plain
 
@@ -31,7 +32,7 @@ MOST_MESSAGES = 10_000
 BACKOFF_BASE_S = 1.0
 BACKOFF_CAP_S = 60.0
 PASSING = (ChatRateLimitedError, ChatUnreachableError, ChatOutcomeUnknownError, ChatAuthError)
-"""Troubles that end by themselves, or with a new token."""
+"""Errors that end by themselves, or with a new token."""
 
 log = logging.getLogger("codebutler.chat.slack.catchup")
 
@@ -39,7 +40,9 @@ log = logging.getLogger("codebutler.chat.slack.catchup")
 class HistoryPages:
     """One channel's or thread's messages, page by page."""
 
-    def __init__(self, page: Callable[[str], Awaitable[HistoryPage]], channel: str, me: Identity) -> None:
+    def __init__(
+        self, page: Callable[[str], Awaitable[HistoryPage]], channel: ConversationRef, me: Identity
+    ) -> None:
         self._page = page
         self._channel = channel
         self._me = me
@@ -47,10 +50,10 @@ class HistoryPages:
         self._count = 0
         self.ended = False
         self.cut_off = False
-        """There is more than MOST_MESSAGES: the rest is not read."""
+        """There are more than MOST_MESSAGES: the rest is not read."""
 
     async def more(self) -> list[ShownMessage]:
-        """The next page. Raises ChatError for what Slack refuses for good."""
+        """The next page. Raises ChatError if Slack refuses for good."""
         page = await self._page(self._cursor)
         self._cursor = page.next_cursor
         self._count += len(page.messages)
@@ -67,22 +70,22 @@ class PatientHistory:
         self._clock = clock
         self._rng = rng
 
-    def pages(self, channel: str, since_s: float, me: Identity) -> HistoryPages:
-        """The channel's messages after ``since_s``, the newest first."""
+    def pages(self, channel: ConversationRef, since_s: float, me: Identity) -> HistoryPages:
+        """The channel's messages after ``since_s``, newest first."""
         return HistoryPages(partial(self._page, channel, None, since_s), channel, me)
 
     async def read(
-        self, channel: str, thread_ts: str, since_s: float, me: Identity
+        self, channel: ConversationRef, thread: MessageRef, since_s: float, me: Identity
     ) -> tuple[list[ShownMessage], bool]:
-        """The thread's messages after ``since_s``, and whether that is all of them. Raises ChatError for what
-        Slack refuses for good."""
-        pages = HistoryPages(partial(self._page, channel, thread_ts, since_s), channel, me)
+        """The thread's messages after ``since_s``, and whether these are all. Raises ChatError if Slack
+        refuses for good."""
+        pages = HistoryPages(partial(self._page, channel, thread, since_s), channel, me)
         found: list[ShownMessage] = []
         while not pages.ended:
             found += await pages.more()
         return found, not pages.cut_off
 
-    async def glance(self, channel: str, since_s: float, me: Identity) -> list[ShownMessage]:
+    async def glance(self, channel: ConversationRef, since_s: float, me: Identity) -> list[ShownMessage]:
         """The first page of them. Raises ChatError."""
         return _readable(await self._reader.history(channel, since_s=since_s), channel, me)
 
@@ -90,14 +93,14 @@ class PatientHistory:
         """Wait after the ``failures``-th failure in a row."""
         await self._clock.sleep(full_jitter_s(self._rng, failures, BACKOFF_BASE_S, BACKOFF_CAP_S))
 
-    async def _page(self, channel: str, thread_ts: str | None, since_s: float, cursor: str) -> HistoryPage:
-        """As often as it takes: a page that cannot be had now is had later."""
+    async def _page(
+        self, channel: ConversationRef, thread: MessageRef | None, since_s: float, cursor: str
+    ) -> HistoryPage:
+        """Retries as long as needed: a page that is unavailable now is read later."""
         failures = 0
         while True:
             try:
-                return await self._reader.history(
-                    channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor
-                )
+                return await self._reader.history(channel, thread=thread, since_s=since_s, cursor=cursor)
             except PASSING as error:
                 failures += 1
                 if failures == 1:
@@ -105,7 +108,7 @@ class PatientHistory:
                 await self.pause(failures)
 
 
-def _readable(page: HistoryPage, channel: str, me: Identity) -> list[ShownMessage]:
+def _readable(page: HistoryPage, channel: ConversationRef, me: Identity) -> list[ShownMessage]:
     found = []
     for message in page.messages:
         try:
@@ -123,12 +126,12 @@ def page_in(answer: Mapping[str, Any]) -> HistoryPage:
 
 
 def history_message(raw: Mapping[str, Any]) -> HistoryMessage:
-    """A message; what is missing or of another type reads as empty."""
+    """A message; a field that is missing or of another type reads as empty."""
     text, is_ours = clean(unescape(_string(raw, "text"))), op_id_of(raw) is not None
     return HistoryMessage(
-        ts=_string(raw, "ts"),
+        ref=MessageRef(_string(raw, "ts")),
         order=_string(raw, "ts"),
-        user=_string(raw, "user") or _string(raw, "bot_id"),
+        user=PersonRef(_string(raw, "user") or _string(raw, "bot_id")),
         name=_name(raw),
         text=text.replace(ZERO_WIDTH_SPACE, "") if is_ours else text,
         is_person=bool(_string(raw, "user")) and not (raw.get("bot_id") or raw.get("bot_profile")),
@@ -147,7 +150,8 @@ def _name(message: Mapping[str, Any]) -> str:
 
 
 def _parts(message: Mapping[str, Any]) -> tuple[Section, ...]:
-    """All of it, with its boxes and buttons: sections say what ``text``, which Slack bounds, may have to cut."""
+    """The whole text, with its boxes and buttons: sections hold what ``text``, which Slack limits, may have
+    to cut."""
     blocks = mappings(message, "blocks")
     texts = [unescape(_text(block)) for block in blocks if block.get("type") == "section"]
     text = "\n".join(filter(None, texts)) or unescape(_string(message, "text"))

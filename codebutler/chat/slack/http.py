@@ -1,7 +1,8 @@
-"""Requests to Slack under one bot token: each is made once, and every outcome is one of our errors. Slack's own time of
-day comes with each answer: message stamps are compared with it, as our wall clock may be wrong, or be set.
+"""Requests to Slack with one bot token: each is made once, and every outcome is one of our errors. Each
+answer brings Slack's own time: message timestamps are compared with it, as our wall clock may be wrong, or be
+set.
 
-The SDK's own retries are off: it would post twice after a lost answer. Who retries is decided by the sender.
+The SDK's own retries are off: it would post twice after a lost answer. The sender decides about retries.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from codebutler.platform.http import proxy_for
 DEFAULT_RETRY_AFTER_S = 30.0
 MAX_RETRY_AFTER_S = 900.0
 
-# Slack's words for "this token is of no use", whichever method was called.
+# Slack's codes for a useless token, in every method.
 TOKEN_REFUSED = frozenset(
     {
         "account_inactive",
@@ -64,7 +65,7 @@ class ApiCall:
 
 
 def refusal(call: ApiCall, status: int, headers: Mapping[str, str], body: object) -> ChatError:
-    """The error in an answer that is not ``ok: true``."""
+    """The error in an answer without ``ok: true``."""
     code = _code(body)
     if status == 429 or code in RATE_LIMITED:
         return ChatRateLimitedError(retry_after_s(headers.get("Retry-After")))
@@ -92,7 +93,7 @@ def unreachable(call: ApiCall, why: str) -> ChatError:
 
 
 def retry_after_s(header: str | None) -> float:
-    """Seconds of a Retry-After header, within reason; half a minute where it says nothing usable."""
+    """Seconds of a Retry-After header, within reason; half a minute if it is unusable."""
     try:
         seconds = float(header or "")
     except ValueError:
@@ -108,7 +109,7 @@ def _code(body: object) -> str:
 
 
 def _detail(body: object) -> str:
-    """Slack names the missing scope, or the fault in a block, beside the code."""
+    """Slack adds the missing scope, or the fault in a block, to the code."""
     if not isinstance(body, Mapping):
         return ""
     needed: Any = body.get("needed")
@@ -122,14 +123,15 @@ def _detail(body: object) -> str:
 
 
 class ChatClock:
-    """A Clock whose ``now`` is what the chat's last answer said, plus the time since; our own before the first."""
+    """A Clock whose ``now`` is the time of the chat's last answer, plus the time since; our own before the
+    first."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._told: tuple[datetime, float] | None = None
 
     def heard(self, headers: Mapping[str, str]) -> None:
-        """An answer came with these; a Date (RFC 9110) that cannot be read says nothing."""
+        """The headers of an answer; a Date (RFC 9110) that cannot be read is ignored."""
         try:
             told = parsedate_to_datetime(headers.get("Date", ""))
         except ValueError:
@@ -137,7 +139,8 @@ class ChatClock:
         self._told = (told if told.tzinfo else told.replace(tzinfo=UTC), self._clock.boottime())
 
     def now(self) -> datetime:
-        """Slack's time of day: late by whole seconds and the answer's way, never early, so it is safe to look from."""
+        """Slack's time: late by whole seconds and the answer's way, never early, so it is safe to search
+        from."""
         if self._told is None:
             return self._clock.now()
         told, at_s = self._told
@@ -168,7 +171,7 @@ SILENCE_S = 30.0
 class SlackHttp:
     """An async context manager: closing it closes its connections.
 
-    ``on_headers`` is told those of every answer. Raises ChatAuthError at once for a token of the wrong kind.
+    ``on_headers`` gets those of every answer. Raises ChatAuthError at once for a token of the wrong kind.
     """
 
     def __init__(
@@ -182,7 +185,7 @@ class SlackHttp:
         self._client: AsyncWebClient | None = None
 
     async def __aenter__(self) -> Self:
-        # At DEBUG the SDK writes whole answers, the secret socket URL among them.
+        # At DEBUG the SDK writes whole answers, including the secret socket URL.
         quiet = logging.getLogger("codebutler.chat.slack.web")
         quiet.setLevel(logging.WARNING)
         connector = aiohttp.TCPConnector(limit=CONNECTIONS)
@@ -190,7 +193,7 @@ class SlackHttp:
         client = AsyncWebClient(
             self._token, base_url=self.base_url, session=self._session, retry_handlers=[], logger=quiet
         )
-        # The constructor takes any proxy of the environment, for this machine too.
+        # The constructor uses any proxy of the environment, for this machine too.
         client.proxy = proxy_for(self.base_url)
         self._client = client
         return self
@@ -200,7 +203,7 @@ class SlackHttp:
             await self._session.close()
 
     def use_token(self, token: str) -> None:
-        """Go on with another bot token. Raises ChatAuthError at once for one of the wrong kind."""
+        """Continue with another bot token. Raises ChatAuthError at once for one of the wrong kind."""
         self._token = check_bot_token(token)
         if self._client is not None:
             self._client.token = self._token
@@ -217,13 +220,13 @@ class SlackHttp:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise unreachable(call, type(error).__name__) from None
         except (aiohttp.ClientError, OSError, ValueError, AttributeError) as error:
-            # AttributeError: the SDK stumbles over a body that is not an object.
+            # AttributeError: the SDK fails on a body that is not an object.
             raise interrupted(call, type(error).__name__) from None
         self._on_headers(answer.headers)
         return answer.data if isinstance(answer.data, Mapping) else {}
 
     async def put(self, call: ApiCall, url: str, content: bytes) -> None:
-        """Send a file's bytes to the address that ``call`` gave for them. Raises ChatError."""
+        """Upload a file's bytes to the address that ``call`` returned. Raises ChatError."""
         if self._session is None or not url:
             raise unreachable(call, "no upload URL")
         timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT_S, connect=CONNECT_S)
@@ -241,9 +244,9 @@ class SlackHttp:
 
     @asynccontextmanager
     async def get(self, url: URL, *, with_token: bool) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A file, without following redirects. Whether the token may go there is the caller's decision.
+        """A file, without following redirects. The caller decides whether the token may go there.
 
-        Raises ChatUnreachableError for what breaks, while the answer is read too.
+        Raises ChatUnreachableError for errors, also while reading the answer.
         """
         call = ApiCall("file download")
         if self._session is None:
@@ -266,7 +269,7 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
 
 
 def _form(arguments: Mapping[str, object]) -> dict[str, str]:
-    """A form body as Slack reads it: nested values as JSON, absent ones left out."""
+    """A form body as Slack reads it: nested values as JSON, missing ones left out."""
     form: dict[str, str] = {}
     for name, value in arguments.items():
         if value is None:
@@ -277,14 +280,14 @@ def _form(arguments: Mapping[str, object]) -> dict[str, str]:
 
 
 def _refusal_of(call: ApiCall, error: SlackApiError) -> ChatError:
-    """The SDK hands over its own answer, or the raw one where the body was not JSON."""
+    """The SDK returns its own answer, or the raw one if the body was not JSON."""
     answer = error.response
     status = getattr(answer, "status_code", None) or getattr(answer, "status", None) or 0
     return refusal(call, status, getattr(answer, "headers", {}), getattr(answer, "data", {}))
 
 
 def check_bot_token(token: str) -> str:
-    """The token, stripped. Raises ChatAuthError when it is visibly not a bot token."""
+    """The token, stripped. Raises ChatAuthError if it is obviously not a bot token."""
     token = token.strip()
     if not token:
         raise ChatAuthError(
@@ -299,7 +302,7 @@ def check_bot_token(token: str) -> str:
 
 
 def check_app_token(token: str) -> str:
-    """The token, stripped. Raises ChatAuthError when it is visibly not an app-level token."""
+    """The token, stripped. Raises ChatAuthError if it is obviously not an app-level token."""
     token = token.strip()
     if not token:
         raise ChatAuthError(

@@ -1,6 +1,6 @@
 """One Socket Mode connection: reads frames, runs the handler, acknowledges, notices silence, drains.
 
-The library hands a message to a task that waits for it, and flushes what is sent before it goes on: each is one more
+The library passes a message to a waiting task, and flushes each send before it continues: each is one more
 round of the loop before the acknowledgement that Slack waits for. ``Wire`` does neither.
 """
 
@@ -34,7 +34,7 @@ log = logging.getLogger("codebutler.chat.slack.socket")
 
 @dataclass(slots=True)
 class Tally:
-    """What all connections of one client have met together."""
+    """Counters shared by all connections of one client."""
 
     last_event_s: float | None = None
     dropped_frames: int = 0
@@ -46,7 +46,7 @@ Handler = Callable[["SocketEnvelope"], Awaitable[dict[str, Any] | None]]
 
 
 class SocketLink:
-    """A connection at work. ``ended`` tells, once, why it has to be replaced; it may go on serving after."""
+    """A working connection. ``ended`` says, once, why it has to be replaced; it may keep serving after that."""
 
     def __init__(
         self, wire: Wire, handler: Handler, clock: Clock, timing: SocketTiming, tally: Tally
@@ -65,13 +65,13 @@ class SocketLink:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def start(self) -> None:
-        """Begin to listen and to watch for silence."""
+        """Start to listen and to watch for silence."""
         self._spawn(self._follow(), "slack-socket-end", self._tasks)
         self._spawn(self._watch(), "slack-socket-watch", self._tasks)
         self._wire.listen(self._take)
 
     async def first_word(self) -> str | None:
-        """None once Slack has said hello; else why this connection is of no use."""
+        """None once Slack has said hello; else why this connection is unusable."""
         hello = asyncio.ensure_future(self.hello.wait())
         waiting: set[asyncio.Future[Any]] = {hello, self.ended}
         try:
@@ -84,17 +84,17 @@ class SocketLink:
         return None if self.hello.is_set() else self.ended.result()
 
     def abort(self) -> None:
-        """Drop the connection without a word."""
+        """Drop the connection without closing it properly."""
         abort(self._wire.transport)
 
     async def retire(self) -> None:
-        """Go on serving until Slack closes the connection, or close it after ``drain_s``."""
+        """Keep serving until Slack closes the connection, or close it after ``drain_s``."""
         await wait_for(self._clock, self.closed, self._timing.drain_s)
         await asyncio.gather(*self._handling, return_exceptions=True)
         await self._wire.close()
 
     async def finish(self) -> None:
-        """Take nothing more, let the handlers in hand finish and acknowledge, close."""
+        """Take nothing more, let running handlers finish and acknowledge, close."""
         self._wire.listen(_let_pass)
         if self._handling:
             await asyncio.wait(self._handling, timeout=self._timing.stop_grace_s)
@@ -132,7 +132,7 @@ class SocketLink:
             ack = encode_ack(envelope, payload)
         except Exception:  # no envelope may stop the socket
             self._tally.failed_handlers += 1
-            log.exception("an event could not be taken in; Slack will send it again")
+            log.exception("an event could not be stored; Slack will send it again")
             return
         reached("ack.before")
         if self._wire.say(ack):
@@ -164,7 +164,7 @@ class SocketLink:
 
 
 def _let_pass(_message: bytes) -> None:
-    """What is not acknowledged comes again, over another connection."""
+    """Unacknowledged envelopes come again, over another connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,40 +197,31 @@ Frame = HelloFrame | DisconnectFrame | SocketEnvelope
 
 
 def parse_frame(raw: bytes) -> Frame | None:
-    """The frame in ``raw``; None for anything that is not one (counted and dropped by the caller)."""
+    """The frame in ``raw``; None if it is not one (the caller counts and drops it)."""
     try:
         data = _decoded(raw)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(data, dict):
-        return None
-    match data.get("type"):
-        case "hello":
+    match data:
+        case {"type": "hello"}:
             return HelloFrame(_integer(data.get("num_connections")))
-        case "disconnect":
+        case {"type": "disconnect"}:
             return DisconnectFrame(str(data.get("reason") or ""))
-        case str(kind):
-            return _envelope(kind, data)
+        case {"type": str(kind), "envelope_id": str(envelope_id), "payload": dict(payload)} if envelope_id:
+            return SocketEnvelope(
+                envelope_id=envelope_id,
+                type=kind,
+                payload=payload,
+                # Only this field decides: the same type of envelope comes with and without it.
+                accepts_response_payload=data.get("accepts_response_payload") is True,
+                retry_attempt=_integer(data.get("retry_attempt")),
+                retry_reason=str(data.get("retry_reason") or ""),
+            )
     return None
 
 
-def _envelope(kind: str, data: dict[str, Any]) -> SocketEnvelope | None:
-    envelope_id, payload = data.get("envelope_id"), data.get("payload")
-    if not isinstance(envelope_id, str) or not envelope_id or not isinstance(payload, dict):
-        return None
-    return SocketEnvelope(
-        envelope_id=envelope_id,
-        type=kind,
-        payload=payload,
-        # Only this field decides: the same type of envelope comes with and without it.
-        accepts_response_payload=data.get("accepts_response_payload") is True,
-        retry_attempt=_integer(data.get("retry_attempt")),
-        retry_reason=str(data.get("retry_reason") or ""),
-    )
-
-
 def encode_ack(envelope: SocketEnvelope, payload: dict[str, Any] | None) -> bytes:
-    """The acknowledgement, JSON in UTF-8; ``payload`` travels only where Slack accepts one."""
+    """The acknowledgement, JSON in UTF-8; ``payload`` is sent only if Slack accepts one."""
     ack: dict[str, Any] = {"envelope_id": envelope.envelope_id}
     if payload is not None and envelope.accepts_response_payload:
         ack["payload"] = payload
@@ -240,8 +231,8 @@ def encode_ack(envelope: SocketEnvelope, payload: dict[str, Any] | None) -> byte
 def _decoded(raw: bytes) -> Any:
     """The JSON in ``raw``. Raises ValueError, RecursionError.
 
-    Leniently, where a strict reader, which is several times as fast, refuses: one broken character must not cost
-    the whole event.
+    Falls back to a lenient reader if the strict one, which is several times as fast, refuses: one broken
+    character must not lose the whole event.
     """
     try:
         return msgspec.json.decode(raw)
@@ -260,8 +251,9 @@ MAX_FRAGMENTS = 4096
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketTiming:
     """All in seconds. A half-open connection is found after ping_interval + ping_timeout + close_timeout at
-    the latest, and by the silence watchdog should the pings themselves be stuck. Slack tells how many connections the
-    app has only to a new one: one is made every ``count_s``, and after ``recount_s`` where one was too many."""
+    the latest, and by the silence watchdog if the pings themselves are stuck. Slack tells only a new
+    connection how many the app has: one is made every ``count_s``, and after ``recount_s`` if there was one
+    too many."""
 
     ping_interval_s: float = 10.0
     ping_timeout_s: float = 10.0
@@ -280,9 +272,9 @@ class SocketTiming:
 
 
 class Wire(ClientConnection):
-    """``listen``, then every message is heard in the step of the loop that reads it, in order.
+    """``listen``, then every message is handled in the step of the loop that reads it, in order.
 
-    ``heard`` notes that bytes came in, whatever they are: pings and pongs prove life too.
+    ``heard`` is called for any bytes: pings and pongs are signs of life, too.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -293,21 +285,21 @@ class Wire(ClientConnection):
         self._hear: Callable[[bytes], None] = self._early.append
 
     def listen(self, hear: Callable[[bytes], None]) -> None:
-        """``hear``, which must not raise, gets what came so far and every message from now on."""
+        """``hear``, which must not raise, gets everything received so far and every message from now on."""
         self._hear = hear
         early, self._early = self._early, []
         for message in early:
             hear(message)
 
     def say(self, message: bytes) -> bool:
-        """Send UTF-8 without waiting until it has gone. False if the connection is about to end, or has."""
+        """Send UTF-8 without waiting for it to leave. False if the connection is about to end, or has ended."""
         if self.state is not State.OPEN:
             return False
         broadcast((self,), message, text=True)
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Note that something came; the library goes on with it."""
+        """Note that bytes came; the library handles them."""
         self.heard = True
         super().data_received(data)
 

@@ -1,8 +1,8 @@
-"""What was missed while nobody listened, decided from what history shows and what the journal remembers. Pure.
+"""Works out which events were missed while offline, from the channel's history and the journal. Pure.
 
-Slack keeps messages but no events: that a message was edited shows on it, that one was deleted shows by its
-absence from pages that would hold it. Edits and deletions matter for messages that may still wait, so they
-are looked for among the latest ones only.
+Slack keeps messages but no events: an edited message says so, and a deleted one is missing from pages that should
+have it. Edits and deletions matter only for messages that may still be waiting, so only the latest messages are
+checked.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from codebutler.chat.slack.answers import seconds_of, ts_at, written
+from codebutler.chat.slack.marks import FINAL
 from codebutler.domain.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
+from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import LOOK_BACK_S, Gap, SeenMessage
 
-# Events of one moment may come in any order.
+# Events at nearly the same moment may arrive in any order.
 OVERLAP_S = 60.0
-# Answers in a thread do not show in the channel's history: for so long a quiet thread is looked after.
+# Thread replies do not show in the channel's history: quiet threads are checked for this long.
 LIVE_THREAD_S = 7 * 86400.0
-# What is older is nobody's question any more.
+# Nobody is waiting for anything older.
 OLDEST_S = 7 * 86400.0
-# Our reactions on a message whose turn has ended.
-FINAL_MARKS = frozenset({"white_check_mark", "x", "octagonal_sign"})
 
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """A message as history shows it. ``event`` is None for what is not a person's (a bot's, a notice);
-    ``edited_ts`` and ``latest_reply`` are "" where there are none; ``gone``: only its place is left. ``marks`` are our
-    own reactions; ``replied``: we have said something in its thread."""
+    """A message in the history. ``event`` is None if no person wrote it (a bot, a notice); ``edited_ts`` and
+    ``latest_reply`` are "" if there are none; ``gone``: deleted, only its placeholder is left. ``marks`` are our own
+    reactions; ``replied``: we have posted in its thread."""
 
-    ts: str
+    ts: MessageRef
     event: MessagePosted | None = None
     edited_ts: str = ""
-    edited_by: str = ""
+    edited_by: PersonRef = NO_PERSON
     latest_reply: str = ""
     gone: bool = False
     marks: frozenset[str] = frozenset()
@@ -44,14 +44,14 @@ class ShownMessage:
 
     @property
     def sent_at(self) -> float:
-        """When it was written."""
+        """When it was posted."""
         return seconds_of(self.ts)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is to be fetched: messages after ``oldest_s``. Replies and new messages count after ``look_s``;
-    those up to ``near_s`` came, as far as is known."""
+    """What to fetch: messages after ``oldest_s``. Replies and new messages count after ``look_s``; those up to
+    ``near_s`` are assumed to have arrived."""
 
     oldest_s: float
     look_s: float
@@ -59,41 +59,39 @@ class Window:
 
 
 def old_root(now: datetime) -> str:
-    """The threads that began up to it do not show in what is fetched."""
+    """Threads that began up to this time do not show in the fetched history."""
     return ts_at(now.timestamp() - OLDEST_S)
 
 
 def window(gap: Gap, now: datetime) -> Window:
-    """Wide enough to hold the first messages of the threads that are alive."""
+    """Wide enough to include the first messages of active threads."""
     limit_s = now.timestamp() - OLDEST_S
     look_s = max(gap.since_s - LOOK_BACK_S, gap.floor_s, limit_s)
-    # Just before the first of the threads: history tells what is newer than ``oldest``.
+    # Just before the first thread: history returns what is newer than ``oldest``.
     oldest_s = min(look_s, seconds_of(gap.first_root) - 0.000001) if gap.first_root else look_s
     return Window(max(oldest_s, limit_s), look_s, gap.since_s - OVERLAP_S)
 
 
-def threads(gap: Gap, frame: Window, shown: Iterable[ShownMessage]) -> list[str]:
-    """The first messages' ts of threads that may hold new replies, the latest thread first.
-
-    History tells of a first message when its thread was last written in, and nothing of a thread that began
-    before the fetched window: there we have to look.
-    """
-    wanted: dict[str, float] = {}
+def threads(gap: Gap, frame: Window, shown: Iterable[ShownMessage]) -> list[MessageRef]:
+    """The first messages' ts of threads that may hold new replies, latest thread first. For a first message, history
+    gives the time of its thread's last reply, but it omits threads that began before the fetched window: those have
+    to be checked."""
+    wanted: dict[MessageRef, float] = {}
     for each in shown:
         if _is_after(each.latest_reply, gap.since_s):
             wanted[each.ts] = seconds_of(each.latest_reply)
-        elif each.event is not None and each.event.thread_ts and each.sent_at > frame.look_s:
-            # A reply that was sent to the channel too.
-            wanted[each.event.thread_ts] = max(each.sent_at, wanted.get(each.event.thread_ts, 0.0))
+        elif each.event is not None and each.event.thread and each.sent_at > frame.look_s:
+            # A reply that was also sent to the channel.
+            wanted[each.event.thread] = max(each.sent_at, wanted.get(each.event.thread, 0.0))
     for seen in gap.beyond:
-        if seen.sent_at > gap.since_s - LIVE_THREAD_S and seconds_of(seen.root_ts) <= frame.oldest_s:
-            wanted[seen.root_ts] = max(seen.sent_at, wanted.get(seen.root_ts, 0.0))
+        if seen.sent_at > gap.since_s - LIVE_THREAD_S and seconds_of(seen.root) <= frame.oldest_s:
+            wanted[seen.root] = max(seen.sent_at, wanted.get(seen.root, 0.0))
     return sorted(wanted, key=lambda root: wanted[root], reverse=True)
 
 
-def earlier(gap: Gap, frame: Window, latest: Mapping[str, str]) -> list[str]:
-    """The same for threads that were written in some time before the gap: an event that Slack had given up by
-    then, while others came, left a hole there. ``latest``: by first message, when its thread was last written in."""
+def earlier(gap: Gap, frame: Window, latest: Mapping[MessageRef, str]) -> list[MessageRef]:
+    """The same for threads with replies shortly before the gap: an event that Slack had given up by then, while
+    others arrived, left a hole there. ``latest``: the time of each thread's last reply, by first message."""
     found = [
         root
         for root, ts in latest.items()
@@ -102,25 +100,23 @@ def earlier(gap: Gap, frame: Window, latest: Mapping[str, str]) -> list[str]:
     return sorted(found, key=lambda root: latest[root], reverse=True)
 
 
-def unsettled(gap: Gap, frame: Window) -> list[str]:
-    """The same for threads of which a reply may still wait, and so may have been edited or deleted: history
-    does not tell that of replies."""
-    wanted: dict[str, float] = {}
+def unsettled(gap: Gap, frame: Window) -> list[MessageRef]:
+    """The same for threads with a reply that may still be waiting, and so may have been edited or deleted: history
+    does not show that for replies."""
+    wanted: dict[MessageRef, float] = {}
     for seen in gap.known:
-        if seen.root_ts != seen.ts and _may_wait(seen, frame):
-            wanted[seen.root_ts] = max(seen.sent_at, wanted.get(seen.root_ts, 0.0))
+        if seen.root != seen.ref and _may_wait(seen, frame):
+            wanted[seen.root] = max(seen.sent_at, wanted.get(seen.root, 0.0))
     return sorted(wanted, key=lambda root: wanted[root], reverse=True)
 
 
 def missed(
     gap: Gap, frame: Window, shown: Iterable[ShownMessage], complete: Collection[str | None]
 ) -> list[Event]:
-    """The events that ``shown`` (the channel's messages and the replies) proves, in order of their messages.
-
-    ``complete`` names what was fetched to its end: a thread by its first message's ts, the channel by None.
-    Only there does absence mean deletion.
-    """
-    known = {seen.ts: seen for seen in gap.known}
+    """The events that ``shown`` (the channel's messages and the replies) proves, in the order of their messages.
+    ``complete`` names what was fetched in full: a thread by its first message's ts, the channel by None. Only there
+    does absence mean deletion."""
+    known = {seen.ref: seen for seen in gap.known}
     present = {each.ts: each for each in shown if not each.gone}
     found: list[tuple[str, str, Event]] = []
     for ts, each in present.items():
@@ -130,16 +126,16 @@ def missed(
             elif known[ts].taken and each.edited_ts:
                 found.append((ts, each.edited_ts, _edit(each, each.event)))
     for seen in gap.known:
-        place = None if seen.root_ts == seen.ts else seen.root_ts
-        if seen.taken and _may_wait(seen, frame) and seen.ts not in present and place in complete:
-            found.append((seen.ts, "", _deletion(gap.channel, seen)))
+        place = None if seen.root == seen.ref else seen.root
+        if seen.taken and _may_wait(seen, frame) and seen.ref not in present and place in complete:
+            found.append((seen.ref, "", _deletion(gap.channel, seen)))
     return [event for _, _, event in sorted(found, key=lambda each: each[:2])]
 
 
 def handled(shown: ShownMessage) -> Handled:
-    """Whether a message that we do not know was handled all the same: by a life whose files were put back to an
-    earlier state. A mark for good is the end of a turn; any other sign of ours says only that it was taken in."""
-    if shown.marks & FINAL_MARKS:
+    """Whether a message that we do not know was handled after all: by an earlier process whose files were restored
+    from a backup. A final mark means the end of a turn; any other mark only that it was received."""
+    if shown.marks & FINAL:
         return "yes"
     return "maybe" if shown.marks or shown.replied else "no"
 
@@ -155,18 +151,18 @@ def _may_wait(seen: SeenMessage, frame: Window) -> bool:
 def _edit(shown: ShownMessage, event: MessagePosted) -> MessageEdited:
     return MessageEdited(
         **written(event.channel, shown.edited_ts),
-        ts=event.ts,
+        ref=event.ref,
         user=shown.edited_by or event.user,
         text=event.text,
-        edited_ts=shown.edited_ts,
-        thread_ts=event.thread_ts,
+        edit=shown.edited_ts,
+        thread=event.thread,
     )
 
 
-def _deletion(channel: str, seen: SeenMessage) -> MessageDeleted:
+def _deletion(channel: ConversationRef, seen: SeenMessage) -> MessageDeleted:
     return MessageDeleted(
-        **written(channel, seen.ts),
-        ts=seen.ts,
+        **written(channel, seen.ref),
+        ref=seen.ref,
         user=seen.user,
-        thread_ts=None if seen.root_ts == seen.ts else seen.root_ts,
+        thread=None if seen.root == seen.ref else seen.root,
     )

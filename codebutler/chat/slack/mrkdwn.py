@@ -29,7 +29,7 @@ def to_mrkdwn(markdown: str) -> str:
 
 
 def clip_mrkdwn(text: str, limit: int) -> str:
-    """At most ``limit`` characters of mrkdwn of ours: no half entity, no half link, no open fence at the cut."""
+    """At most ``limit`` characters of our mrkdwn: no half entity, no half link, no open fence at the cut."""
     if len(text) <= limit:
         return text
     cut = text[: limit - len(CUT) - len(FENCE_END)]
@@ -114,12 +114,12 @@ _ENCLOSED = re.compile(r"<([^<>\n]+)>")
 
 
 def escape(text: str) -> str:
-    """Plain text as Slack shows it literally."""
+    """Plain text, shown literally by Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def unescape(text: str) -> str:
-    """What a person saw and typed, from the text of a Slack event.
+    """The text of a Slack event as the person saw and typed it.
 
     Mentions become ``@U1``, channels ``#name``, links ``label (url)`` or the bare address.
     """
@@ -128,9 +128,9 @@ def unescape(text: str) -> str:
 
 
 def neutralise(text: str) -> str:
-    """The same text to read, but no mention in it reaches anybody: not ``<@U1>``, not ``@channel``.
+    """The same text to read, but its mentions notify nobody: not ``<@U1>``, not ``@channel``.
 
-    For plain text or Markdown, before ``escape``. Doing it twice changes nothing more.
+    For plain text or Markdown, before ``escape``. Idempotent.
     """
     guarded = _CONTROL.sub(lambda match: match["open"] + ZERO_WIDTH_SPACE, text)
     return _BROADCAST.sub("@" + ZERO_WIDTH_SPACE, guarded)
@@ -176,7 +176,7 @@ def inline(tokens: Sequence[Token], bold: bool = False) -> str:
 
 
 def link(url: str, label: str) -> str:
-    """A link that cannot pretend to lead elsewhere; both arguments are unescaped."""
+    """A link that cannot hide its target; both arguments are unescaped."""
     label = " ".join(label.split())
     if urlsplit_scheme(url) not in LINK_SCHEMES:
         return safe(f"{label} ({url})" if label and label != url else url)

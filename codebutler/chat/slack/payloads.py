@@ -1,7 +1,7 @@
-"""Slack's JSON to our events. Pure; a payload of an unknown shape is an error of its own, never a crash.
+"""Parses Slack's JSON into our events. Pure; a payload of an unknown shape is a PayloadError, never a crash.
 
 Shapes: Slack Events API (message and its subtypes, app_mention), interactive payloads (block_actions) and
-slash commands. Texts come entity-escaped and leave unescaped.
+slash commands. Texts come entity-escaped and are returned unescaped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from codebutler.chat.fields import (
     size,
 )
 from codebutler.chat.port import ChannelMoved, Identity
-from codebutler.chat.slack.answers import is_direct, thread_of, ts_of, written
+from codebutler.chat.slack.answers import is_direct, is_recording, thread_of, ts_of, written
 from codebutler.chat.slack.forms import FormAsked, PressedInVain, interaction
 from codebutler.chat.slack.missed import ShownMessage
 from codebutler.chat.slack.mrkdwn import unescape
@@ -35,8 +35,9 @@ from codebutler.domain.model import (
     MessagePosted,
     SlashCommand,
 )
+from codebutler.domain.refs import ConversationRef, PersonRef
 
-# Subtypes in which a person speaks; every other subtype is a notice of the workspace or somebody's program.
+# Subtypes of people's messages; every other subtype is a notice of the workspace or a program's.
 SPOKEN = frozenset({"", "file_share", "thread_broadcast", "me_message"})
 MOVES = {
     "channel_archive": "archived",
@@ -52,13 +53,13 @@ SLACKBOT = "USLACKBOT"
 
 @dataclass(frozen=True, slots=True)
 class HomeOpened:
-    """Somebody looks at the app's home."""
+    """Somebody opened the app's home."""
 
-    user: str
+    user: PersonRef
 
 
 Notice = HomeOpened | ChannelMoved | FormAsked | PressedInVain
-"""What is good to know and need not be kept."""
+"""Notices, which need not be stored."""
 
 
 def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:
@@ -73,13 +74,15 @@ def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event
     return Ignored(f"envelope type {clean(kind)[:40]}")
 
 
-def from_history(message: Mapping[str, Any], channel: str, me: Identity) -> MessagePosted | Ignored:
-    """A message as conversations.history and conversations.replies tell it. Raises PayloadError."""
+def from_history(
+    message: Mapping[str, Any], channel: ConversationRef, me: Identity
+) -> MessagePosted | Ignored:
+    """A message from conversations.history or conversations.replies. Raises PayloadError."""
     return _posted(message, channel, me)
 
 
-def shown(message: Mapping[str, Any], channel: str, me: Identity) -> ShownMessage:
-    """A message of history with what it tells of its life. Raises PayloadError without a usable ts."""
+def shown(message: Mapping[str, Any], channel: ConversationRef, me: Identity) -> ShownMessage:
+    """A message of the history with its edits and replies. Raises PayloadError without a usable ts."""
     edited = section(message, "edited")
     latest = message.get("latest_reply")
     try:
@@ -90,7 +93,7 @@ def shown(message: Mapping[str, Any], channel: str, me: Identity) -> ShownMessag
         ts=ts_of(message.get("ts")),
         event=event if isinstance(event, MessagePosted) else None,
         edited_ts=ts_of(edited.get("ts")) if edited else "",
-        edited_by=optional(edited, "user"),
+        edited_by=PersonRef(optional(edited, "user")),
         latest_reply=ts_of(latest) if latest else "",
         gone=message.get("subtype") == "tombstone",
         marks=frozenset(
@@ -107,13 +110,13 @@ def _names(users: object, me: Identity) -> bool:
 def _event(event: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:
     kind = event.get("type")
     if kind == "app_mention":
-        return _posted(event, required(event, "channel"), me, mentioned=True)
+        return _posted(event, ConversationRef(required(event, "channel")), me, mentioned=True)
     if kind == "app_home_opened" and event.get("tab") == "home":
-        return HomeOpened(required(event, "user"))
+        return HomeOpened(PersonRef(required(event, "user")))
     if isinstance(kind, str) and kind in MOVES:
-        return ChannelMoved(required(event, "channel"), MOVES[kind])
+        return ChannelMoved(ConversationRef(required(event, "channel")), MOVES[kind])
     if kind == "member_joined_channel" and event.get("user") == me.user_id:
-        return ChannelMoved(required(event, "channel"), "back")
+        return ChannelMoved(ConversationRef(required(event, "channel")), "back")
     if kind != "message":
         return Ignored(f"event type {clean(str(kind))[:40]}")
     match event.get("subtype"):
@@ -122,11 +125,11 @@ def _event(event: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:
         case "message_deleted":
             previous = event.get("previous_message")
             return _deleted(event, previous, event.get("deleted_ts"), me)
-    return _posted(event, required(event, "channel"), me)
+    return _posted(event, ConversationRef(required(event, "channel")), me)
 
 
 def _posted(
-    message: Mapping[str, Any], channel: str, me: Identity, *, mentioned: bool = False
+    message: Mapping[str, Any], channel: ConversationRef, me: Identity, *, mentioned: bool = False
 ) -> MessagePosted | Ignored:
     if (stranger := _not_a_person(message, me)) is not None:
         return stranger
@@ -137,10 +140,10 @@ def _posted(
     ts = ts_of(message.get("ts"))
     return MessagePosted(
         **written(channel, ts),
-        ts=ts,
-        user=required(message, "user"),
+        ref=ts,
+        user=PersonRef(required(message, "user")),
         text=_spoken(text, me),
-        thread_ts=thread_of(message),
+        thread=thread_of(message),
         files=_files(message),
         mentioned=mentioned or _mention(me).search(text) is not None,
     )
@@ -151,7 +154,7 @@ def _changed(event: Mapping[str, Any], me: Identity) -> Event | Ignored:
     previous = event.get("previous_message")
     before: Mapping[str, Any] = previous if isinstance(previous, Mapping) else {}
     if message.get("subtype") == "tombstone":
-        # The first message of a thread that has replies is not deleted but emptied.
+        # Slack does not delete the first message of a thread with replies, it empties it.
         return _deleted(event, before, message.get("ts"), me)
     if (stranger := _not_a_person(message, me)) is not None:
         return stranger
@@ -162,12 +165,12 @@ def _changed(event: Mapping[str, Any], me: Identity) -> Event | Ignored:
     edit: Mapping[str, Any] = edited if isinstance(edited, Mapping) else {}
     edited_ts = ts_of(edit.get("ts") or event.get("event_ts") or event.get("ts"))
     return MessageEdited(
-        **written(required(event, "channel"), edited_ts),
-        ts=ts_of(message.get("ts")),
-        user=optional(edit, "user") or required(message, "user"),
+        **written(ConversationRef(required(event, "channel")), edited_ts),
+        ref=ts_of(message.get("ts")),
+        user=PersonRef(optional(edit, "user") or required(message, "user")),
         text=_spoken(text, me),
-        edited_ts=edited_ts,
-        thread_ts=thread_of(message),
+        edit=edited_ts,
+        thread=thread_of(message),
     )
 
 
@@ -177,12 +180,12 @@ def _deleted(event: Mapping[str, Any], previous: object, ts: object, me: Identit
     if (stranger := _not_a_person(previous, me)) is not None:
         return stranger
     deleted_ts = ts_of(ts)
-    # When it was deleted, history does not tell: right after the message itself.
+    # The history does not say when it was deleted: assume right after the message itself.
     return MessageDeleted(
-        **written(required(event, "channel"), deleted_ts),
-        ts=deleted_ts,
-        user=required(previous, "user"),
-        thread_ts=thread_of(previous),
+        **written(ConversationRef(required(event, "channel")), deleted_ts),
+        ref=deleted_ts,
+        user=PersonRef(required(previous, "user")),
+        thread=thread_of(previous),
     )
 
 
@@ -199,14 +202,14 @@ def _not_a_person(message: Mapping[str, Any], me: Identity) -> Ignored | None:
 
 
 def _slash(payload: Mapping[str, Any]) -> SlashCommand:
-    channel = required(payload, "channel_id")
+    channel = ConversationRef(required(payload, "channel_id"))
     return SlashCommand(
         channel=channel,
         is_direct=is_direct(channel),
-        user=required(payload, "user_id"),
+        user=PersonRef(required(payload, "user_id")),
         command=required(payload, "command"),
         text=unescape(optional(payload, "text")).strip(),
-        trigger_id=required(payload, "trigger_id"),
+        invocation=required(payload, "trigger_id"),
     )
 
 
@@ -222,12 +225,12 @@ def _file(file: Mapping[str, Any]) -> File:
         mimetype=optional(file, "mimetype"),
         size_bytes=size(file, "size"),
         url=optional(file, "url_private_download") or optional(file, "url_private"),
-        subtype=optional(file, "subtype"),
+        is_voice=is_recording(optional(file, "subtype"), optional(file, "name")),
     )
 
 
 def _spoken(text: str, me: Identity) -> str:
-    """What was said to us: without the mention that only calls us, and unescaped."""
+    """The text for us: without the mention that addresses us, and unescaped."""
     leading = re.compile(rf"\s*{_mention(me).pattern}[ \t]*[:,]?[ \t]*")
     if me.user_id and (match := leading.match(text)):
         text = text[match.end() :]

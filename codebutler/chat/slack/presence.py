@@ -1,5 +1,4 @@
-"""Whether we are really there: notices what no ping can, that the machine slept, and that a living connection brings
-nothing."""
+"""Tests for a dead connection beyond pings: the machine slept, or a live connection delivers nothing."""
 
 from __future__ import annotations
 
@@ -14,25 +13,27 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatUnreachableError, CodeButlerError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Post, Update
+from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.intake.journal import Journal
 
 TICK_S = 5.0
-# The wall clock went another way than the monotonic one: a suspend, or somebody set the clock. Either way, look.
+# The wall clock moved differently from the monotonic one: a suspend, or somebody set the clock. Check either
+# way.
 JUMP_S = 30.0
-# Without an event for so long, Slack is asked whether there should have been one.
+# After this long without an event, check Slack's history for missed ones.
 QUIET_S = 15.0
-# So many channels at a time, in turn: history may be read 50 times a minute, by others too.
+# How many channels at a time, in turn: history may be read 50 times a minute, by others too.
 PER_ROUND = 6
-# An event of our own making comes back within a second or so. Quiet, a tick and this stay below 30 s.
+# A test event comes back within about a second. Quiet, a tick and this stay below 30 s.
 BEAT_S = 8.0
 BEAT_LOOK_S = 0.5
-# A connection that is replaced for being deaf is given this long before the next one is.
+# After a dead connection was replaced, the next replacement waits this long.
 AGAIN_S = 120.0
-# So many calls without an echo, and never one with: Slack does not send our own events here.
+# After this many calls without an echo, and none with one, Slack does not send us our own events.
 HOPELESS = 2
 
 NOTE = "echo"
-# Longer than that proves nothing about the socket: the Web API is slow, or we may not call it now.
+# A longer call proves nothing about the socket: the Web API is slow, or we may not call it now.
 CALL_S = 5.0
 EXPLANATION = (
     "👂 When it is quiet I edit this message, to check that Slack still sends me what you write. "
@@ -44,21 +45,23 @@ log = logging.getLogger("codebutler.chat.slack.presence")
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """How to find out whether we hear: ``status`` tells when something came last, ``has_missed`` asks Slack's history
-    about some channels, ``beat`` makes Slack send us an event; the latter two raise CodeButlerError when they cannot be
-    used. ``rebuild`` replaces the connection from zero."""
+    """How to test the connection: ``status`` says when something last arrived, ``has_missed`` checks Slack's
+    history of some channels, ``beat`` makes Slack send us an event; the latter two raise CodeButlerError if
+    they cannot be used. ``rebuild`` replaces the connection."""
 
     status: Callable[[], SocketStatus]
     rebuild: Callable[[], None]
-    has_missed: Callable[[Sequence[str]], Awaitable[bool]]
+    has_missed: Callable[[Sequence[ConversationRef]], Awaitable[bool]]
     beat: Callable[[], Awaitable[None]]
 
 
 class Presence:
-    """Asks history about all ``channels``, some at a time; where they are too many for one round, an event of
-    our own making proves within the same time that anything comes at all."""
+    """Checks the history of all ``channels``, some at a time; if they are too many for one round, a test
+    event proves within the same time that events arrive at all."""
 
-    def __init__(self, channels: Callable[[], Sequence[str]], checks: Checks, clock: Clock) -> None:
+    def __init__(
+        self, channels: Callable[[], Sequence[ConversationRef]], checks: Checks, clock: Clock
+    ) -> None:
         self._channels = channels
         self._checks = checks
         self._clock = clock
@@ -77,7 +80,7 @@ class Presence:
             jump_s = (now - then).total_seconds() - (now_s - then_s)
             passed_s, then, then_s = now_s - then_s, now, now_s
             if abs(jump_s) > JUMP_S:
-                log.warning("the clock jumped by %+.0f s (sleep?): connecting anew", jump_s)
+                log.warning("the clock jumped by %+.0f s (sleep?): reconnecting", jump_s)
                 self._checks.rebuild()
             else:
                 await self._listen(passed_s)
@@ -96,7 +99,7 @@ class Presence:
     async def _is_deaf(self) -> bool:
         channels = self._channels()
         if len(channels) > PER_ROUND and await self._is_silent():
-            log.warning("an event of our own did not come over the connection: connecting anew")
+            log.warning("our test event did not arrive: reconnecting")
             return True
         some = [channels[(self._turn + place) % len(channels)] for place in range(len(channels))][:PER_ROUND]
         self._turn += len(some)
@@ -106,18 +109,18 @@ class Presence:
         except CodeButlerError as error:
             log.debug("the connection cannot be checked: %s", error)
             return False
-        log.warning("Slack has messages that never came over the connection: connecting anew")
+        log.warning("Slack has messages that never arrived: reconnecting")
         return True
 
     async def _is_silent(self) -> bool:
-        """Does an event of our own fail to come? Any other event proves as much as ours."""
+        """Does a test event fail to arrive? Any other event proves as much."""
         if self._silences >= HOPELESS and not self._heard:
             return False
         called_s = self._clock.monotonic()
         try:
             await self._checks.beat()
         except CodeButlerError as error:
-            log.debug("no event of our own could be caused: %s", error)
+            log.debug("cannot trigger a test event: %s", error)
             return False
         until_s = self._clock.monotonic() + BEAT_S
         while not (heard := self._heard_since(called_s)) and self._clock.monotonic() < until_s:
@@ -127,7 +130,9 @@ class Presence:
             return False
         self._silences += 1
         if self._silences == HOPELESS and not self._heard:
-            log.warning("Slack does not send us events of our own: a deaf connection may be noticed late")
+            log.warning(
+                "Slack does not send us our own events: a dead connection may go unnoticed for a while"
+            )
         return True
 
     def _heard_since(self, moment_s: float) -> bool:
@@ -136,15 +141,19 @@ class Presence:
 
 
 class EchoProbe:
-    """Causes an event that Slack has to send us: by editing a message of our own, which notifies nobody. It is one in
-    one of ``channels`` (there is at least one), posted when it is first needed and kept for good.
+    """Makes Slack send us an event: by editing a message of our own, which notifies nobody. It is posted in
+    one of ``channels`` (there is at least one) when first needed, and kept for good.
 
-    Slack: chat.update comes back as ``message_changed``, to the one who called it too; a message with blocks that keep
-    their content shows no mark of being edited.
+    Slack: chat.update comes back as ``message_changed``, to its caller too; a message with blocks that keep
+    their content is not marked as edited.
     """
 
     def __init__(
-        self, sender: Sender, journal: Journal, channels: Callable[[], Sequence[str]], clock: Clock
+        self,
+        sender: Sender,
+        journal: Journal,
+        channels: Callable[[], Sequence[ConversationRef]],
+        clock: Clock,
     ) -> None:
         self._sender = sender
         self._journal = journal
@@ -154,7 +163,7 @@ class EchoProbe:
         self._tried = 0
 
     async def beat(self) -> None:
-        """Have Slack send an event. Raises ChatError or StoreError if it cannot be had now."""
+        """Make Slack send an event. Raises ChatError or StoreError if that is impossible now."""
         try:
             async with asyncio.timeout(CALL_S):
                 await self._edit()
@@ -163,24 +172,27 @@ class EchoProbe:
 
     async def _edit(self) -> None:
         channels = self._channels()
-        channel, _, ts = (await self._journal.note(NOTE)).partition(" ")
+        kept, _, ts = (await self._journal.note(NOTE)).partition(" ")
+        channel = ConversationRef(kept)
         if channel not in channels:
             await self._post(channels[self._tried % len(channels)])
             return
         message = Message(markdown=EXPLANATION, summary=f"{EXPLANATION} ({self._clock.now():%H:%M:%S})")
         try:
-            await self._sender.submit(channel, f"echo-edit-{channel}", Update(target_ts=ts, message=message))
+            await self._sender.submit(
+                channel, f"echo-edit-{channel}", Update(target=MessageRef(ts), message=message)
+            )
         except ChatUnreachableError:
             raise
         except ChatError:
-            # Somebody deleted it, say. Once more is enough: who deletes it again does not want it.
+            # Somebody deleted it, say. Post it once more; if it is deleted again, it is not wanted.
             if self._renewed:
                 raise
             self._renewed = True
             await self._post(channel)
 
-    async def _post(self, channel: str) -> None:
-        # The same operation wherever it was cut off: it is looked for before it is done again.
+    async def _post(self, channel: ConversationRef) -> None:
+        # The same operation after any interruption: it is looked up before it is repeated.
         post = Post(message=Message(markdown=EXPLANATION, summary=EXPLANATION))
         op_id = f"echo-{channel}-again" if self._renewed else f"echo-{channel}"
         try:
@@ -188,7 +200,7 @@ class EchoProbe:
         except ChatUnreachableError:
             raise
         except ChatError:
-            # We may have been removed from that channel: the next one next time.
+            # We may have been removed from that channel: use the next one next time.
             self._tried += 1
             raise
         await self._journal.keep_note(NOTE, f"{channel} {ts}")

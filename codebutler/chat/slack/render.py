@@ -1,6 +1,6 @@
-"""Messages as Slack shows them: mrkdwn and Block Kit. Pure.
+"""Renders messages for Slack: mrkdwn and Block Kit. Pure.
 
-Whatever a text holds, it reaches nobody but those whom ``names`` and ``mention`` allow.
+Whatever a text contains, it notifies only those whom ``names`` and ``mention`` allow.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from codebutler.chat.layout import Box, Section, sections
 from codebutler.chat.slack.mrkdwn import BACKTICK, clip_mrkdwn, link, neutralise, safe, to_mrkdwn
 from codebutler.domain.message import PICK_ACTION, Button, Message
+from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.text.markup import CHANNEL, FENCE, PERSON, Span, spans, words
 
 # chat.postMessage takes more than 4,000 characters of text, but 4,000 reads best; chat.update takes no more.
@@ -20,7 +21,7 @@ CARD_CHARS = 3500
 SHORT_CHARS = 3900
 FOREIGN_CHARS = 6000
 MAX_CHARS = 50_000
-"""What is rendered of a text at all; Slack takes less."""
+"""How much of a text is rendered at all; Slack takes less."""
 # Slack's own limits.
 SECTION_CHARS = 3000
 LABEL_CHARS = 75
@@ -32,8 +33,9 @@ USER = "[UW][A-Z0-9]{1,30}"
 Blocks = list[dict[str, Any]]
 
 
-def rendered(message: Message, mention: str = "") -> tuple[str, Blocks]:
-    """The text, which is the notification, and the blocks that win where there are any. ``mention``: a user to call."""
+def rendered(message: Message, mention: PersonRef = NO_PERSON) -> tuple[str, Blocks]:
+    """The text, which is the notification, and the blocks, which Slack shows instead if there are any.
+    ``mention``: a user to mention."""
     call = f"<@{mention}> " if re.fullmatch(USER, mention) else ""
     laid = sections(message)[:MAX_SECTIONS]
     text = "\n".join(shown for part in laid if (shown := mrkdwn(part, message.names)))
@@ -50,7 +52,7 @@ def rendered(message: Message, mention: str = "") -> tuple[str, Blocks]:
     return call + text, _calling(call, blocks) if call else blocks
 
 
-def blocks_of(parts: Iterable[Section], names: Collection[str] = ()) -> Blocks:
+def blocks_of(parts: Iterable[Section], names: Collection[PersonRef] = ()) -> Blocks:
     """The parts one below the other, with a line above those that stand apart."""
     blocks: Blocks = []
     for part in parts:
@@ -64,8 +66,8 @@ def blocks_of(parts: Iterable[Section], names: Collection[str] = ()) -> Blocks:
     return blocks
 
 
-def mrkdwn(part: Section, names: Collection[str] = ()) -> str:
-    """A part's text. ``names``: users who are named by a mention."""
+def mrkdwn(part: Section, names: Collection[PersonRef] = ()) -> str:
+    """A part's text. ``names``: users whom it may mention."""
     source = part.markdown[:MAX_CHARS]
     if part.kind in ("foreign", "plan"):
         return to_mrkdwn(source[:FOREIGN_CHARS])
@@ -81,11 +83,11 @@ def every_text(value: Any, change: Callable[[str], str]) -> Any:
     return [every_text(inner, change) for inner in value] if isinstance(value, list) else value
 
 
-def _own(markdown: str, names: Collection[str]) -> str:
+def _own(markdown: str, names: Collection[PersonRef]) -> str:
     return "".join(_span(span, names) for span in spans(markdown))
 
 
-def _span(span: Span, names: Collection[str]) -> str:
+def _span(span: Span, names: Collection[PersonRef]) -> str:
     match span.kind:
         case "code":
             return f"`{safe(span.text.replace('`', BACKTICK))}`"
@@ -108,7 +110,7 @@ def _span(span: Span, names: Collection[str]) -> str:
             return safe(span.text)
 
 
-def _text_block(part: Section, names: Collection[str]) -> dict[str, Any]:
+def _text_block(part: Section, names: Collection[PersonRef]) -> dict[str, Any]:
     if part.kind == "foreign":
         return {"type": "markdown", "text": neutralise(part.markdown)}
     if part.kind == "heading":
@@ -116,13 +118,13 @@ def _text_block(part: Section, names: Collection[str]) -> dict[str, Any]:
     text = {"type": "mrkdwn", "text": clip_mrkdwn(mrkdwn(part, names), SECTION_CHARS)}
     if part.kind == "note":
         return {"type": "context", "elements": [text]}
-    # Not behind "see more", where a person decides about all of it.
+    # Not behind "see more" if a person decides about all of it.
     expand = {"expand": True} if part.kind in ("whole", "plan") else {}
     return {"type": "section", "text": text, **expand}
 
 
 def _rows(buttons: Sequence[Button]) -> Blocks:
-    """Slack wants the action IDs of a row to differ."""
+    """Slack requires different action IDs in a row."""
     rows: list[list[Button]] = []
     for button in buttons:
         if not rows or len(rows[-1]) == MAX_ROW or button.action in {other.action for other in rows[-1]}:
@@ -167,8 +169,8 @@ def _plain(text: str) -> dict[str, Any]:
 
 
 def _calling(call: str, blocks: Blocks) -> Blocks:
-    """The blocks with the call at their top; in a section of its own where the first is not one of mrkdwn with room for
-    it: whether a mention in a Markdown block reaches anybody, Slack does not say."""
+    """The blocks with the mention on top; in a separate section if the first is not mrkdwn with room for it:
+    Slack does not document whether a mention in a Markdown block notifies anybody."""
     if not blocks:
         return []
     first, *rest = blocks

@@ -1,8 +1,8 @@
-"""The Socket Mode client: one live connection, replaced without losing what the old one still brings.
+"""The Socket Mode client: one live connection, replaced without losing what the old one still delivers.
 
 Slack: apps.connections.open gives a single-use ticket per connection; a connection is ready after ``hello``;
-``disconnect`` announces the end of one, and Slack goes on writing to it until it closes it. The ticket's URL
-is a secret: neither it nor an exception that may hold it is ever logged.
+``disconnect`` announces the end of one, and Slack keeps sending on it until it closes it. The ticket's URL is
+a secret: neither it nor an exception that may hold it is ever logged.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SWITCHED_OFF = (
     "Socket Mode is switched off for this app: switch it on (app settings, Socket Mode), then restart"
 )
 SHARED = (
-    "{others} other connection(s) use this app's token: another CodeButler, or another program, takes a share of the "
-    "messages, commands and clicks, and they never come here. Stop it, or create a Slack app for each machine "
+    "{others} other connection(s) use this app's token: another CodeButler, or another program, receives "
+    "some of the messages, commands and clicks instead of this one. Stop it, or create a Slack app for each machine "
     "(`codebutler manifest --link`, then `codebutler setup`)"
 )
 DEFAULT_TIMING = SocketTiming()
@@ -41,9 +41,9 @@ log = logging.getLogger("codebutler.chat.slack.socket")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketStatus:
     """``connections``: open now. ``last_event_age_s``: since the last hello or event, None before the first.
-    ``other_consumers``: connections of the same app that are not ours, as last counted; ``trouble`` speaks of them once
-    a second count finds them too: Slack may count one of ours that has just ended.
-    ``catching_up``: what was missed is being fetched."""
+    ``other_consumers``: connections of the same app that are not ours, by the last count; ``trouble`` reports
+    them once a second count confirms them: Slack may count one of ours that has just ended. ``catching_up``:
+    missed messages are being fetched."""
 
     state: SocketState
     connections: int = 0
@@ -58,12 +58,12 @@ class SocketStatus:
 
 
 class SocketModeClient:
-    """Receives envelopes and acknowledges each one on its own connection after ``handler`` has returned.
+    """Receives envelopes and acknowledges each on its own connection after ``handler`` has returned.
 
     Handlers run concurrently and are started in order of arrival. An envelope whose handler raises is not
-    acknowledged: Slack sends it again. ``run`` ends after ``stop``, or by itself when Slack has switched
-    Socket Mode off (``disabled``) or refuses the token from the start (``auth_failed``); ``status`` tells which.
-    A token that worked before is asked about on and on: it may be revoked for a while only.
+    acknowledged: Slack sends it again. ``run`` ends after ``stop``, or by itself if Slack has switched Socket
+    Mode off (``disabled``) or refuses the token from the start (``auth_failed``); ``status`` says which. A
+    token that worked before is retried forever: it may be revoked only temporarily.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SocketModeClient:
 
     @property
     def status(self) -> SocketStatus:
-        """How the socket is now."""
+        """The socket's current state."""
         tally = self._tally
         age_s = None if tally.last_event_s is None else self._clock.monotonic() - tally.last_event_s
         return SocketStatus(
@@ -115,19 +115,19 @@ class SocketModeClient:
         )
 
     async def wait_connected(self) -> None:
-        """Wait for a connection. Raises ChatAuthError or ChatError when there will be none."""
+        """Wait for a connection. Raises ChatAuthError or ChatError if there will be none."""
         await first_of(self._connected.wait(), self._finished.wait())
         if self._finished.is_set():
             error = ChatAuthError if self._state == "auth_failed" else ChatError
             raise error(self._trouble or "the connection to Slack is stopped")
 
     def rebuild(self) -> None:
-        """Drop every connection without a word and make a new one: for when they only seem to live."""
+        """Drop every connection and make a new one: for connections that only seem to live."""
         for link in self._links:
             link.abort()
 
     async def stop(self) -> None:
-        """Have ``run`` take nothing more, finish what is in hand, close, and return; wait until it has."""
+        """Make ``run`` accept nothing more, finish running handlers, close and return; wait for that."""
         self._stopping.set()
         if self._running:
             await self._finished.wait()
@@ -164,8 +164,8 @@ class SocketModeClient:
             self._replace(reason, lived=lived)
 
     async def _renewing(self, link: SocketLink) -> SocketLink:
-        """Serve until the connection has to go, replacing it now and then to have the app's connections counted;
-        returns the last one."""
+        """Serve until the connection has to be replaced, also replacing it now and then to count the app's
+        connections; returns the last one."""
         timing = self._timing
         while True:
             suspected = self._other_consumers and not self._shared
@@ -177,11 +177,11 @@ class SocketModeClient:
                 link = fresh
 
     async def _another(self) -> SocketLink | None:
-        """One more ready connection while the present one serves; None, and nothing is lost, if there is none."""
+        """One more ready connection while the present one serves; None, without any loss, if there is none."""
         try:
             link = await self._dial()
         except Exception as error:  # noqa: BLE001 - the present connection tells whether something is wrong
-            log.debug("no connection to count by: %s", type(error).__name__)
+            log.debug("could not open a connection to count this app's connections: %s", type(error).__name__)
             return None
         if await link.first_word() is not None:
             link.abort()
@@ -200,7 +200,8 @@ class SocketModeClient:
         return wait_s
 
     def _replace(self, reason: str, *, lived: bool = False) -> None:
-        """A connection has to go. Failures outlive a hello: only one that ``lived`` resets them."""
+        """A connection has to be replaced. A hello does not reset the count of failures: only a connection
+        that ``lived`` does."""
         self._connected.clear()
         if lived:
             self._failures = 0
@@ -211,11 +212,13 @@ class SocketModeClient:
             return
         if reason == TOO_MANY:
             self._wait_at_least_s = self._rng.uniform(0.5, 1.0) * self._timing.crowded_s
-            log.warning("Slack counts too many connections of this app: does another process use its token?")
+            log.warning(
+                "Slack reports too many connections for this app: is another process using its token?"
+            )
         self._enter("reconnecting", "" if reason in PLANNED else reason)
 
     async def _open(self) -> SocketLink | None:
-        """A ready connection, or None after noting why not."""
+        """A ready connection, or None after recording why not."""
         try:
             link = await self._dial()
         except ChatAuthError as error:
@@ -233,7 +236,7 @@ class SocketModeClient:
         return link
 
     async def _dial(self) -> SocketLink:
-        """A new connection, to which Slack has not spoken yet. Raises whatever the network does."""
+        """A new connection, before Slack's hello. Raises any network error."""
         async with asyncio.timeout(self._timing.open_timeout_s):
             url = await self._opener()
         wire = await open_wire(url, self._timing)
@@ -262,10 +265,10 @@ class SocketModeClient:
         self._failures += 1
         if isinstance(error, ChatRateLimitedError):
             self._wait_at_least_s = error.retry_after_s
-        # The text of the library's exceptions may hold the URL; that of ours does not.
+        # The text of the library's exceptions may contain the URL; that of ours does not.
         words = str(error) if isinstance(error, ChatError) else type(error).__name__
         if self._failures == 1 or self._trouble != words:
-            log.warning("no connection to Slack: %s; trying again", words)
+            log.warning("cannot connect to Slack: %s; retrying", words)
         self._enter("reconnecting" if self._opened else "connecting", words)
 
     def _refused(self, error: ChatAuthError) -> None:

@@ -1,7 +1,7 @@
-"""The Bot API under one token: each request is made once, and every outcome is one of our errors.
+"""The Bot API with one token: each request is made once, and every outcome is one of our errors.
 
-The token is a part of every address, and libraries put addresses into their errors: none of those is passed on, nor
-kept as the cause of one of ours.
+The token is a part of every address, and libraries put addresses into their errors: none of those is passed
+on, or kept as the cause of one of ours.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ READS = frozenset(
         "answerCallbackQuery",
         "setMyCommands",
         "deleteWebhook",
+        "leaveChat",
     }
 )
-"""Doing one of these twice shows nothing."""
+"""Methods that may be repeated without effect."""
 
 
 _PATH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*){0,8}")
 
 
 class BotApi:
-    """An async context manager: closing it closes its connections. Raises ChatAuthError for what is no token."""
+    """An async context manager: closing it closes its connections. Raises ChatAuthError for an invalid token."""
 
     def __init__(self, token: str, base_url: str = DEFAULT_BASE_URL, timeout_s: float = TIMEOUT_S) -> None:
         self.base_url = base_url.rstrip("/")
@@ -73,13 +74,13 @@ class BotApi:
             await session.close()
 
     def use_token(self, token: str) -> bool:
-        """Go on with another token; False if it is the same. Raises ChatAuthError at once for what is none."""
+        """Continue with another token; False if it is the same. Raises ChatAuthError at once for an invalid
+        one."""
         before, self._token = self._token, check_token(token)
         return self._token != before
 
     async def renew(self) -> None:
-        """Open new connections from now on: those that are open may be dead without knowing it. What is under way on
-        them is interrupted."""
+        """Open new connections from now on: the open ones may be dead. Requests on them are interrupted."""
         if self._session is not None:
             session, self._session = self._session, _session()
             await session.close()
@@ -101,8 +102,8 @@ class BotApi:
         return await self._post(method, TRANSFER_TIMEOUT_S, data=form)
 
     async def fetch(self, path: str, max_bytes: int, take: Take) -> None:
-        """Give the file at a path that getFile gave, and that was checked, to ``take``. Raises ChatError: too_large,
-        refused, unreachable."""
+        """Pass the file at a checked path from getFile to ``take``. Raises ChatError: too_large, refused,
+        unreachable."""
         if self._session is None:
             raise unreachable("a file", "the connection is not open")
         timeout = aiohttp.ClientTimeout(total=TRANSFER_TIMEOUT_S, connect=CONNECT_S, sock_read=SILENCE_S)
@@ -152,7 +153,7 @@ def _session() -> aiohttp.ClientSession:
 
 
 async def _json(answer: aiohttp.ClientResponse) -> object:
-    """What the answer says; None where it is not JSON."""
+    """The answer; None if it is not JSON."""
     if (answer.content_length or 0) > MAX_ANSWER_BYTES:
         raise ValueError("too long")
     try:
@@ -168,7 +169,7 @@ def _result(method: str, status: int, body: object, *, write: bool) -> Any:
 
 
 async def download(api: BotApi, clock: Clock, file: File, take: Take) -> None:
-    """Give the content of a file to ``take``, from a path that Telegram names and that is looked at before it is used.
+    """Pass the content of a file to ``take``, from a path that Telegram gives and that is checked first.
     Raises ChatError: too_large, file_not_found, untrusted_host, refused, unreachable."""
     if file.size_bytes > MAX_FILE_BYTES:
         raise ChatError("Telegram gives bots files of up to 20 MB", "too_large")

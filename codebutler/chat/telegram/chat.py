@@ -1,4 +1,4 @@
-"""Telegram as a ChatPort: what is said, edited, marked and shown there."""
+"""Telegram as a ChatPort: posts, edits, reactions and files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,20 @@ from codebutler.chat.telegram.entities import FormattedText, sendable
 from codebutler.chat.telegram.messages import MessageWriter, Private
 from codebutler.chat.telegram.records import Buttons, KnownMessage, MessageRecords, kept
 from codebutler.chat.telegram.render import Mentions, Rendered, rendered
-from codebutler.chat.telegram.rules import TELEGRAM_LIMITS, MovedError, era_of, message_of, name_of, number_of
+from codebutler.chat.telegram.rules import (
+    TELEGRAM_LIMITS,
+    MovedError,
+    era_of,
+    message_of,
+    number_of,
+    person_of,
+)
 from codebutler.chat.telegram.signs import Marks, Typing
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, React, Update, Upload
+from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
 
 T = TypeVar("T")
@@ -38,9 +46,8 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class TelegramChat:
-    """An async context manager: closing it closes its connections. Without ``notes`` what has to be remembered is known
-    for this life only. ``redact`` sees what was rendered.
-    """
+    """An async context manager: leaving it closes its connections. Without ``notes``, records last only as long as
+    this process. ``redact`` sees rendered text."""
 
     def __init__(
         self,
@@ -63,8 +70,8 @@ class TelegramChat:
         self._marks = Marks()
         self._marking = asyncio.Lock()
         self._redact = redact
-        self._begun: OrderedDict[tuple[str, str, int], list[int]] = OrderedDict()
-        """Posts of several parts of which some are sent: the next attempt goes on behind them."""
+        self._begun: OrderedDict[tuple[ConversationRef, str, int], list[int]] = OrderedDict()
+        """Posts in several parts of which some are sent: the next attempt continues after them."""
 
     async def __aenter__(self) -> Self:
         await self.api.__aenter__()
@@ -75,7 +82,7 @@ class TelegramChat:
         await self.api.__aexit__()
 
     def use_token(self, token: str) -> bool:
-        """Go on with another token; False if it is the same. Raises ChatAuthError at once for what is none."""
+        """Switch to another token; False if it is the same. Raises ChatAuthError at once for an invalid one."""
         return self.api.use_token(token)
 
     async def identity(self) -> Identity:
@@ -85,39 +92,37 @@ class TelegramChat:
         number, name = me.get("id"), me.get("username")
         if not isinstance(number, int):
             raise ChatError("Telegram does not say who we are", "invalid_answer")
-        user = name_of(number)
+        user = person_of(number)
         return Identity(user_id=user, bot_id=user, team_id="telegram", team=str(name or ""))
 
-    async def post(self, channel: str, post: Post, op_id: str) -> str:
-        """Bot API: sendMessage, once for each part. The ts is the first one's."""
+    async def post(self, channel: ConversationRef, post: Post, op_id: str) -> MessageRef:
+        """Bot API: sendMessage, once for each part. The ref is the first part's."""
         shown = self._rendered(post.message, post.mention)
         silent = post.value in QUIET or bool(post.message.summary)
         return await self._reaching(channel, partial(self._post, channel, post, op_id, shown, silent))
 
-    async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - may be repeated
-        """Bot API: editMessageText; what no longer fits goes into further messages."""
-        chat, number = self._place(channel, update.target_ts)
+    async def update(self, channel: ConversationRef, update: Update, op_id: str) -> None:  # noqa: ARG002 - may be repeated
+        """Bot API: editMessageText; what no longer fits is sent as further messages."""
+        chat, number = self._place(channel, update.target)
         shown = self._rendered(update.message)
         try:
             known = await self.records.known(chat, number)
             numbers = [number, *known.parts]
             last = numbers[len(shown.parts) - 1] if len(shown.parts) <= len(numbers) else 0
-            keyboard = await self.buttons.keyboard(chat, update.target_ts, shown.keys, last)
+            keyboard = await self.buttons.keyboard(chat, update.target, shown.keys, last)
             place = await self._messages.place(chat, self._thread(chat, channel, known.thread))
         except StoreError as error:
             raise _waits(error) from error
         await self._messages.fill(
             place, numbers, shown.parts, keyboard, partial(self._parts, chat, known.thread)
         )
-        await kept(
-            self.buttons.stands(chat, update.target_ts, update.target_ts, numbers[len(shown.parts) - 1])
-        )
+        await kept(self.buttons.stands(chat, update.target, update.target, numbers[len(shown.parts) - 1]))
 
-    async def react(self, channel: str, react: React) -> None:
-        """Bot API: setMessageReaction, which replaces the one that was there."""
-        place = self._place(channel, react.target_ts)
+    async def react(self, channel: ConversationRef, react: React) -> None:
+        """Bot API: setMessageReaction, which replaces our previous reaction."""
+        place = self._place(channel, react.target)
         async with self._marking:
-            before, after = self._marks.of(place), self._marks.after(place, react.name, remove=react.remove)
+            before, after = self._marks.of(place), self._marks.after(place, react.mark, remove=react.remove)
             if after is None:
                 return
             reaction = self._marks.shown(after)
@@ -126,20 +131,20 @@ class TelegramChat:
             self._marks.keep(place, after)
 
     async def upload(self, upload: Upload) -> str:
-        """Nothing: ``share`` brings and shows a file in one call. Raises ChatError too_large."""
+        """Does nothing: ``share`` uploads and posts a file in one call. Raises ChatError too_large."""
         if len(upload.content) > MAX_UPLOAD_BYTES:
             raise ChatError("Telegram takes files of up to 50 MB", "too_large")
         return upload.filename or "file"
 
-    async def share(self, channel: str, upload: Upload, file_id: str) -> None:  # noqa: ARG002 - it has no name yet
-        """Bot API: sendDocument; as a photo it would be compressed anew."""
+    async def share(self, channel: ConversationRef, upload: Upload, file_id: str) -> None:  # noqa: ARG002 - it has no name yet
+        """Bot API: sendDocument; photos would be recompressed."""
         await self._reaching(channel, partial(self._share, channel, upload))
 
-    async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
-        """Bot API: getFile, up to 20 MB. Of files that ``channel`` does not show nothing is known."""
-        ts, _, at = file_id.rpartition("-")
+    async def fetch(self, channel: ConversationRef, file_id: str, take: Take) -> Download:
+        """Bot API: getFile, up to 20 MB. Files that are not in ``channel`` are unknown."""
+        ref, _, at = file_id.rpartition("-")
         try:
-            chat, number = self._place(channel, ts)
+            chat, number = self._place(channel, MessageRef(ref))
             files = (await self.records.known(chat, number)).files
         except (ChatError, StoreError):
             raise ChatError(code="file_not_found") from None
@@ -149,21 +154,21 @@ class TelegramChat:
         await download(self.api, self.clock, found, take)
         return Download(file=replace(found, id=file_id))
 
-    async def whisper(self, channel: str, post: Post) -> str:
-        """In the private chat with them. Who has never opened it is asked to, where they are."""
+    async def whisper(self, channel: ConversationRef, post: Post) -> MessageRef:
+        """In the private chat with them. Users who have never opened it are asked to, in the group."""
         shown = self._rendered(post.message)
         try:
-            return self.records.ts(number_of(post.only_for), await self.private.tell(post.only_for, shown))
+            return self.records.ref(number_of(post.only_for), await self.private.tell(post.only_for, shown))
         except ChatError as error:
             if error.code not in ("not_in_channel", "channel_not_found"):
                 raise
         return await self.post(channel, replace(post, only_for="", message=said(OPEN_IT)), "")
 
-    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
-        """Bot API: sendChatAction. Telegram shows that something is done, and not what."""
+    async def show_status(self, channel: ConversationRef, thread: MessageRef, text: str) -> None:
+        """Bot API: sendChatAction. Telegram shows that something is being done, but not what."""
         chat = self.records.chat(number_of(channel))
         try:
-            place = await self._messages.place(chat, self._thread(chat, channel, thread_ts))
+            place = await self._messages.place(chat, self._thread(chat, channel, thread))
         except StoreError as error:
             raise _waits(error) from error
         if not text:
@@ -174,38 +179,40 @@ class TelegramChat:
         except MovedError:
             log.debug("%s has another number now, which the next post finds out", channel)
 
-    async def _post(self, channel: str, post: Post, op_id: str, shown: Rendered, silent: bool) -> str:
+    async def _post(
+        self, channel: ConversationRef, post: Post, op_id: str, shown: Rendered, silent: bool
+    ) -> MessageRef:
         chat = self.records.chat(number_of(channel))
         begun = channel, op_id, hash(tuple(part.text for part in shown.parts))
         numbers = self._begun.get(begun, [])
         try:
             keyboard = await self.buttons.keyboard(chat, op_id, shown.keys)
             place = await self._messages.place(
-                chat, self._thread(chat, channel, post.thread_ts or ""), silent=silent
+                chat, self._thread(chat, channel, post.thread or NOWHERE), silent=silent
             )
         except StoreError as error:
             raise _waits(error) from error
         if not numbers:
             only = len(shown.parts) == 1
             numbers = [await self._messages.send(place, shown.parts[0], keyboard if only else None)]
-            await self._parts(chat, post.thread_ts or "", numbers)
+            await self._parts(chat, post.thread or NOWHERE, numbers)
         if post.value == "answer":
             self._typing.over(place)
         if len(shown.parts) > 1:
             self._begun[begun] = numbers
             while len(self._begun) > BEGUN:
                 self._begun.popitem(last=False)
-            keep = partial(self._parts, chat, post.thread_ts or "")
+            keep = partial(self._parts, chat, post.thread or NOWHERE)
             await self._messages.fill(place, numbers, shown.parts, keyboard, keep, done=1)
             del self._begun[begun]
-        ts = self.records.ts(chat, numbers[0])
-        await kept(self.buttons.stands(chat, op_id, ts, numbers[-1]))
-        return ts
+        ref = self.records.ref(chat, numbers[0])
+        await kept(self.buttons.stands(chat, op_id, ref, numbers[-1]))
+        return ref
 
-    async def _share(self, channel: str, upload: Upload) -> None:
+    async def _share(self, channel: ConversationRef, upload: Upload) -> None:
         chat = self.records.chat(number_of(channel))
         try:
-            place = await self._messages.place(chat, self._thread(chat, channel, upload.thread_ts or ""))
+            place = await self._messages.place(chat, self._thread(chat, channel, upload.thread or NOWHERE))
         except StoreError as error:
             raise _waits(error) from error
         title = upload.title if upload.title != upload.filename else ""
@@ -215,22 +222,23 @@ class TelegramChat:
         number = await self._messages.send_file(
             place, upload.filename or "file", upload.content, caption[:CAPTION_CHARS]
         )
-        await self._parts(chat, upload.thread_ts or "", [number])
+        await self._parts(chat, upload.thread or NOWHERE, [number])
 
-    async def _parts(self, chat: int, thread: str, numbers: list[int]) -> None:
-        """Remember which messages are one, and where it stands. What the disk does not take is known for this life."""
+    async def _parts(self, chat: int, thread: MessageRef, numbers: list[int]) -> None:
+        """Record which messages belong together and their thread. If the disk refuses, the record lasts for this
+        process."""
         first, *others = numbers
-        ts = self.records.ts(chat, first)
+        ref = self.records.ref(chat, first)
 
         def begins(known: KnownMessage) -> KnownMessage:
             return replace(known, thread=thread, is_ours=True, parts=tuple(others))
 
         def goes_on(known: KnownMessage) -> KnownMessage:
-            return replace(known, thread=thread or ts, is_ours=True, part_of=first)
+            return replace(known, thread=thread or ref, is_ours=True, part_of=first)
 
         await kept(self.records.keep(chat, first, begins))
         for number in others:
-            self.records.ts(chat, number)
+            self.records.ref(chat, number)
             await kept(self.records.keep(chat, number, goes_on))
 
     async def _mark(self, place: tuple[int, int], reaction: str) -> None:
@@ -247,8 +255,8 @@ class TelegramChat:
             if error.code != "invalid_reaction":
                 raise
 
-    async def _reaching(self, channel: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Where a group has another number now, once more under that: nothing was sent."""
+    async def _reaching(self, channel: ConversationRef, call: Callable[[], Awaitable[T]]) -> T:
+        """If a group has a new ID, try once more with that: nothing was sent."""
         try:
             return await call()
         except MovedError as moved:
@@ -256,11 +264,11 @@ class TelegramChat:
         await kept(self.records.moved(number_of(channel), new))
         return await call()
 
-    def _rendered(self, message: Message, mention: str = "") -> Rendered:
+    def _rendered(self, message: Message, mention: PersonRef = NO_PERSON) -> Rendered:
         return self._cleaned(rendered(message, mention, Mentions(message.names, self.records.called)))
 
     def _cleaned(self, shown: Rendered) -> Rendered:
-        """A secret that only shows once its marks are gone takes the marks with it."""
+        """If a secret shows only once the formatting is gone, remove the formatting."""
         texts = [self._redact(part.text) for part in shown.parts]
         parts = (
             part if part.text == text else FormattedText(text)
@@ -268,19 +276,20 @@ class TelegramChat:
         )
         return Rendered(tuple(parts), shown.keys)
 
-    def _place(self, channel: str, ts: str) -> tuple[int, int]:
-        """Which message a ts names. Raises ChatError; of a group's under its old number nothing can be reached."""
+    def _place(self, channel: ConversationRef, ref: MessageRef) -> tuple[int, int]:
+        """Which message a ref names. Raises ChatError; messages from before a group's ID changed cannot be
+        reached."""
         chat = number_of(channel)
         now = self.records.chat(chat)
-        if now != chat and not era_of(ts):
-            raise ChatError(f"{ts} is of the time before {channel} became a supergroup", "message_not_found")
-        return now, message_of(ts)
+        if now != chat and not era_of(ref):
+            raise ChatError(f"{ref} is of the time before {channel} became a supergroup", "message_not_found")
+        return now, message_of(ref)
 
-    def _thread(self, chat: int, channel: str, thread_ts: str) -> int:
-        """The message that a conversation begins with, 0 where nothing can be said in answer to it."""
+    def _thread(self, chat: int, channel: ConversationRef, thread: MessageRef) -> int:
+        """The first message of a conversation, 0 if it cannot be replied to."""
         try:
-            is_out_of_reach = chat != number_of(channel) and not era_of(thread_ts)
-            return 0 if is_out_of_reach else message_of(thread_ts)
+            is_out_of_reach = chat != number_of(channel) and not era_of(thread)
+            return 0 if is_out_of_reach else message_of(thread)
         except ChatError:
             return 0
 

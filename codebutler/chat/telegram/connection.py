@@ -1,4 +1,4 @@
-"""Our presence in Telegram: polls for updates and has each taken before it is confirmed."""
+"""Our connection to Telegram: polls for updates, and confirms each once it is stored."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.fields import Ignored, PayloadError
-from codebutler.chat.port import ChannelMoved, Identity, identified
+from codebutler.chat.port import Identity, identified
 from codebutler.chat.telegram.chat import TelegramChat
+from codebutler.chat.telegram.groups import UnknownGroup
 from codebutler.chat.telegram.inbox import IncomingEvents
 from codebutler.chat.telegram.polling import Poller, PollStatus, Taken
 from codebutler.chat.telegram.presses import Presses
@@ -31,8 +32,6 @@ from codebutler.chat.telegram.updates import (
     parse,
 )
 from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError, StoreError
-from codebutler.domain.message import said
-from codebutler.domain.model import MessagePosted, Post
 from codebutler.intake.intake import Intake
 from codebutler.platform.tasks import Tasks, beside
 
@@ -40,15 +39,11 @@ ALBUM_S = 1.0
 """The files of an album arrive one by one."""
 AGAIN_S = 2.0
 ATTEMPTS = 3
-"""At an update whose handling fails for a reason of ours: then it is given up, or none would come any more."""
+"""How often an update whose handling fails may be retried before it is dropped: the next ones wait for it."""
 FLUSH_S = 2.0
-NOT_SERVED = (
-    "This group has no repository yet. Run `codebutler add-repo PATH --telegram {chat}` on the machine that runs "
-    "CodeButler; until then I do not answer here."
-)
 
-Notice = ChannelMoved | StartCommand | InboxOpened
-"""What is good to know and need not be kept."""
+Notice = Membership | UnknownGroup | StartCommand | InboxOpened
+"""Notices, which need not be stored."""
 
 log = logging.getLogger("codebutler.chat.telegram")
 
@@ -56,8 +51,8 @@ log = logging.getLogger("codebutler.chat.telegram")
 class TelegramConnection:
     """``run`` until ``stop``. ``connected`` is set once Telegram has answered the first poll.
 
-    ``on_notice`` hears of chats that we were taken into or out of, of codes that somebody opened the private chat with,
-    and of who asks for their home.
+    ``on_notice`` gets chats that we were added to or removed from, groups without a repository in which
+    somebody writes, codes with which somebody opened the private chat, and people who ask for their home.
     """
 
     def __init__(
@@ -90,14 +85,15 @@ class TelegramConnection:
 
     @property
     def status(self) -> PollStatus:
-        """How it is now."""
+        """The current state."""
         now = self._poller.status
         return replace(
             now, trouble=now.trouble or self._trouble, ignored=self._ignored, unreadable=self._unreadable
         )
 
     async def run(self) -> None:
-        """Find out who we are, then receive. Raises ChatAuthError if Telegram refuses the token at the start."""
+        """Find out our identity, then receive. Raises ChatAuthError if Telegram refuses the token at the
+        start."""
         self._lose()
         try:
             await self._identify()
@@ -111,15 +107,15 @@ class TelegramConnection:
             await self._tasks.close(FLUSH_S)
 
     async def stop(self) -> None:
-        """Take no more updates; those being committed are finished."""
+        """Take no more updates; finish those being committed."""
         await self._poller.stop()
 
     def look_again(self) -> None:
-        """What could not be taken may be possible now: do not wait."""
+        """An update that could not be stored may succeed now: do not wait."""
         self._poller.nudge()
 
     def use_token(self, token: str) -> None:
-        """Go on with another token. Raises ChatAuthError at once for what is none."""
+        """Continue with another token. Raises ChatAuthError at once for an invalid one."""
         if self._chat.use_token(token):
             # It may be another bot's.
             self._me = Me(0)
@@ -144,10 +140,10 @@ class TelegramConnection:
         try:
             await self._chat.api.call("setMyCommands", commands=menu())
         except ChatError as error:
-            log.warning("the commands are not offered: %s", error)
+            log.warning("cannot register the commands: %s", error)
 
     async def _take(self, updates: Sequence[Mapping[str, Any]], waited: bool) -> Taken:
-        """Each is on disk, or none of ours, before the next is looked at."""
+        """Each is on disk, or not for us, before the next is handled."""
         batch = [
             (number, self._read(update))
             for update in updates
@@ -162,7 +158,7 @@ class TelegramConnection:
             try:
                 await self._handle(update, album, missed=waited)
             except StoreError as error:
-                log.warning("telegram: an event cannot be kept, and is asked for again: %s", error)
+                log.warning("telegram: an event could not be stored and will be fetched again: %s", error)
                 return Taken(number, AGAIN_S)
             except Exception:  # one update must not keep all others away for ever
                 log.exception("telegram: an update could not be handled")
@@ -184,7 +180,7 @@ class TelegramConnection:
         return found
 
     def _is_growing(self, album: Sequence[WrittenUpdate], left: int) -> bool:
-        """Whether an album ends where what was told so far ends: once, the rest of it is waited for."""
+        """Whether an album ends with the updates received so far: its rest is waited for once."""
         if not album or len(album) < left:
             return False
         key = album[0].spot.chat, album[0].album
@@ -214,7 +210,7 @@ class TelegramConnection:
                 await self._heed(update)
 
     async def _heed(self, update: Update) -> None:
-        """What is no event."""
+        """Updates that are no events."""
         match update:
             case StartCommand():
                 self._on_notice(update)
@@ -223,11 +219,9 @@ class TelegramConnection:
                 self._on_notice(update)
             case Moved(old, new):
                 if await self._chat.records.moved(old, new):
-                    log.info(
-                        "the group %s is the supergroup %s now; it goes on under its name here", old, new
-                    )
-            case Membership(chat, is_in):
-                self._on_notice(ChannelMoved(self._chat.records.channel(chat), "back" if is_in else "left"))
+                    log.info("the group %s became the supergroup %s; it keeps its name here", old, new)
+            case Membership():
+                self._on_notice(update)
 
     async def _said(self, album: Sequence[WrittenUpdate], *, missed: bool) -> None:
         first = album[0]
@@ -238,24 +232,8 @@ class TelegramConnection:
         event = await self._inbox.posted(album)
         if await self._intake.accept(event, missed=missed) == "accepted":
             await self._inbox.taken(first, event)
-        elif (
-            not event.is_direct
-            and not self._intake.serves(event)
-            and await self._chat.records.is_first(event.channel)
-        ):
-            self._tasks.start(self._introduce(event), name=f"a word to {event.channel}")
-
-    async def _introduce(self, event: MessagePosted) -> None:
-        """Tell a group that nobody has added how to. Once: after that we are silent there."""
-        text = NOT_SERVED.format(chat=number_of(event.channel))
-        try:
-            await self._sender.submit(
-                event.channel,
-                f"unserved {event.channel}",
-                Post(message=said(text), thread_ts=event.thread_ts),
-            )
-        except ChatError as error:
-            log.info("%s could not be told how to add it: %s", event.channel, error)
+        elif not event.is_direct and not self._intake.serves(event):
+            self._on_notice(UnknownGroup(event))
 
     def _note(self, status: PollStatus) -> None:
         log.info("telegram %s", status.state.replace("_", " "))
@@ -276,7 +254,7 @@ class TelegramConnection:
 
 
 def _album(batch: Sequence[tuple[int, Update]], at: int) -> list[WrittenUpdate]:
-    """The files that were sent together, from ``at`` on; none where it is no album."""
+    """The files that were sent together, from ``at`` on; none if it is no album."""
     found: list[WrittenUpdate] = []
     for _, update in batch[at:]:
         if not isinstance(update, WrittenUpdate) or not update.album or update.edited_at:

@@ -1,8 +1,9 @@
-"""Formatted text as Telegram takes it: the text, and beside it which parts of it are bold, code, a link… Pure.
+"""Formatted text as Telegram takes it: the text, and a list of which parts of it are bold, code, a link…
+Pure.
 
-Nothing in a text is markup, so no text can become any. Telegram counts in UTF-16 units; here everything is counted in
-characters, and turned at the border. Limits (Bot API): 4,096 characters, and 100 entities, of which the rest is dropped
-without a word.
+Nothing in a text is markup, so no text can become any. Telegram counts in UTF-16 units; this module counts in
+characters, and converts at the border. Limits (Bot API): 4,096 characters, and 100 entities; further ones are
+dropped silently.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class FormattedText:
 
 
 def sendable(text: str) -> str:
-    """Without what no message can hold."""
+    """Without characters that no message can hold."""
     return _UNSENDABLE.sub("", text)
 
 
@@ -114,13 +115,13 @@ class Builder:
             self._append(text.replace("\n", f"\n{self.prefix}"))
 
     def gap(self, lines: int) -> None:
-        """What comes next begins after so many line ends; nothing, if nothing comes."""
+        """The next text starts after this many line ends; nothing, if nothing follows."""
         if len(self._gap) < lines:
             self._gap = "\n" * lines
 
     @contextmanager
     def marked(self, kind: str, **more: Any) -> Iterator[None]:
-        """What is written in the block is of that kind. The same kind, or a link, within itself is once enough."""
+        """Text written in the block has that kind. The same kind, or a link, does not nest."""
         if any(each.kind == kind for each in self._open):
             yield
             return
@@ -131,7 +132,7 @@ class Builder:
         self._open.remove(mark)
 
     def code(self, text: str) -> None:
-        """Code within a line. In a link it is text: Telegram takes no code there."""
+        """Inline code. In a link it is plain text: Telegram allows no code there."""
         text = sendable(text).replace("\n", " ")
         if any(each.kind in ("text_link", "text_mention") for each in self._open):
             self.write(text)
@@ -139,7 +140,7 @@ class Builder:
             self._apart("code", text)
 
     def pre(self, text: str, language: str = "") -> None:
-        """A block of code, on lines of its own."""
+        """A block of code on lines of its own."""
         text = sendable(text).rstrip()
         if not text.strip():
             return
@@ -179,10 +180,10 @@ class Builder:
 
 
 def split(whole: FormattedText, limit: int = MAX_UNITS, most: int = MAX_ENTITIES) -> list[FormattedText]:
-    """``whole`` in parts that each fit a message; nothing but blank space is lost.
+    """``whole`` in parts that each fit a message; only blank space is lost.
 
-    Breaks between blocks where it can, else between lines, words, characters; a block of code is kept whole where it
-    fits, and goes on as code where it does not.
+    Breaks between blocks if possible, else between lines, words, characters; a block of code stays whole if
+    it fits, and otherwise continues as code.
     """
     units = [0, *accumulate(map(_units, whole.text))]
     parts: list[FormattedText] = []

@@ -1,5 +1,5 @@
-"""Messages on their way into a chat: where they stand, in as many parts as it takes, each known by its number; and
-what is for one person alone, in their private chat with us, where no bot may begin."""
+"""Sends messages to a chat: finds their place, splits them into parts, and remembers each part's number; and
+messages for one person alone, in their private chat with us, where no bot may start."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from codebutler.chat.telegram.records import HOME, Buttons, MessageRecords, kept
 from codebutler.chat.telegram.render import Mentions, Rendered, laid_out
 from codebutler.chat.telegram.rules import number_of
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatUnreachableError, StoreError
+from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler.intake.records import Notes
 
 KEPT = FormattedText("…")
-"""What keeps a place for a part: it can be filled as often as it takes, but not sent twice without a trace."""
+"""A placeholder for a part: it can be edited any number of times, while a second post would show."""
 TOPIC = "Continued"
-ANSWERED_THERE = "I answer in a topic of its own: {link}"
+ANSWERED_THERE = "I answer in a separate topic: {link}"
 
 log = logging.getLogger("codebutler.chat.telegram")
 
@@ -35,8 +36,8 @@ Keep = Callable[[list[int]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where something is said. ``root``: what begins the conversation, 0 where it begins with this; ``topic``: the
-    number under which it is reached, if it is a topic."""
+    """Where to post. ``root``: the start of the conversation, 0 if it starts with this; ``topic``: the
+    topic's number, if it is one."""
 
     chat: int
     root: int = 0
@@ -44,7 +45,7 @@ class Destination:
     silent: bool = False
 
     def arguments(self) -> dict[str, Any]:
-        """As the Bot API takes it."""
+        """As fields of the Bot API."""
         where: dict[str, Any] = {"chat_id": self.chat}
         if self.topic:
             where["message_thread_id"] = self.topic
@@ -64,7 +65,7 @@ class MessageWriter:
         self._opening = asyncio.Lock()
 
     async def place(self, chat: int, root: int, *, silent: bool = False) -> Destination:
-        """Where the conversation that begins with ``root`` is. Raises StoreError."""
+        """The place of the conversation that starts with ``root``. Raises StoreError."""
         topic = (await self._records.known(chat, root)).topic if root else 0
         return Destination(chat, root, topic, silent)
 
@@ -94,8 +95,8 @@ class MessageWriter:
         *,
         done: int = 0,
     ) -> None:
-        """Have the messages ``numbers`` show ``parts``, of which ``done`` do; ``keyboard`` below the last. As more are
-        needed, or fewer, ``numbers`` is changed and ``keep`` is told."""
+        """Make the messages ``numbers`` show ``parts``, of which ``done`` already do; ``keyboard`` below the
+        last. If the number of messages changes, ``numbers`` is changed and ``keep`` is called."""
         for at, part in enumerate(parts):
             if at >= len(numbers):
                 numbers.append(
@@ -149,7 +150,8 @@ class MessageWriter:
         return await self._api.call(method, **arguments)
 
     async def _there(self, place: Destination, send: Callable[[Destination], Awaitable[Any]]) -> Any:
-        """In its topic; if that is gone, in a new one that goes on with it, and never among other conversations."""
+        """Post in its topic; if that is gone, in a new one that continues it, and never among other
+        conversations."""
         place = await self._opened(place)
         try:
             sent = await send(place)
@@ -159,7 +161,7 @@ class MessageWriter:
                 or sent.get("message_thread_id") == place.topic
             ):
                 return sent
-            # Telegram has put messages for topics that were gone into the chat itself.
+            # Telegram has posted messages for deleted topics in the chat itself.
             await self._delete(place.chat, _number(sent))
         except ChatError as error:
             if error.code != "thread_not_found" or not place.topic:
@@ -167,7 +169,8 @@ class MessageWriter:
         return await send(await self._continued(place))
 
     async def _opened(self, place: Destination) -> Destination:
-        """Where the conversation is by now: one that began in a forum's General gets a topic with the first answer."""
+        """The conversation's current place: one that started in a forum's General gets a topic with the first
+        answer."""
         if place.topic or not place.root:
             return place
         async with self._opening:
@@ -180,7 +183,7 @@ class MessageWriter:
             try:
                 there = await self._continued(place, known.title)
             except ChatOutcomeUnknownError as error:
-                # Nothing was said yet: at worst an empty topic is left.
+                # Nothing was posted yet: at worst an empty topic remains.
                 raise ChatUnreachableError(str(error), "unreachable") from None
             except ChatError as error:
                 if error.code != "no_topic":
@@ -206,12 +209,12 @@ class MessageWriter:
         except ChatError as error:
             if type(error) is not ChatError:
                 raise
-            # It waits until somebody lets us: what belongs to one conversation is said in no other.
+            # It waits until we are allowed: conversations are never mixed.
             raise ChatError(f"the topic is gone, and none can be made: {error}", "no_topic") from None
         topic = made.get("message_thread_id") if isinstance(made, Mapping) else None
         if not isinstance(topic, int):
             raise ChatError("Telegram does not say which topic it made", "invalid_answer")
-        root = self._records.ts(place.chat, place.root)
+        root = self._records.ref(place.chat, place.root)
         await kept(self._records.keep(place.chat, place.root, lambda known: replace(known, topic=topic)))
         await kept(
             self._records.keep(place.chat, topic, lambda known: replace(known, topic=topic, thread=root))
@@ -242,7 +245,7 @@ NOTE = "telegram.home."
 
 
 class Private:
-    """A HomePage: one message for each person, pinned and edited; and what is told to them alone."""
+    """A HomePage: one message per person, pinned and edited; and messages for them alone."""
 
     def __init__(
         self,
@@ -257,9 +260,9 @@ class Private:
         self._buttons = buttons
         self._notes = notes
         self._clean = clean
-        self._homes: dict[str, tuple[int, ...]] = {}
+        self._homes: dict[PersonRef, tuple[int, ...]] = {}
 
-    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
+    async def publish_home(self, user: PersonRef, parts: Sequence[Section]) -> None:
         """Edit the message that stands for it, or send and pin the first."""
         chat = number_of(user)
         shown = self._clean(laid_out(parts, people=Mentions(called=self._records.called)))
@@ -275,33 +278,33 @@ class Private:
         except ChatError as error:
             if error.code != "message_not_found":
                 raise
-            # Somebody took it away.
+            # Somebody deleted it.
             numbers = []
             await self._messages.fill(place, numbers, shown.parts, keyboard, keep)
-        await kept(self._buttons.stands(chat, HOME, HOME, numbers[-1]))
+        await kept(self._buttons.stands(chat, HOME, MessageRef(HOME), numbers[-1]))
 
-    async def reopen(self, user: str) -> None:
-        """Somebody asks for it: the next one stands below all that was said. Raises StoreError."""
+    async def reopen(self, user: PersonRef) -> None:
+        """Somebody asks for it: the next one is posted below everything else. Raises StoreError."""
         numbers = await self._home(user)
         await self._keep(user, [])
         await self._messages.take_away(number_of(user), numbers)
 
-    async def tell(self, user: str, shown: Rendered) -> int:
-        """Say something to one person; returns the first message's number. Raises ChatError, not_in_channel where they
-        have never opened the chat."""
+    async def tell(self, user: PersonRef, shown: Rendered) -> int:
+        """Send one person a message; returns the first message's number. Raises ChatError, not_in_channel if
+        they have never opened the chat."""
         numbers: list[int] = []
         place = Destination(number_of(user))
         numbers.append(await self._messages.send(place, shown.parts[0]))
         await self._messages.fill(place, numbers, shown.parts, None, _nothing, done=1)
         return numbers[0]
 
-    async def _home(self, user: str) -> tuple[int, ...]:
+    async def _home(self, user: PersonRef) -> tuple[int, ...]:
         if user not in self._homes:
             noted = await self._notes.note(NOTE + user) if self._notes is not None else ""
             self._homes[user] = tuple(int(each) for each in noted.split() if each.isdecimal())
         return self._homes[user]
 
-    async def _keep(self, user: str, numbers: list[int]) -> None:
+    async def _keep(self, user: PersonRef, numbers: list[int]) -> None:
         before, self._homes[user] = self._homes.get(user, ()), tuple(numbers)
         if self._notes is not None:
             await kept(self._notes.keep_note(NOTE + user, " ".join(map(str, numbers))))

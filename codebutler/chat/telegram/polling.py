@@ -1,8 +1,9 @@
-"""Long polling: getUpdates is the inbox, the history and the acknowledgement in one.
+"""Long polling: getUpdates is inbox, history and acknowledgement in one.
 
-An update counts as confirmed once a later call names a higher offset, and only then; so the offset moves over what
-has been taken, and no further. A poller begins without one: the server then tells the earliest that is not confirmed.
-Nothing ends it but ``stop`` and a token that is refused from the start: one that gave up would be deaf for days.
+An update is confirmed once a later call names a higher offset, and only then; so the offset moves over stored
+updates, and no further. A poller starts without one: the server then returns the earliest unconfirmed update.
+Nothing ends it but ``stop`` and a token that is refused from the start: one that gave up would be dead for
+days.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ POLL_S = 50
 """The longest that Telegram waits."""
 ANSWER_S = POLL_S + 15.0
 WEDGED_S = 150.0
-"""No answer at all for so long: the connection is dead and does not know it."""
+"""After this long without an answer the connection is dead."""
 BATCH = 100
 BASE_S = 1.0
 CAP_S = 30.0
 SHARED_S = (3.0, 30.0)
 TOKEN_S = 60.0
 AT_ONCE_S = 1.0
-"""What comes sooner than this was waiting for us."""
+"""An update that comes sooner than this was waiting for us."""
+IDLE_S = 1.0
+"""Between polls of a server that has nothing and does not wait, as some other than Telegram's do."""
 
 SHARED = (
-    "another program receives this bot's messages: two that do take them from each other. Stop it, or get a bot for "
+    "another program receives this bot's messages, and only one can. Stop it, or get a bot for "
     "each machine from @BotFather, then run `codebutler setup`"
 )
 WEBHOOK = "a webhook receives this bot's messages: `codebutler setup` can remove it"
@@ -46,9 +49,9 @@ State = Literal["connecting", "connected", "reconnecting", "auth_failed", "stopp
 
 @dataclass(frozen=True, slots=True)
 class PollStatus:
-    """``last_event_age_s``: since Telegram last answered a poll, None before the first answer. ``reconnects``: how
-    often it answered again after it had not. ``ignored``: updates that were none of ours, ``unreadable``: of an unknown
-    shape."""
+    """``last_event_age_s``: since Telegram last answered a poll, None before the first answer.
+    ``reconnects``: how often it answered again after a failure. ``ignored``: updates not for us,
+    ``unreadable``: of an unknown shape."""
 
     state: State = "connecting"
     connections: int = 0
@@ -62,19 +65,19 @@ class PollStatus:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How a batch was taken. ``next``: the first update that is wanted (again), None where nothing was taken;
-    ``after_s``: it is to be asked for then."""
+    """The result of a batch. ``next``: the first update to fetch (again), None if nothing was taken;
+    ``after_s``: when to fetch it."""
 
     next: int | None
     after_s: float = 0.0
 
 
 Take = Callable[[Sequence[Mapping[str, Any]], bool], Awaitable[Taken]]
-"""Takes updates in their order; True: they waited for us. What it returns is on disk."""
+"""Takes updates in order; True: they waited for us. When it returns they are on disk."""
 
 
 class Poller:
-    """``take`` raises nothing. ``note`` is told of each change of the state or the trouble."""
+    """``take`` raises nothing. ``note`` gets each change of the state or the trouble."""
 
     def __init__(
         self, api: BotApi, take: Take, clock: Clock, rng: Random, note: Callable[[PollStatus], None]
@@ -87,6 +90,8 @@ class Poller:
         self._status = PollStatus()
         self._answered_s: float | None = None
         self._failures = 0
+        self._in_vain = 0
+        """Polls, one after the other, that were answered at once with nothing, though we had asked to wait."""
         self._offset: int | None = None
         self._stopping = asyncio.Event()
         self._nudged = asyncio.Event()
@@ -100,7 +105,7 @@ class Poller:
         return replace(self._status, last_event_age_s=age_s, catching_up=self._catching_up)
 
     async def run(self) -> None:
-        """Until ``stop``. Raises ChatAuthError if the token is refused from the start."""
+        """Runs until ``stop``. Raises ChatAuthError if the token is refused from the start."""
         try:
             while not self._stopping.is_set():
                 poll = asyncio.create_task(self._once(), name="telegram poll")
@@ -108,7 +113,7 @@ class Poller:
                 try:
                     await asyncio.wait({poll, stopped}, return_when=asyncio.FIRST_COMPLETED)
                     if not poll.done():
-                        # What is being committed is finished; it is confirmed by the next life.
+                        # Updates being committed are finished; the next process confirms them.
                         async with self._is_taking:
                             poll.cancel()
                 finally:
@@ -133,8 +138,8 @@ class Poller:
         self._nudged.set()
 
     async def _once(self) -> None:
-        """One poll, and what follows from it."""
-        asked_s = self._clock.monotonic()
+        """One poll, and its consequences."""
+        asked_s, is_long = self._clock.monotonic(), self._is_long
         try:
             updates = await self._updates()
         except ChatAuthError as error:
@@ -152,8 +157,15 @@ class Poller:
             async with self._is_taking:
                 taken = await self._take(updates, self._catching_up)
             self._offset = taken.next if taken.next is not None else self._offset
-            if taken.after_s:
-                await self._pause(taken.after_s)
+            self._in_vain = self._in_vain + 1 if is_long and not updates and not waited else 0
+            if taken.after_s or self._in_vain > 1:
+                await self._pause(taken.after_s or IDLE_S)
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the next poll waits for news. The first poll does not: it shows at once that we are
+        connected, and tells updates that waited for us from new ones."""
+        return self._answered_s is not None and not self._failures
 
     async def _updates(self) -> list[Mapping[str, Any]]:
         call = asyncio.ensure_future(
@@ -162,8 +174,7 @@ class Poller:
                 timeout_s=ANSWER_S,
                 offset=self._offset,
                 limit=BATCH,
-                # Whether we are heard is known at once, and what waited for us is told apart from what comes now.
-                timeout=0 if self._answered_s is None or self._failures else POLL_S,
+                timeout=POLL_S if self._is_long else 0,
                 allowed_updates=list(ALLOWED),
             )
         )

@@ -1,6 +1,6 @@
-"""What a press does: most are events; a tick stays here, and so does the question why not.
+"""The effects of presses: most are events; ticks are handled here, and so is the question for a reason.
 
-Telegram shows whoever presses that it waits until it is answered, so each press is, whatever comes of it.
+Telegram shows a spinner until a press is answered, so each press is answered, whatever its effect.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from codebutler.chat.telegram.updates import Pressed
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.domain.message import PICK_ACTION, REASON_ACTION
 from codebutler.domain.model import ButtonClicked
+from codebutler.domain.refs import NOWHERE
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.platform.tasks import Tasks
 
@@ -41,7 +42,7 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class Presses:
-    """``take`` raises StoreError for a press that could not be kept: it comes again."""
+    """``take`` raises StoreError for a press that could not be stored: it comes again."""
 
     def __init__(
         self, chat: TelegramChat, sender: Sender, inbox: IncomingEvents, intake: Intake, tasks: Tasks
@@ -54,10 +55,10 @@ class Presses:
         self._intake = intake
         self._tasks = tasks
         self._redrawing: set[tuple[int, int]] = set()
-        """Messages whose ticks wait to be shown."""
+        """Messages whose ticks are not shown yet."""
 
     async def take(self, pressed: Pressed) -> None:
-        """Returns once what it means is on disk, or nothing has to be."""
+        """Returns once its meaning is on disk, or nothing has to be."""
         button = await self._buttons.meant(pressed.data, pressed.spot.chat)
         if button is None or not await self._is_on(button, pressed):
             self._answer(pressed, UNKNOWN)
@@ -67,11 +68,11 @@ class Presses:
             channel=place.channel,
             is_direct=is_private(place.channel),
             user=pressed.user,
-            message_ts=place.message_ts,
+            message=place.message,
             action_id=button.action,
             value=place.value,
-            action_ts=pressed.id,
-            thread_ts=place.thread_ts,
+            press=pressed.id,
+            thread=place.thread,
             user_name=pressed.name,
         )
         if button.is_home and button.action == PICK_ACTION:
@@ -96,14 +97,14 @@ class Presses:
         self._answer(pressed, _TOLD.get(outcome, ""))
 
     async def _is_on(self, button: ButtonMeaning, pressed: Pressed) -> bool:
-        """Whether the message that was pressed bears the button, or is a copy of it that we do not know of: what was
-        sent without an answer may stand twice."""
+        """Whether the pressed message carries the button, or is an unknown copy of it: a message sent without
+        an answer may exist twice."""
         if button.message in (0, pressed.spot.message):
             return True
         return not (await self._records.known(pressed.spot.chat, pressed.spot.message)).is_ours
 
     async def _aside(self, pressed: Pressed, click: ButtonClicked) -> None:
-        """What decides nothing yet, but is for those alone who may decide."""
+        """Presses that decide nothing yet, but only for people who may decide."""
         if not self._intake.serves(click):
             self._answer(pressed, IGNORED)
         elif not await self._intake.admits(click):
@@ -167,8 +168,8 @@ class Presses:
         return tuple(found)
 
     async def _ask(self, pressed: Pressed, click: ButtonClicked) -> None:
-        """Why not? The answer comes as a reply to this message."""
-        place = Placed(channel=click.channel, message_ts=click.message_ts, value=click.value)
+        """Ask for a reason. The answer comes as a reply to this message."""
+        place = Placed(channel=click.channel, message=click.message, value=click.value)
         form = ReasonForm(place)
         out = Builder()
         if not pressed.spot.is_direct:
@@ -196,16 +197,16 @@ class Presses:
         if not isinstance(number, int):
             self._answer(pressed, NO_PROMPT)
             return
-        asked = ReasonAsked(click.message_ts, click.value, click.thread_ts or "", click.channel)
+        asked = ReasonAsked(click.message, click.value, click.thread or NOWHERE, click.channel)
         known = await self._records.known(pressed.spot.chat, pressed.spot.message)
-        thread = known.thread or self._records.ts(pressed.spot.chat, pressed.spot.message)
+        thread = known.thread or self._records.ref(pressed.spot.chat, pressed.spot.message)
         await self._records.keep(
             pressed.spot.chat, number, lambda known: replace(known, asked=asked, thread=thread)
         )
         self._answer(pressed, "")
 
     def answered(self, chat: int, prompt: int) -> None:
-        """The question was answered: it may go."""
+        """The question was answered: delete it."""
         work = self._forget("deleteMessage", chat_id=chat, message_id=prompt)
         self._tasks.start(work, name=f"question {prompt}")
 
@@ -213,7 +214,7 @@ class Presses:
         self._tasks.start(work, name=f"{what} for {pressed.user}")
 
     def _answer(self, pressed: Pressed, text: str) -> None:
-        """At once: Telegram has no limit for it, and whoever pressed waits."""
+        """At once: Telegram has no limit for it, and the person waits."""
         work = self._forget(
             "answerCallbackQuery", callback_query_id=pressed.id, text=text[:TOAST_CHARS] or None
         )
@@ -226,7 +227,7 @@ class Presses:
             _tell(error)
 
     async def _quietly(self, call: Call, pressed: Pressed, work: Callable[[], Awaitable[object]]) -> object:
-        """Within the chat's limits, where people wait for it. Best effort: whoever pressed can press again."""
+        """Within the chat's limits, ahead of the rest. Best effort: the person can press again."""
         channel = self._records.channel(pressed.spot.chat)
         try:
             return await self._sender.within_limits(call, channel, work, "answer")

@@ -1,10 +1,10 @@
-"""What has to be remembered of Telegram's chats, as it tells nothing twice, and what our buttons mean: kept in the
-journal's notes.
+"""Notes about Telegram's messages, which Telegram delivers only once, and about the meaning of our buttons; kept in the
+journal.
 
-A note holds a page of entries, so that each change writes little and nothing has to be dropped: messages by their chat
-and number, buttons by an id that names the page.
-Telegram takes 64 bytes with a button, and anybody's client may send any: so it carries an id that nobody can guess,
-``b:<page>-<random>``; what it means, in which chat and on which message, is in the notes.
+A note holds a page of entries, so that each change writes little and nothing has to be dropped: messages by
+their chat and number, buttons by an ID that names the page. Telegram allows 64 bytes per button, and any
+client may send any value: so it carries an unguessable ID, ``b:<page>-<random>``; its meaning, its chat and
+its message are in the notes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import msgspec
 from msgspec import Struct
 
 from codebutler.chat.telegram.render import OPEN, TICKED, Key
-from codebutler.chat.telegram.rules import name_of, ts_of
+from codebutler.chat.telegram.rules import channel_of, ref_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.message import PICK_ACTION
 from codebutler.domain.model import File
+from codebutler.domain.refs import NO_CHANNEL, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
 
 T = TypeVar("T", bound=Struct)
 
 PAGE = 128
-"""Messages whose numbers follow each other share a page."""
+"""Messages with consecutive numbers share a page."""
 OPEN_PAGES = 64
 MOVED = "telegram.moved"
 ASKED = "telegram.unserved"
@@ -39,22 +40,22 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class ReasonAsked(Struct, frozen=True, omit_defaults=True):
-    """A message of ours asks why not: an answer to it is a press of the button on the card, with words. ``channel``:
-    where the card is."""
+    """A message of ours that asks for a reason: a reply to it is a press of the card's button, with words.
+    ``channel``: the card's."""
 
-    card: str
+    card: MessageRef
     value: str
-    thread: str = ""
-    channel: str = ""
+    thread: MessageRef = NOWHERE
+    channel: ConversationRef = NO_CHANNEL
 
 
 class KnownMessage(Struct, frozen=True, omit_defaults=True):
-    """What is remembered of a message. ``thread``: the ts of the conversation that it belongs to, "" if it begins one.
-    ``topic``: it is one, reached under this number. ``is_ours``: we know that we sent it. ``parts``: the numbers of the
-    messages that it goes on in; ``part_of``: it is one of those. ``title``: it began in the General of a forum, and so
-    is called the topic that its conversation gets."""
+    """A message's note. ``thread``: the ref of its conversation, "" if it starts one. ``topic``: it is one,
+    reached under this number. ``is_ours``: we know that we sent it. ``parts``: the numbers of its further
+    messages; ``part_of``: it is one of those. ``title``: it started in a forum's General, and this is the
+    name for its conversation's topic."""
 
-    thread: str = ""
+    thread: MessageRef = NOWHERE
     topic: int = 0
     is_ours: bool = False
     parts: tuple[int, ...] = ()
@@ -65,22 +66,23 @@ class KnownMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class NotePages(Generic[T]):
-    """Pages of one kind. Without ``notes`` they are known for this life only."""
+    """Pages of one kind. Without ``notes`` they are known to this process only."""
 
-    def __init__(self, notes: Notes | None, kind: type[T]) -> None:
+    def __init__(self, notes: Notes | None, page: type[dict[str, T]]) -> None:
         self._notes = notes
-        self._kind = kind
+        self._page_of = msgspec.json.Decoder(page)
         self._open: OrderedDict[str, dict[str, T]] = OrderedDict()
         self._unsaved: set[str] = set()
-        """Pages that the disk does not have as they are: written again with the next change, and not closed before."""
+        """Pages that are newer than on disk: written again with the next change, and not dropped from memory
+        before."""
 
     async def page(self, name: str) -> Mapping[str, T]:
-        """All that stands on a page. Raises StoreError."""
+        """All entries of a page. Raises StoreError."""
         return await self._page(name)
 
     async def put(self, name: str, entries: Mapping[str, T]) -> None:
-        """Keep entries, in place of those of the same keys. Known at once, and on disk when this returns. Raises
-        StoreError."""
+        """Set entries, replacing those with the same keys. Effective at once, and on disk when this returns.
+        Raises StoreError."""
         page = await self._page(name)
         if name not in self._unsaved and all(page.get(key) == entry for key, entry in entries.items()):
             return
@@ -93,7 +95,7 @@ class NotePages(Generic[T]):
     async def _page(self, name: str) -> dict[str, T]:
         if (page := self._open.get(name)) is None:
             kept = await self._notes.note(name) if self._notes is not None else ""
-            # Somebody else may have read it meanwhile.
+            # Another task may have read it meanwhile.
             page = self._open.setdefault(name, self._read(name, kept))
         self._open.move_to_end(name)
         if self._notes is not None and len(self._open) > OPEN_PAGES:
@@ -106,7 +108,7 @@ class NotePages(Generic[T]):
 
     def _read(self, name: str, kept: str) -> dict[str, T]:
         try:
-            return msgspec.json.decode(kept, type=dict[str, self._kind]) if kept else {}  # type: ignore[name-defined]
+            return self._page_of.decode(kept) if kept else {}
         except msgspec.DecodeError as error:
             log.warning("the note %s cannot be read and is begun anew: %s", name, error)
             return {}
@@ -117,14 +119,14 @@ class MessageRecords:
 
     def __init__(self, notes: Notes | None) -> None:
         self._notes = notes
-        self._messages: NotePages[KnownMessage] = NotePages(notes, KnownMessage)
+        self._messages: NotePages[KnownMessage] = NotePages(notes, dict[str, KnownMessage])
         self._moved: dict[int, int] = {}
         self._asked: list[str] = []
         self._newest: dict[int, int] = {}
-        self._names: OrderedDict[str, str] = OrderedDict()
+        self._names: OrderedDict[PersonRef, str] = OrderedDict()
 
     async def open(self) -> None:
-        """Read which groups have another number now. Raises StoreError."""
+        """Read which groups have new numbers. Raises StoreError."""
         kept = await self._notes.note(MOVED) if self._notes is not None else ""
         try:
             self._moved = msgspec.json.decode(kept, type=dict[int, int]) if kept else {}
@@ -132,8 +134,8 @@ class MessageRecords:
             log.warning("the note %s cannot be read: groups that have moved are not known: %s", MOVED, error)
 
     async def moved(self, old: int, new: int) -> bool:
-        """The group ``old`` is the supergroup ``new``: to us it stays what it was. False if that was known. Raises
-        StoreError."""
+        """The group ``old`` became the supergroup ``new``: for us it stays the same. False if that was known.
+        Raises StoreError."""
         if self._moved.get(old) == new:
             return False
         self._moved[old] = new
@@ -141,38 +143,38 @@ class MessageRecords:
             await self._notes.keep_note(MOVED, msgspec.json.encode(self._moved).decode())
         return True
 
-    def channel(self, chat: int) -> str:
-        """Our name of a chat."""
-        return name_of(self._before(chat))
+    def channel(self, chat: int) -> ConversationRef:
+        """Our name for a chat."""
+        return channel_of(self._before(chat))
 
     def chat(self, channel_chat: int) -> int:
-        """The number under which a chat is reached now."""
+        """A chat's current number."""
         return self._moved.get(channel_chat, channel_chat)
 
-    def ts(self, chat: int, message: int) -> str:
-        """The ts of a message of the chat that is reached as ``chat``."""
+    def ref(self, chat: int, message: int) -> MessageRef:
+        """The ref of a message of the chat that is reached as ``chat``."""
         self._newest[chat] = max(message, self._newest.get(chat, 0))
-        return ts_of(chat, message, self._era(chat))
+        return ref_of(chat, message, self._era(chat))
 
     def order(self, chat: int) -> str:
-        """What sorts behind all that is known to be written in a chat."""
-        return ts_of(chat, self._newest.get(chat, 0), self._era(chat))
+        """Sorts after everything known to be written in a chat."""
+        return ref_of(chat, self._newest.get(chat, 0), self._era(chat))
 
     async def known(self, chat: int, message: int) -> KnownMessage:
-        """What is remembered of a message. Raises StoreError."""
+        """A message's note. Raises StoreError."""
         page = await self._messages.page(_page_of(chat, message))
         return page.get(str(message), KnownMessage())
 
     async def keep(
         self, chat: int, message: int, change: Callable[[KnownMessage], KnownMessage]
     ) -> KnownMessage:
-        """Remember something else of a message. Raises StoreError."""
+        """Change a message's note. Raises StoreError."""
         after = change(await self.known(chat, message))
         await self._messages.put(_page_of(chat, message), {str(message): after})
         return after
 
-    async def is_first(self, channel: str) -> bool:
-        """Whether this is asked of a channel for the first time. Raises StoreError."""
+    async def is_first(self, channel: ConversationRef) -> bool:
+        """Whether this is the first call for a channel. Raises StoreError."""
         kept = await self._notes.note(ASKED) if self._notes is not None else " ".join(self._asked)
         self._asked = kept.split()
         if channel in self._asked:
@@ -182,15 +184,15 @@ class MessageRecords:
             await self._notes.keep_note(ASKED, " ".join(self._asked))
         return True
 
-    def met(self, user: str, name: str) -> None:
-        """What somebody is called."""
+    def met(self, user: PersonRef, name: str) -> None:
+        """Record somebody's name."""
         self._names[user] = name
         self._names.move_to_end(user)
         if len(self._names) > 1000:
             self._names.popitem(last=False)
 
-    def called(self, user: str) -> str:
-        """What they were called last in this life; "" if they were not heard."""
+    def called(self, user: PersonRef) -> str:
+        """Their last name in this process; "" if they were not heard."""
         return self._names.get(user, "")
 
     def _before(self, chat: int) -> int:
@@ -201,7 +203,7 @@ class MessageRecords:
 
 
 async def kept(work: Awaitable[object]) -> None:
-    """What was done in the chat is done, even if the disk cannot remember more of it."""
+    """A call that was made stays made, even if the disk cannot record it."""
     try:
         await work
     except StoreError as error:
@@ -213,13 +215,13 @@ def _page_of(chat: int, message: int) -> str:
 
 
 BYTES = 9
-"""Of chance in an id: as many as nobody guesses, and 12 characters."""
+"""Random bytes in an ID: unguessable, and 12 characters."""
 BUTTONS_ON_PAGE = 100
 CURRENT = "telegram.buttons"
 HOME = "home"
-"""The owner of what is on somebody's home."""
+"""The owner of the buttons on somebody's home."""
 AGAIN_S = 30.0
-"""Whoever presses the same button again within it has pressed it twice; after it, they mean it."""
+"""Pressing the same button again within this time is a double press; after it, it is intended."""
 PRESSES_REMEMBERED = 500
 STYLES = {"primary": "success", "danger": "danger"}
 
@@ -230,8 +232,8 @@ Pressable = tuple[str, str]
 
 
 class ButtonMeaning(Struct, frozen=True, omit_defaults=True):
-    """``message``: the number of the message that bears it, 0 while that is not known. ``is_home``: it is on somebody's
-    home, and its value says where what it decides about is."""
+    """``message``: the number of its message, 0 while unknown. ``is_home``: it is on somebody's home, and its
+    value names the place of what it decides."""
 
     chat: int
     action: str
@@ -241,25 +243,25 @@ class ButtonMeaning(Struct, frozen=True, omit_defaults=True):
 
 
 class Buttons:
-    """``random`` makes ids of a number of bytes (``secrets.token_urlsafe``)."""
+    """``random`` makes IDs of a number of bytes (``secrets.token_urlsafe``)."""
 
     def __init__(self, notes: Notes | None, clock: Clock, random: Callable[[int], str]) -> None:
         self._notes = notes
         self._clock = clock
         self._random = random
-        self._pages: NotePages[ButtonMeaning] = NotePages(notes, ButtonMeaning)
+        self._pages: NotePages[ButtonMeaning] = NotePages(notes, dict[str, ButtonMeaning])
         self._page = -1
         self._shown: OrderedDict[tuple[int, str], dict[Pressable, str]] = OrderedDict()
-        """The ids that a message bears, or that of an operation: an edit keeps those of what it still offers."""
-        self._pressed: OrderedDict[tuple[str, str], float] = OrderedDict()
+        """The IDs on a message, or of an operation: an edit keeps those that it still offers."""
+        self._pressed: OrderedDict[tuple[str, PersonRef], float] = OrderedDict()
         self._ticks: OrderedDict[str, bool] = OrderedDict()
-        """Boxes that somebody has ticked, or not, in this life; what a message shows tells of the others."""
+        """Boxes ticked or unticked in this process; the message shows the others' state."""
 
     async def keyboard(
         self, chat: int, owner: str, rows: Sequence[Sequence[Key]], message: int = 0
     ) -> dict[str, Any] | None:
-        """The reply_markup for ``rows``, whose ids are on disk then; None for none. ``owner``: the operation or the
-        message that it belongs to. Raises StoreError."""
+        """The reply_markup for ``rows``, whose IDs are on disk when it returns; None for none. ``owner``: the
+        operation or the message that it belongs to. Raises StoreError."""
         if not rows:
             return None
         wanted = {(key.action, key.value) for row in rows for key in row}
@@ -268,23 +270,23 @@ class Buttons:
             "inline_keyboard": [[self._key(key, ids[key.action, key.value]) for key in row] for row in rows]
         }
 
-    async def stands(self, chat: int, owner: str, ts: str, message: int) -> None:
-        """What was offered for ``owner`` stands on ``message`` now, which is known as ``ts``. Raises StoreError."""
+    async def stands(self, chat: int, owner: str, ref: MessageRef, message: int) -> None:
+        """The buttons of ``owner`` are on ``message`` now, which is ``ref``. Raises StoreError."""
         if (ids := self._shown.pop((chat, owner), None)) is None:
             return
-        self._shown[chat, ts] = ids
+        self._shown[chat, ref] = ids
         is_home = owner == HOME
         await self._keep({data: ButtonMeaning(chat, *each, message, is_home) for each, data in ids.items()})
 
     async def meant(self, data: str, chat: int) -> ButtonMeaning | None:
-        """What a press means; None if no button of ours in that chat is called so. Raises StoreError."""
+        """The meaning of a press; None if no button of ours in that chat has this ID. Raises StoreError."""
         if not (found := _DATA.fullmatch(data)):
             return None
         button = (await self._pages.page(_name(int(found[1])))).get(data)
         return button if button is not None and button.chat == chat else None
 
-    def is_repeated(self, data: str, user: str) -> bool:
-        """Whether ``user`` has just pressed it. Else it counts as pressed now, unless that is ``undone``."""
+    def is_repeated(self, data: str, user: PersonRef) -> bool:
+        """Whether ``user`` has just pressed it. Otherwise this is a press, unless it is ``undone``."""
         now_s = self._clock.monotonic()
         if now_s - self._pressed.get((data, user), -AGAIN_S) < AGAIN_S:
             return True
@@ -293,12 +295,12 @@ class Buttons:
             self._pressed.popitem(last=False)
         return False
 
-    def undone(self, data: str, user: str) -> None:
-        """The press came to nothing: it may be done again."""
+    def undone(self, data: str, user: PersonRef) -> None:
+        """The press had no effect: it may be repeated."""
         self._pressed.pop((data, user), None)
 
     def flip(self, data: str, label: str) -> None:
-        """Somebody ticked a box that shows ``label``, or took the tick away."""
+        """Somebody toggled a box that shows ``label``."""
         self._ticks[data] = not self.is_ticked(data, label)
         if len(self._ticks) > PRESSES_REMEMBERED:
             self._ticks.popitem(last=False)
@@ -308,7 +310,7 @@ class Buttons:
         return self._ticks.get(data, label.startswith(TICKED))
 
     def labelled(self, data: str, label: str) -> str:
-        """The label of a box as it is to be now; of another button, its own."""
+        """A box's current label; another button's own."""
         if not label.startswith((TICKED, OPEN)):
             return label
         return (TICKED if self.is_ticked(data, label) else OPEN) + label[len(OPEN) :]
@@ -347,7 +349,7 @@ class Buttons:
             await self._pages.put(name, entries)
 
     async def _current(self, more: int) -> int:
-        """The page that new ones are written on. Raises StoreError."""
+        """The page for new entries. Raises StoreError."""
         if self._page < 0:
             kept = await self._notes.note(CURRENT) if self._notes is not None else ""
             self._page = int(kept) if kept.isdecimal() else 0

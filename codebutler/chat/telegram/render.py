@@ -1,5 +1,5 @@
-"""Messages as Telegram shows them: formatted text in parts that fit, and what may be pressed below the last;
-Markdown, an agent's and our own, as formatted text. Pure; never raises, and nothing in it pings anybody."""
+"""Renders messages for Telegram: formatted text in parts that fit, and the buttons below the last; converts Markdown,
+an agent's and our own. Pure; never raises, and nothing in it pings anybody."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from codebutler.chat.layout import Box, Section, sections
 from codebutler.chat.telegram.entities import Builder, FormattedText, split
 from codebutler.chat.telegram.rules import PREFIX
 from codebutler.domain.message import PICK_ACTION, Button, Message, QuestionCard, Style
+from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.text.markdown import BULLETS, Node, blocks, table_lines
 from codebutler.text.markdown import plain as bare
-from codebutler.text.markup import ANY_WORKSPACE, CHANNEL, PERSON, Span, spans, words
+from codebutler.text.markup import CHANNEL, PERSON, Span, spans, words
 from codebutler.text.markup import plain as literal
 
 MAX_CHARS = 50_000
-"""What is rendered of a text at all."""
+"""The longest text that is rendered."""
 MAX_SECTIONS = 100
-# Telegram takes 8 in a row and 100 in all; more than 30 characters in a row are cut off on a phone.
+# Telegram allows 8 in a row and 100 in all; more than 30 characters in a row are cut off on a phone.
 MAX_ROW = 3
 ROW_CHARS = 30
 MAX_KEYS = 100
@@ -37,23 +38,22 @@ MAX_URL = 2000
 
 _TASK = re.compile(r"\[([ xX])\] ")
 _PING = re.compile(r"(?<![\w.@])@(?=\w)")
-# Endings of files that are countries, too: Telegram would make a link to somebody's site of them.
+# File extensions that are also country domains: Telegram would link such file names to somebody's site.
 _FILE = re.compile(
     r"(?<![\w/.-])[\w./-]*\w\.(?:md|py|rs|sh|pl|cc|so|ps|mk|ml|zip|mov|app)(?![\w/-]|\.\w)", re.ASCII
 )
 _ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:|www\.|[\w-]+(?:\.[\w-]+)+(?:[/:?#]|\s*$))", re.I)
-_MESSAGE = re.compile(rf"{re.escape(ANY_WORKSPACE)}tg:-100(\d+)/p\d0*(\d+)")
 _PERSON = re.compile(rf"{PREFIX}([1-9][0-9]*)")
 
-Names = Callable[[str], str]
-"""What somebody is called, by their name here (``tg:…``); "" if that is not known."""
+Names = Callable[[PersonRef], str]
+"""A user's display name (``tg:…``); "" if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """Who may be named by a mention, and what they are called."""
+    """Who may be named in a mention, and their names."""
 
-    names: Collection[str] = ()
+    names: Collection[PersonRef] = ()
     called: Names = lambda _user: ""
 
 
@@ -63,7 +63,7 @@ def foreign(out: Builder, markdown: str) -> None:
 
 
 def own(out: Builder, markdown: str, people: Mentions) -> None:
-    """Write Markdown of ours, in which a line break is one."""
+    """Write our own Markdown, which keeps line breaks."""
     quoted = False
     for span in spans(markdown):
         if span.kind == "quote":
@@ -81,8 +81,8 @@ def own(out: Builder, markdown: str, people: Mentions) -> None:
             _span(out, span, people)
 
 
-def mention(out: Builder, user: str, people: Mentions) -> None:
-    """Name somebody so that they hear of it."""
+def mention(out: Builder, user: PersonRef, people: Mentions) -> None:
+    """Mention a user so that they are notified."""
     if found := _PERSON.fullmatch(user):
         name = people.called(user) or found[1]
         with out.marked("text_mention", user={"id": int(found[1]), "is_bot": False, "first_name": name}):
@@ -90,7 +90,7 @@ def mention(out: Builder, user: str, people: Mentions) -> None:
 
 
 def plain(out: Builder, text: str) -> None:
-    """Text in which nothing calls anybody, and no file's name leads anywhere."""
+    """Text in which nothing mentions anybody and no file name becomes a link."""
     done = 0
     for found in _FILE.finditer(text):
         out.write(_PING.sub("@" + WORD_JOINER, text[done : found.start()]))
@@ -100,7 +100,7 @@ def plain(out: Builder, text: str) -> None:
 
 
 def link(out: Builder, url: str, label: str) -> None:
-    """A link that cannot pretend to lead elsewhere; where Telegram takes none to, the address is shown."""
+    """A link that cannot hide its target; if Telegram does not accept it, the URL is shown."""
     label = " ".join(label.split())
     if not _is_web(url):
         bare = url.removeprefix("mailto:")
@@ -128,26 +128,17 @@ def _span(out: Builder, span: Span, people: Mentions) -> None:
             with out.marked(span.kind):
                 own(out, span.text, people)
         case "link" if span.url.startswith(PERSON):
-            user = span.url.removeprefix(PERSON)
+            user = PersonRef(span.url.removeprefix(PERSON))
             if user in people.names and _PERSON.fullmatch(user):
                 mention(out, user, people)
             else:
                 plain(out, people.called(user) or words(span.text))
-        case "link" if span.url.startswith((CHANNEL, ANY_WORKSPACE)):
-            _place(out, span)
+        case "link" if span.url.startswith(CHANNEL):  # a chat has no address
+            plain(out, words(span.text))
         case "link":
             link(out, span.url, words(span.text))
         case _:
             plain(out, span.text)
-
-
-def _place(out: Builder, span: Span) -> None:
-    """A message of a group's has an address; one of a private chat, and a chat itself, have none."""
-    label = words(span.text)
-    if found := _MESSAGE.fullmatch(span.url):
-        link(out, f"https://t.me/c/{found[1]}/{found[2]}", label)
-    else:
-        plain(out, label)
 
 
 def _blocks(out: Builder, nodes: Sequence[Node], depth: int = 0, *, tight: bool = False) -> None:
@@ -242,7 +233,7 @@ def _closing(tokens: Sequence[Token], start: int) -> int:
 
 
 def _is_web(url: str) -> bool:
-    """Whether Telegram takes it for a link: one that it does not take refuses the whole message."""
+    """Whether Telegram accepts it as a link: a link that it does not accept fails the whole message."""
     if len(url) > MAX_URL or re.search(r"[\s<>\"\x00-\x1f]", url):
         return False
     try:
@@ -263,7 +254,7 @@ NOBODY = Mentions()
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Something to press. The one for a box begins with ``OPEN`` or ``TICKED``."""
+    """A button. One for a checkbox starts with ``OPEN`` or ``TICKED``."""
 
     label: str
     action: str
@@ -273,15 +264,15 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """``parts`` are messages of their own, at least one; ``keys`` stand below the last, row by row."""
+    """``parts`` are separate messages, at least one; ``keys`` are below the last, row by row."""
 
     parts: tuple[FormattedText, ...]
     keys: tuple[tuple[Key, ...], ...] = ()
 
 
-def rendered(message: Message, mentioned: str = "", people: Mentions = NOBODY) -> Rendered:
-    """``mentioned``: a user to call, at the top."""
-    # Questions are numbered already.
+def rendered(message: Message, mentioned: PersonRef = NO_PERSON, people: Mentions = NOBODY) -> Rendered:
+    """``mentioned``: a user to mention at the top."""
+    # Questions already have numbers.
     shown = laid_out(
         sections(message), mentioned, people, with_numbers=not isinstance(message.card, QuestionCard)
     )
@@ -291,9 +282,14 @@ def rendered(message: Message, mentioned: str = "", people: Mentions = NOBODY) -
 
 
 def laid_out(
-    parts: Sequence[Section], mentioned: str = "", people: Mentions = NOBODY, *, with_numbers: bool = True
+    parts: Sequence[Section],
+    mentioned: PersonRef = NO_PERSON,
+    people: Mentions = NOBODY,
+    *,
+    with_numbers: bool = True,
 ) -> Rendered:
-    """One below the other. All keys stand at the end, so where there are several things to decide each has a number."""
+    """Sections one below the other. All buttons are at the end, so if there are several decisions each has a
+    number."""
     parts = parts[:MAX_SECTIONS]
     heads, below = _numbers(parts)
     out = Builder()
@@ -310,7 +306,7 @@ def laid_out(
 
 
 def _numbers(parts: Sequence[Section]) -> tuple[dict[int, str], dict[int, str]]:
-    """What is put before the texts and the buttons of the parts: the same before both of what belongs together."""
+    """Numbers for the texts and buttons of the sections: a text and its buttons get the same one."""
     heads: dict[int, str] = {}
     below: dict[int, str] = {}
     first: int | None = None
@@ -344,7 +340,7 @@ def _write(out: Builder, part: Section, people: Mentions, number: str) -> None:
 
 
 def _rows(part: Section, number: str) -> Iterator[tuple[Key, ...]]:
-    """A box is a key that can be ticked, in a row of its own."""
+    """A checkbox is a button in a row of its own."""
     for box in part.boxes:
         yield (_box(box, number),)
     row: list[Key] = []

@@ -1,9 +1,9 @@
-"""What is Telegram's own: its numbers as our names and back, how often it lets us call, what its answers mean. Pure.
+"""Telegram's specifics: its numbers as our names and back, its rate limits, the meaning of its answers. Pure.
 
-A channel is ``tg:<chat id>``, a person ``tg:<user id>``. The ts of a message is its number in its chat, padded to sort
-as text. Numbers are small and begin anew in every chat, so in a private chat, whose messages are kept beside a
-group's, the ts names the chat too. A group that has become a supergroup counts from one again under another number:
-to us it stays the channel it was, and its messages are of the next ``era``.
+A channel is ``tg:<chat id>``, a person ``tg:<user id>``. The ref of a message is its number in its chat,
+padded to sort as text. Numbers are small and start over in every chat, so in a private chat, whose messages
+are kept beside a group's, the ref names the chat too. A group that has become a supergroup counts from one
+again under another number: for us it stays the same channel, and its messages are of the next ``era``.
 """
 
 from __future__ import annotations
@@ -22,49 +22,55 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 
 PREFIX = "tg:"
 ERA = 10**11
-"""More than any message's number."""
+"""Above every message number."""
 
 _NAME = re.compile(r"tg:(-?[1-9][0-9]{0,18})")
-_TS = re.compile(r"([0-9]{12})(?:\.[0-9]{1,19})?")
+_REF = re.compile(r"([0-9]{12})(?:\.[0-9]{1,19})?")
 
 
-def name_of(number: int) -> str:
-    """A chat or a person."""
-    return f"{PREFIX}{number}"
+def channel_of(number: int) -> ConversationRef:
+    """A chat."""
+    return ConversationRef(f"{PREFIX}{number}")
 
 
-def number_of(name: str) -> int:
+def person_of(number: int) -> PersonRef:
+    """A person."""
+    return PersonRef(f"{PREFIX}{number}")
+
+
+def number_of(name: ConversationRef | PersonRef) -> int:
     """The number of a chat or a person. Raises ChatError."""
     if not (found := _NAME.fullmatch(name)):
-        raise ChatError(f"{name[:40]!r} is no chat of Telegram", "channel_not_found")
+        raise ChatError(f"{name[:40]!r} is not a Telegram chat", "channel_not_found")
     return int(found[1])
 
 
-def is_private(channel: str) -> bool:
-    """Whether it is somebody's chat with us alone; what is no chat of Telegram is none."""
+def is_private(channel: ConversationRef) -> bool:
+    """Whether it is a person's private chat with us; False if it is not a Telegram chat."""
     return _NAME.fullmatch(channel) is not None and number_of(channel) > 0
 
 
-def ts_of(chat: int, message: int, era: int = 0) -> str:
-    """The ts of a message."""
+def ref_of(chat: int, message: int, era: int = 0) -> MessageRef:
+    """The ref of a message."""
     padded = f"{era * ERA + message:012d}"
-    return f"{padded}.{chat}" if chat > 0 else padded
+    return MessageRef(f"{padded}.{chat}" if chat > 0 else padded)
 
 
-def message_of(ts: str) -> int:
-    """The number of a message, in whatever era. Raises ChatError."""
-    if not (found := _TS.fullmatch(ts)):
-        raise ChatError(f"{ts[:40]!r} is no message of Telegram", "message_not_found")
+def message_of(ref: MessageRef) -> int:
+    """The number of a message, in any era. Raises ChatError."""
+    if not (found := _REF.fullmatch(ref)):
+        raise ChatError(f"{ref[:40]!r} is not a Telegram message", "message_not_found")
     return int(found[1]) % ERA
 
 
-def era_of(ts: str) -> int:
-    """Under which number of its chat a message was written. Raises ChatError."""
-    if not (found := _TS.fullmatch(ts)):
-        raise ChatError(f"{ts[:40]!r} is no message of Telegram", "message_not_found")
+def era_of(ref: MessageRef) -> int:
+    """The chat number under which a message was written. Raises ChatError."""
+    if not (found := _REF.fullmatch(ref)):
+        raise ChatError(f"{ref[:40]!r} is not a Telegram message", "message_not_found")
     return int(found[1]) // ERA
 
 
@@ -81,15 +87,16 @@ _PRIVATE: Mapping[Call, Limit] = MappingProxyType(
 
 
 class TelegramLimits(Limits):
-    """``channel`` is what a group takes; a private chat takes more."""
+    """``channel`` is a group's limit; a private chat allows more."""
 
-    def within(self, channel: str) -> Mapping[Call, Limit]:
-        """A private chat takes more than a group."""
+    def within(self, channel: ConversationRef) -> Mapping[Call, Limit]:
+        """A private chat allows more than a group."""
         return _PRIVATE if is_private(channel) else self.channel
 
 
 TELEGRAM_LIMITS = TelegramLimits(
     kept=timedelta(hours=24),
+    presses_kept=timedelta(seconds=150),
     closed=MappingProxyType(
         {
             "not_in_channel": "the bot is not in its group, or may not write there: add it, as an administrator",
@@ -100,7 +107,7 @@ TELEGRAM_LIMITS = TelegramLimits(
     channel=MappingProxyType(
         {
             "post": Limit(per_minute=18, burst=6),
-            # One every six seconds: who hurries loses the end of answers to a penalty of minutes.
+            # One every six seconds: a faster sender loses the end of answers to a penalty of minutes.
             "update": Limit(per_minute=10, burst=3),
             "share": Limit(per_minute=10, burst=3),
             "react": Limit(per_minute=20, burst=8),
@@ -121,7 +128,7 @@ TELEGRAM_LIMITS = TelegramLimits(
 
 DEFAULT_RETRY_AFTER_S = 30.0
 MAX_RETRY_AFTER_S = 86_400.0
-"""Whoever goes on all the same is made to wait longer."""
+"""A sender that ignores it has to wait longer."""
 REFUSED = "Telegram refuses telegram.botToken ({why}): get one from @BotFather and run `codebutler setup`"
 
 CODES: tuple[tuple[str, str], ...] = (
@@ -157,7 +164,7 @@ CODES: tuple[tuple[str, str], ...] = (
     ("wrong file", "file_not_found"),
     ("invalid file", "file_not_found"),
 )
-"""Words of Telegram's descriptions, which are all that tells refusals apart, and our word for each."""
+"""Phrases in Telegram's descriptions, which alone tell refusals apart, and our code for each."""
 
 _TOKEN = re.compile(r"[0-9]{6,12}:[A-Za-z0-9_-]{20,}")
 
@@ -171,7 +178,7 @@ class MovedError(ChatError):
 
 
 def refusal(method: str, status: int, body: object, *, write: bool) -> ChatError:
-    """The error in an answer that is not ``ok: true``. ``write``: doing it twice shows."""
+    """The error in an answer without ``ok: true``. ``write``: a second call would show."""
     answer = body if isinstance(body, Mapping) else {}
     parameters = answer.get("parameters")
     parameters = parameters if isinstance(parameters, Mapping) else {}
@@ -181,7 +188,7 @@ def refusal(method: str, status: int, body: object, *, write: bool) -> ChatError
         return ChatRateLimitedError(_seconds(parameters.get("retry_after")))
     if not answer or status >= 500:
         return interrupted(method, f"status {status}", write=write)
-    # A token of a wrong shape is an address that does not exist.
+    # A malformed token is an address that does not exist.
     if status == 401 or (status == 404 and why.lower() in ("not found", "")):
         return ChatAuthError(REFUSED.format(why=why or status), "invalid_auth")
     if isinstance(moved := parameters.get("migrate_to_chat_id"), int):
@@ -208,13 +215,14 @@ def without_token(text: str) -> str:
 
 
 def check_token(token: str) -> str:
-    """The token, stripped. Raises ChatAuthError when it is visibly none: it becomes a part of addresses."""
+    """The token, stripped. Raises ChatAuthError if it is obviously invalid: it becomes a part of addresses."""
     token = token.strip()
     if not token:
         raise ChatAuthError("no bot token: get one from @BotFather and run `codebutler setup`")
     if not re.fullmatch(r"[0-9]{1,20}:[A-Za-z0-9_-]{10,100}", token):
         raise ChatAuthError(
-            "telegram.botToken is no token of a Telegram bot (123456789:AA…): copy it again", "invalid_auth"
+            "telegram.botToken is not the token of a Telegram bot (123456789:AA…): copy it again",
+            "invalid_auth",
         )
     return token
 

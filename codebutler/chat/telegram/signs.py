@@ -1,7 +1,7 @@
-"""What shows that something is done: a mark on somebody's message, and the line "is typing" under a chat's name.
+"""Shows activity: a reaction on somebody's message, and "is typing" under a chat's name.
 
-Telegram shows one reaction of ours on a message, of a few that it allows: the last mark set and not taken away.
-It ends the line after five seconds, so it is said again for as long as something is done.
+Telegram allows one reaction of ours on a message, from a fixed set: it shows the last mark that is still set.
+"Typing" ends after five seconds, so it is repeated while work goes on.
 """
 
 from __future__ import annotations
@@ -15,51 +15,51 @@ from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.messages import Destination
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
+from codebutler.domain.model import Mark
 from codebutler.platform.tasks import Tasks
 
-REACTIONS: Mapping[str, str] = MappingProxyType(
+REACTIONS: Mapping[Mark, str] = MappingProxyType(
     {
-        "hourglass_flowing_sand": "👀",
-        "eyes": "👨‍💻",
-        "raised_hand": "🤔",
-        "white_check_mark": "👍",
-        "x": "👎",
-        "octagonal_sign": "🤷",
+        "queued": "👀",
+        "working": "👨‍💻",
+        "waiting": "🤔",
+        "done": "👍",
+        "failed": "👎",
+        "stopped": "🤷",
     }
 )
-"""Queued, working, waiting for a person, done, failed, stopped. ⏳ ✅ ❌ 🛑 ✋ are not allowed."""
+"""Telegram does not allow ⏳ ✅ ❌ 🛑 ✋."""
 REMEMBERED = 5000
 
 MessagePlace = tuple[int, int]
-"""A chat and a message there."""
+"""A chat and a message in it."""
 
 
 class Marks:
-    """What is set on each of the latest messages, as far as this life knows."""
+    """The marks on the latest messages, as far as this process knows."""
 
     def __init__(self) -> None:
-        self._set: OrderedDict[MessagePlace, tuple[str, ...]] = OrderedDict()
+        self._set: OrderedDict[MessagePlace, tuple[Mark, ...]] = OrderedDict()
 
-    def of(self, place: MessagePlace) -> tuple[str, ...]:
+    def of(self, place: MessagePlace) -> tuple[Mark, ...]:
         """The marks that are set."""
         return self._set.get(place, ())
 
-    def after(self, place: MessagePlace, name: str, *, remove: bool) -> tuple[str, ...] | None:
-        """The marks that would be set; None if nothing would change. A mark of an earlier life is not known: to take
-        it away, and with it what may have replaced it, is worse than to leave it."""
+    def after(self, place: MessagePlace, mark: Mark, *, remove: bool) -> tuple[Mark, ...] | None:
+        """The marks after the change; None if nothing changes. Marks set by an earlier process are unknown: removing
+        one, and whatever replaced it, would be worse than leaving it."""
         before = self._set.get(place, ())
         if remove:
-            return tuple(each for each in before if each != name) if name in before else None
-        return (*(each for each in before if each != name), name) if before[-1:] != (name,) else None
+            return tuple(each for each in before if each != mark) if mark in before else None
+        return (*(each for each in before if each != mark), mark) if before[-1:] != (mark,) else None
 
-    def shown(self, names: tuple[str, ...]) -> str:
-        """The reaction that stands for them, "" for none."""
-        known = [REACTIONS[name] for name in names if name in REACTIONS]
-        return known[-1] if known else ""
+    def shown(self, marks: tuple[Mark, ...]) -> str:
+        """The reaction that shows them, "" for none."""
+        return REACTIONS[marks[-1]] if marks else ""
 
-    def keep(self, place: MessagePlace, names: tuple[str, ...]) -> None:
+    def keep(self, place: MessagePlace, marks: tuple[Mark, ...]) -> None:
         """They are set now."""
-        self._set[place] = names
+        self._set[place] = marks
         self._set.move_to_end(place)
         if len(self._set) > REMEMBERED:
             self._set.popitem(last=False)
@@ -67,13 +67,13 @@ class Marks:
 
 AGAIN_S = 4.5
 LONGEST_S = 120.0
-"""After the last word of what is done: whoever does it may be dead."""
+"""How long after the last update typing stops: whoever sent it may have died."""
 
 log = logging.getLogger("codebutler.chat.telegram")
 
 
 class Typing:
-    """``close`` it in the end."""
+    """``close`` it when done."""
 
     def __init__(self, api: BotApi, clock: Clock) -> None:
         self._api = api
@@ -82,20 +82,20 @@ class Typing:
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
 
     async def show(self, place: Destination) -> None:
-        """Something is done there. Raises ChatError."""
+        """Show activity in the chat. Raises ChatError."""
         where = place.chat, place.topic
         is_shown = where in self._until_s
         self._until_s[where] = self._clock.monotonic() + LONGEST_S
         if not is_shown:
             try:
                 await self._say(where)
-            except BaseException:
+            except BaseException:  # cancelled, too: nothing is shown that would be gone on with
                 del self._until_s[where]
                 raise
             self._tasks.start(self._go_on(where), name=f"typing in {place.chat}")
 
     def over(self, place: Destination) -> None:
-        """Nothing is done there any more, or the chat shows what came of it."""
+        """Nothing is being done there any more, or the chat shows the result."""
         self._until_s.pop((place.chat, place.topic), None)
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Telegram's updates as what they mean to us. Pure; one of an unknown shape is an error of its own, never a crash.
+"""Parses Telegram's updates. Pure; one of an unknown shape is a PayloadError, never a crash.
 
-Shapes: Bot API, Update. Unknown kinds and fields are passed over.
+Shapes: Bot API, Update. Unknown kinds and fields are ignored.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from codebutler.chat.fields import (
     Ignored,
@@ -22,21 +24,22 @@ from codebutler.chat.fields import (
     size,
     text_in,
 )
-from codebutler.chat.telegram.rules import name_of
+from codebutler.chat.telegram.rules import person_of
 from codebutler.domain.commands import ALIASES, ALL, WORDS
 from codebutler.domain.model import File
+from codebutler.domain.refs import PersonRef
 
 ALLOWED = ("message", "edited_message", "callback_query", "my_chat_member")
-"""What we ask for; the server remembers it."""
+"""The kinds of updates we request; the server remembers them."""
 NOBODY = frozenset({1087968824, 136817688, 777000})
-"""An anonymous administrator, a channel, a linked channel: nobody stands behind them."""
+"""An anonymous administrator, a channel, a linked channel: no person."""
 GROUPS = frozenset({"group", "supergroup"})
 GONE = frozenset({"left", "kicked"})
 
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """Who we are."""
+    """Our identity."""
 
     id: int
     username: str = ""
@@ -44,8 +47,8 @@ class Me:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """Where a message stands. ``topic``: of a forum, or of a private chat with topics. ``reply_to``: what it answers,
-    0 if nothing. ``in_general``: in a forum, and in none of its topics."""
+    """The place of a message. ``topic``: of a forum, or of a private chat with topics. ``reply_to``: the
+    message it replies to, 0 for none. ``in_general``: in a forum, and in none of its topics."""
 
     chat: int
     message: int
@@ -57,11 +60,11 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenUpdate:
-    """Somebody wrote, or (``edited_at`` is not 0) changed what they wrote. ``album``: the name of the group of files
-    that it is one of."""
+    """Somebody wrote, or (``edited_at`` is not 0) edited a message. ``album``: the name of the group of files
+    it belongs to."""
 
     spot: Spot
-    user: str
+    user: PersonRef
     name: str
     at: float
     text: str
@@ -73,12 +76,12 @@ class WrittenUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressed:
-    """A button was pressed. ``keys``: the rows of what the message offers (label, data); none where Telegram does not
-    tell."""
+    """A button was pressed. ``keys``: the rows of the message's buttons (label, data); none if Telegram does
+    not tell."""
 
     id: str
     spot: Spot
-    user: str
+    user: PersonRef
     name: str
     data: str
     keys: tuple[tuple[Mapping[str, Any], ...], ...] = ()
@@ -86,9 +89,9 @@ class Pressed:
 
 @dataclass(frozen=True, slots=True)
 class StartCommand:
-    """Somebody opened the private chat, by a link with a code or ("") without one."""
+    """Somebody opened the private chat, with a link's code or ("") without one."""
 
-    user: str
+    user: PersonRef
     name: str
     spot: Spot
     at: float
@@ -99,7 +102,7 @@ class StartCommand:
 class InboxOpened:
     """Somebody wants to see what needs them."""
 
-    user: str
+    user: PersonRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +115,18 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """We were taken into a chat, or out of it."""
+    """We were added to a chat, or removed from it, ``by`` a person (0 = unknown)."""
 
     chat: int
     is_in: bool
+    by: int = 0
 
 
 Update = WrittenUpdate | Pressed | StartCommand | InboxOpened | Moved | Membership | Ignored
 
 
 def parse(update: Mapping[str, Any], me: Me) -> Update:
-    """What an update means. Raises PayloadError for a malformed one."""
+    """The meaning of an update. Raises PayloadError for a malformed one."""
     if "message" in update:
         return _message(mapping(update, "message"), me)
     if "edited_message" in update:
@@ -147,10 +151,10 @@ def _message(message: Mapping[str, Any], me: Me) -> Update:
     user = mapping(message, "from")
     if chat.get("type") == "private" and (code := start_code(text)) is not None:
         return StartCommand(
-            name_of(number(user, "id")), name_in(user), _spot(message), float(number(message, "date")), code
+            person_of(number(user, "id")), name_in(user), _spot(message), float(number(message, "date")), code
         )
     if is_inbox(text) and not is_for_another(text, me.username):
-        return InboxOpened(name_of(number(user, "id")))
+        return InboxOpened(person_of(number(user, "id")))
     return _said(message, me)
 
 
@@ -173,7 +177,7 @@ def _said(message: Mapping[str, Any], me: Me, edited_at: float = 0.0) -> Written
     user = mapping(message, "from")
     return WrittenUpdate(
         spot=spot,
-        user=name_of(number(user, "id")),
+        user=person_of(number(user, "id")),
         name=name_in(user),
         at=float(number(message, "date")),
         text=spoken(text, me.username),
@@ -185,7 +189,7 @@ def _said(message: Mapping[str, Any], me: Me, edited_at: float = 0.0) -> Written
 
 
 def _not_a_person(message: Mapping[str, Any]) -> Ignored | None:
-    """Bots never start work, and who writes in the name of a chat may be anybody."""
+    """Bots never start work, and the author of a message in a chat's name could be anybody."""
     chat = section(message, "chat")
     if chat.get("type") not in ("private", *GROUPS):
         return Ignored(f"a message of a {str(chat.get('type'))[:20]}")
@@ -206,7 +210,7 @@ def _pressed(query: Mapping[str, Any]) -> Pressed | Ignored:
     return Pressed(
         id=text_in(query, "id"),
         spot=_spot(message),
-        user=name_of(number(user, "id")),
+        user=person_of(number(user, "id")),
         name=name_in(user),
         data=text_in(query, "data"),
         keys=tuple(_keys(markup)) if isinstance(markup, list) else (),
@@ -222,12 +226,14 @@ def _membership(change: Mapping[str, Any]) -> Membership | Ignored:
     chat = mapping(change, "chat")
     if chat.get("type") not in ("private", *GROUPS):
         return Ignored("we are in a channel, or were")
-    return Membership(number(chat, "id"), section(change, "new_chat_member").get("status") not in GONE)
+    is_in = section(change, "new_chat_member").get("status") not in GONE
+    by = section(change, "from").get("id")
+    return Membership(number(chat, "id"), is_in, by if is_number(by) else 0)
 
 
 def _spot(message: Mapping[str, Any]) -> Spot:
-    """``message_thread_id`` counts only in a topic: elsewhere it names the first message of some replies. In a topic
-    whatever answers nothing answers the message that made the topic."""
+    """``message_thread_id`` counts only in a topic: elsewhere it names the first message of some replies. In
+    a topic, a message that replies to nothing replies to the one that created the topic."""
     chat = mapping(message, "chat")
     answered = section(message, "reply_to_message").get("message_id")
     topic = message.get("message_thread_id") if message.get("is_topic_message") is True else 0
@@ -244,13 +250,13 @@ def _spot(message: Mapping[str, Any]) -> Spot:
 
 
 def _answers(message: Mapping[str, Any], me: Me) -> bool:
-    """Whether it is a reply to us; the message that made a topic, of ours or not, is none."""
+    """Whether it is a reply to us; a reply to the message that created a topic is not."""
     answered = section(message, "reply_to_message")
     return "forum_topic_created" not in answered and section(answered, "from").get("id") == me.id
 
 
 def _called(text: str, me: Me) -> tuple[bool, str]:
-    """Whether we are called by name, and the text without the name at its beginning."""
+    """Whether it mentions us, and the text without a mention at its start."""
     if not me.username:
         return False, text
     name = rf"@{re.escape(me.username)}(?!\w)"
@@ -260,7 +266,7 @@ def _called(text: str, me: Me) -> tuple[bool, str]:
 
 
 def name_in(user: Mapping[str, Any]) -> str:
-    """How people call somebody. It decides nothing."""
+    """Somebody's name. It decides nothing."""
     return " ".join(f"{text_in(user, 'first_name')} {text_in(user, 'last_name')}".split())[:80]
 
 
@@ -277,11 +283,12 @@ def files_of(message: Mapping[str, Any], number: int) -> Iterator[File]:
         ("video_note", ".mp4", "video/mp4"),
     ):
         if found := section(message, kind):
-            yield _file(found, f"{kind}-{number}{ending}", mimetype)
+            file = _file(found, f"{kind}-{number}{ending}", mimetype)
+            yield msgspec.structs.replace(file, is_voice=kind in ("voice", "video_note"))
 
 
 def _file(file: Mapping[str, Any], name: str, mimetype: str) -> File:
-    """``url`` stays empty: the address of a file has our token in it."""
+    """``url`` stays empty: a file's address contains our token."""
     if not (file_id := text_in(file, "file_id")):
         raise PayloadError("a file without an id")
     return File(
@@ -293,7 +300,7 @@ def _file(file: Mapping[str, Any], name: str, mimetype: str) -> File:
 
 
 def marked(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
-    """The text with the code in it as people write it, and the address behind each link. Offsets are UTF-16 units."""
+    """The text with its code as Markdown, and the address of each link. Offsets are UTF-16 units."""
     wide = text.encode("utf-16-le", "surrogatepass")
     changes: list[tuple[int, int, str]] = []
     for entity in entities:
@@ -329,7 +336,7 @@ def _shown(inner: str, entity: Mapping[str, Any]) -> str:
 
 
 START = "start"
-"""What Telegram has everybody say first; with a code, it answers one that `codebutler setup` shows."""
+"""Telegram makes everybody start with this; with a code, it answers one from `codebutler setup`."""
 INBOX = "inbox"
 """What needs somebody, in their private chat."""
 MAX_DESCRIPTION = 256
@@ -338,7 +345,7 @@ _COMMAND = re.compile(r"/([A-Za-z0-9_]{1,32})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*
 
 
 def menu() -> list[dict[str, str]]:
-    """What Telegram offers when somebody types "/". Bot API: BotCommand."""
+    """Telegram's suggestions when somebody types "/". Bot API: BotCommand."""
     words = [(word.name.replace("-", "_"), _sentence(word.gist)) for word in ALL]
     words.append((INBOX, "What needs you, in our private chat"))
     return [{"command": name, "description": gist[:MAX_DESCRIPTION]} for name, gist in words]
@@ -363,7 +370,7 @@ def is_inbox(text: str) -> bool:
 
 
 def spoken(text: str, username: str) -> str:
-    """What was said, a command as the word that it is. A ``/path`` that is none of our words stays as it is."""
+    """The text, with a command in our form. A ``/path`` that is none of our commands stays as it is."""
     found = _COMMAND.match(text.strip())
     if found is None:
         return text

@@ -1,1 +1,1 @@
-"""`codebutler chat`: what it shows and what it makes of what is typed, apart from the terminal and the socket."""
+"""`codebutler chat`: what it shows, and what typed text means, apart from the terminal and the socket."""

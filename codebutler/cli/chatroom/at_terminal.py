@@ -1,4 +1,4 @@
-"""A chat at a terminal: what is typed becomes wishes, what comes back becomes lines."""
+"""A chat at a terminal: typed text becomes requests, replies become lines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from codebutler.cli.chatroom.room import ChatRoom, ShownLine
 from codebutler.cli.output import complain, notice, printable
 from codebutler.config.paths import Home
 from codebutler.config.programs import RUN
-from codebutler.control.messages import ChatRequest, ControlReply, Opened, Posted
-from codebutler.domain.commands import completions
+from codebutler.control.messages import ChatOpened, ChatRequest, ControlReply, Posted
+from codebutler.domain.command_help import completions
 from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.refs import MessageRef
 
 PROMPT = "you> "
 MORE = "...> "
@@ -30,11 +31,11 @@ HINT = "Ctrl-C stops a run, or leaves; Ctrl-D leaves; !help lists commands."
 
 
 def converse(home: Home, repo: str, *, fresh: bool, past: int) -> None:
-    """Chat until the person leaves. Raises CodeButlerError where the supervisor does not run, refuses or ends."""
+    """Chat until the person leaves. Raises CodeButlerError if the supervisor does not run, refuses or ends."""
     kept = read_diary(home)
-    thread_ts = None if fresh else kept.threads.get(repo)
+    thread = None if fresh else kept.threads.get(repo)
     is_smart = takes_escapes(os.environ.get("TERM", ""))
-    with ChatConnection(home.socket, ChatRequest(repo=repo, thread_ts=thread_ts, past=past)) as link:
+    with ChatConnection(home.socket, ChatRequest(repo=repo, thread=thread, past=past)) as link:
         keyboard = ChatKeyboard(completable(), kept.typed, is_smart=is_smart)
         _Conversation(
             home, repo, link, keyboard, has_colour=is_smart and not os.environ.get("NO_COLOR")
@@ -42,7 +43,7 @@ def converse(home: Home, repo: str, *, fresh: bool, past: int) -> None:
 
 
 def completable() -> list[str]:
-    """What Tab completes."""
+    """Words for Tab completion."""
     prefixes = ("claude", "kimi", "agent", RUN.prefix)
     return [*(f"!{name}" for name, _ in completions()), *(f"{prefix}:" for prefix in prefixes)]
 
@@ -65,7 +66,7 @@ class _Conversation:
         self._stopping = False
 
     def run(self) -> None:
-        """Until the person leaves."""
+        """Runs until the person leaves."""
         with self._keyboard.taken():
             staying = True
             while staying:
@@ -76,8 +77,8 @@ class _Conversation:
         notice(f"Saved in {self._repo}'s channel; `codebutler chat` continues this conversation.")
 
     def _turn(self) -> bool:
-        """One line, or what has come; False at the end of file. From the first key to the end of the line nothing is
-        shown: what is typed is about what stood there."""
+        """One typed line, or one reply; False at the end of file. From the first key to the end of the line
+        nothing new is shown: the person is answering what is on the screen."""
         while self._heard and not self._keyboard.is_pressed():
             self._take(self._heard.popleft())
         ready = self._is_open and (self._room.asks or not self._room.is_busy)
@@ -95,9 +96,9 @@ class _Conversation:
         return True
 
     def _ended(self) -> bool:
-        """Ctrl-D: leave, and say what goes on without us."""
+        """Ctrl-D: leave, and say what continues without us."""
         if self._room.is_busy:
-            notice("The run continues; its answer comes in Slack.")
+            notice("The run continues; its answer comes in the chat.")
         return False
 
     def _say(self, message: str) -> None:
@@ -113,12 +114,12 @@ class _Conversation:
         self._stopping = False
 
     def _interrupted(self, typed: str) -> bool:
-        """Ctrl-C: throw the line away, stop what runs, or leave; False to leave."""
+        """Ctrl-C: clear the line, stop the run, or leave; False to leave."""
         typed = "\n".join(part for part in (self._lines.end(), typed) if part)
         notice("^C")
         if typed.strip():
             self._keep(typed)
-            notice("(not sent; arrow-up brings it back)")
+            notice("(not sent; press Up to get it back)")
             return True
         if not self._room.is_busy:
             return False
@@ -134,12 +135,12 @@ class _Conversation:
         for line in self._room.take(reply):
             self._show(line)
         match reply:
-            case Opened(agent=agent, thread_ts=thread_ts):
+            case ChatOpened(agent=agent, thread=thread):
                 self._is_open = True
-                again = "Continuing your last conversation (--new starts another). " if thread_ts else ""
+                again = "Continuing your last conversation (--new starts another). " if thread else ""
                 notice(f"Connected to {self._repo} ({agent}). {again}{HINT}")
-            case Posted(thread_ts=thread_ts):
-                self._keep_thread(thread_ts)
+            case Posted(thread=thread):
+                self._keep_thread(thread)
         if not self._room.is_busy:
             self._stopping = False
 
@@ -155,10 +156,10 @@ class _Conversation:
 
     def _keep(self, text: str) -> None:
         self._keyboard.remember(text)
-        # A full disk is no reason not to talk.
+        # A full disk must not prevent a chat.
         with suppress(CodeButlerError, OSError):
             write_diary(self._home, read_diary(self._home).with_typed(text))
 
-    def _keep_thread(self, thread_ts: str) -> None:
+    def _keep_thread(self, thread: MessageRef) -> None:
         with suppress(CodeButlerError, OSError):
-            write_diary(self._home, read_diary(self._home).with_thread(self._repo, thread_ts))
+            write_diary(self._home, read_diary(self._home).with_thread(self._repo, thread))

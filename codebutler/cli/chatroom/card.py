@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from codebutler.control.messages import Choice, Press
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import ALLOW_ACTION
+from codebutler.domain.refs import MessageRef
 
 _NUMBERS = re.compile(r"\d{1,3}(?:[\s,]+\d{1,3})*")
 _YES = frozenset({"yes", "y", "allow"})
@@ -15,11 +16,11 @@ _SHORT = _YES | {"no", "n", "deny"}
 
 
 class Misread(CodeButlerError):  # noqa: N818 - no failure: it is said what may be typed
-    """There is no such choice."""
+    """The typed text is not a valid choice."""
 
 
 def menu(choices: Sequence[Choice]) -> Iterator[str]:
-    """The choices by number, and how to choose."""
+    """The numbered choices, and how to choose."""
     shown = _numbered(choices)
     for number, choice in enumerate(shown, 1):
         yield f"  [{number}] {choice.label}"
@@ -27,38 +28,38 @@ def menu(choices: Sequence[Choice]) -> Iterator[str]:
     yield "Type numbers (1, 3), or your answer." if several else "Type a number, or your answer."
 
 
-def decided(ts: str, choices: Sequence[Choice], typed: str) -> Press | None:
-    """The press that the typed text stands for, None if it is something to say. Raises Misread."""
+def decided(ref: MessageRef, choices: Sequence[Choice], typed: str) -> Press | None:
+    """The press that the typed text means, None if it is a message. Raises Misread."""
     words = typed.strip().lower()
     if _NUMBERS.fullmatch(words):
-        return _picked(ts, choices, [int(number) for number in re.findall(r"\d+", words)])
+        return _picked(ref, choices, [int(number) for number in re.findall(r"\d+", words)])
     allowing = [choice for choice in choices if choice.action_id == ALLOW_ACTION]
     if words.rstrip(".!") not in _SHORT or not allowing:
         return None
     if len(allowing) > 1:
-        raise Misread("several things wait for a decision: type a number")
+        raise Misread("several decisions are pending: type a number")
     if words.rstrip(".!") in _YES:
-        return Press(ts=ts, action_id=allowing[0].action_id, value=allowing[0].value)
+        return Press(ref=ref, action_id=allowing[0].action_id, value=allowing[0].value)
     return None
 
 
-def _picked(ts: str, choices: Sequence[Choice], numbers: Sequence[int]) -> Press:
+def _picked(ref: MessageRef, choices: Sequence[Choice], numbers: Sequence[int]) -> Press:
     shown = _numbered(choices)
     picked = [_at(shown, number) for number in numbers]
     if not picked[0].box:
         if len(picked) > 1:
-            raise Misread("only one of them can be chosen: type its number")
-        return Press(ts=ts, action_id=picked[0].action_id, value=picked[0].value)
+            raise Misread("choose only one: type its number")
+        return Press(ref=ref, action_id=picked[0].action_id, value=picked[0].value)
     question = _question(picked[0])
     if any(not choice.box or _question(choice) != question for choice in picked):
-        raise Misread("these do not belong to one question: answer one after the other")
+        raise Misread("these belong to different questions: answer one at a time")
     done = next(choice for choice in choices if not choice.box and _question(choice) == question)
     values = tuple(dict.fromkeys(choice.value for choice in picked))
-    return Press(ts=ts, action_id=done.action_id, value=done.value, picked=values)
+    return Press(ref=ref, action_id=done.action_id, value=done.value, picked=values)
 
 
 def _numbered(choices: Sequence[Choice]) -> list[Choice]:
-    """All but the buttons that send what is ticked: the numbers themselves say that."""
+    """All but the buttons that submit ticked boxes: typing the numbers does that."""
     ticked = {_question(choice) for choice in choices if choice.box}
     return [choice for choice in choices if choice.box or _question(choice) not in ticked]
 

@@ -1,7 +1,8 @@
-"""The keyboard of a chat: line editing by readline, and a terminal that stays free for output until a key is pressed.
+"""The keyboard of a chat: line editing by readline, and a terminal that stays free for output until a key is
+pressed.
 
-While nothing is typed the terminal does not echo and we wait for the keyboard and the supervisor at once. The first
-key wakes readline, which reads it from the terminal as if it had been there all along.
+Until somebody types, the terminal does not echo, and we wait for keyboard and supervisor at once. The first
+key starts readline, which reads it from the terminal as if it had always been running.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _FENCE = "```"
 
 
 class Interrupted(Exception):  # noqa: N818 - a key, no failure
-    """Ctrl-C. ``typed`` is the line it threw away."""
+    """Ctrl-C. ``typed`` is the line it cleared."""
 
     def __init__(self, typed: str) -> None:
         super().__init__(typed)
@@ -34,7 +35,7 @@ class ChatKeyboard:
     """A person's terminal, on standard input and output. Use it within ``taken``."""
 
     def __init__(self, words: Sequence[str], typed: Sequence[str], *, is_smart: bool) -> None:
-        """``words`` are completed by Tab, ``typed`` is what arrow-up brings back. ``is_smart``: it takes escapes."""
+        """Tab completes ``words``, Up recalls ``typed``. ``is_smart``: it understands escapes."""
         self._fd = sys.stdin.fileno()
         self._as_found = termios.tcgetattr(self._fd)
         self._words = words
@@ -54,7 +55,7 @@ class ChatKeyboard:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """The terminal is ours; it is given back as it was, however we end."""
+        """Take over the terminal; it is restored in any case."""
         handlers = {
             signal.SIGINT: signal.signal(signal.SIGINT, self._on_interrupt),
             signal.SIGTERM: signal.signal(signal.SIGTERM, _on_end),
@@ -68,12 +69,12 @@ class ChatKeyboard:
                 signal.signal(number, handler)
 
     def remember(self, text: str) -> None:
-        """Arrow-up brings ``text`` back."""
+        """Up recalls ``text``."""
         readline.add_history(text)
 
     def wait(self, source: int, prompt: str) -> bool:
         """Wait with ``prompt`` ("" = none) until a key is pressed or ``source``, a descriptor, is readable;
-        whether it was a key. What stands on the line is gone afterwards. Raises Interrupted."""
+        returns whether it was a key. The line is cleared afterwards. Raises Interrupted."""
         if self._is_ended:
             return True
         self._set(echo=False)
@@ -87,12 +88,12 @@ class ChatKeyboard:
             self._write(f"{wiped}{PASTE_OFF if self._is_smart else ''}")
 
     def is_pressed(self) -> bool:
-        """Whether a key has been pressed that nobody has read."""
+        """Whether an unread key has been pressed."""
         return bool(select.select([self._fd], [], [], 0)[0])
 
     def line(self, prompt: str) -> str | None:
-        """A line, None at the end of file. Lines that were pasted come as one. Raises Interrupted."""
-        # Readline echoes only where the terminal did.
+        """A line, None at the end of file. Pasted lines come as one. Raises Interrupted."""
+        # Readline echoes only if the terminal did.
         self._set(echo=True)
         lines: list[str] = []
         ended, self._is_ended = self._is_ended, False
@@ -101,19 +102,19 @@ class ChatKeyboard:
                 while not ended and (not lines or self._is_pasted()):
                     lines.append(input(prompt))
         except EOFError:
-            # Behind a paste it is still to come.
+            # After a paste the end of the line is still to come.
             self._is_ended = bool(lines)
         except Interrupted as interrupted:
             raise Interrupted("\n".join([*lines, interrupted.typed])) from None
         return "\n".join(lines) if lines else None
 
     def _is_pasted(self) -> bool:
-        """Of a terminal that marks no pastes: what is there already was not typed."""
+        """For a terminal that does not mark pastes: text that is already there was not typed."""
         return not self._is_smart and self.is_pressed()
 
     @contextmanager
     def _in_state(self, state: Literal["waiting", "typing"]) -> Iterator[None]:
-        """Only here does Ctrl-C end what we do: elsewhere it would lose what has come, so it waits until here."""
+        """Ctrl-C is handled only here: elsewhere it would lose received text, so it waits."""
         self._state = state
         try:
             if self._is_interrupted:
@@ -124,12 +125,12 @@ class ChatKeyboard:
             self._state = "at work"
 
     def _set(self, *, echo: bool) -> None:
-        """Every key at once, with or without echo. Not where Python reads lines without readline. Again each time: a
-        shell that we were put to sleep in has modes of its own."""
+        """Deliver every key at once, with or without echo. Not if Python reads lines without readline. Set
+        each time: after a suspension the shell has set modes of its own."""
         if not sys.stdout.isatty():
             return
         mode = termios.tcgetattr(self._fd)
-        # Never by lines: a Ctrl-D that comes while the terminal itself makes lines is no key any more.
+        # Never in line mode: a Ctrl-D that arrives while the terminal assembles lines is no longer a key.
         mode[_LFLAG] &= ~(termios.ICANON | termios.ECHO)
         if echo:
             mode[_LFLAG] |= termios.ECHO
@@ -158,35 +159,35 @@ class ChatKeyboard:
 
 
 def _on_end(number: int, _frame: FrameType | None) -> None:
-    # Not by the signal's own default, which would leave the terminal without echo.
+    # Not the signal's default action, which would leave the terminal without echo.
     sys.exit(128 + number)
 
 
 def takes_escapes(env_term: str) -> bool:
-    """Whether the terminal is more than a typewriter."""
+    """Whether the terminal understands escapes."""
     return os.isatty(sys.stdout.fileno()) and env_term not in ("", "dumb")
 
 
 class Lines:
-    """Takes lines until a message is whole. A paste comes as one line with line ends in it."""
+    """Collects lines until a message is complete. A paste comes as one line with line ends in it."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
     @property
     def is_open(self) -> bool:
-        """Whether more is to come."""
+        """Whether the message continues."""
         return bool(self._lines)
 
     def add(self, line: str) -> str | None:
-        """The whole message, None while more is to come."""
+        """The complete message, None if it continues."""
         self._lines.append(line)
         if self._goes_on():
             return None
         return self.end()
 
     def end(self) -> str:
-        """What there is, as the message; "" if nothing is."""
+        """The lines so far as the message; "" if there are none."""
         message = "\n".join(line.removesuffix("\\") if _continues(line) else line for line in self._lines)
         self._lines = []
         return message
@@ -197,5 +198,5 @@ class Lines:
 
 
 def _continues(line: str) -> bool:
-    """A backslash that is not itself escaped."""
+    """Whether the line ends in a backslash that is not itself escaped."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1

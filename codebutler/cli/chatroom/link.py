@@ -1,4 +1,5 @@
-"""The connections of `codebutler chat` and `send --wait` to the supervisor, and what a chat keeps for the next one.
+"""The connections of `codebutler chat` and `send --wait` to the supervisor, and what a chat stores for the
+next one.
 
 The chat's own is blocking, for a program that waits for the keyboard and the socket at once.
 """
@@ -21,8 +22,9 @@ from codebutler.config.paths import Home
 from codebutler.control.messages import ChatRequest, ControlReply, Failed, Posted, Said, SendRequest, Wish
 from codebutler.control.wire import LINE_LIMIT_BYTES
 from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
+from codebutler.domain.refs import NOWHERE, MessageRef
 
-LOST = "the supervisor has ended: see `codebutler status`. What you said is kept and is answered when it runs again"
+LOST = "the supervisor has stopped: see `codebutler status`. Your messages are kept and answered when it runs again"
 ASKS = "(waiting for your decision: in its thread in the chat, or in `codebutler chat`)"
 HOW = {
     "stopped": "the run was stopped",
@@ -32,21 +34,21 @@ HOW = {
 DIARY_NAME = "chat.json"
 MOST_TYPED = 500
 MOST_CHARS = 60_000
-"""Of all that was typed: the file stays far below what is read of one."""
+"""How many typed messages are kept: the file stays far below the size limit for reading."""
 
 
 class ChatConnection:
     """One chat's connection, blocking. A context manager."""
 
     def __init__(self, path: Path, request: ChatRequest) -> None:
-        """Raises NotRunningError where no supervisor listens."""
+        """Raises NotRunningError if no supervisor listens."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._decoder: msgspec.json.Decoder[ControlReply] = msgspec.json.Decoder(ControlReply)
         self._held = bytearray()
         try:
             self._socket.connect(str(path))
         except OSError as error:
-            # Absent, left behind by one that died, or with a path so long that none starts there.
+            # Missing, left behind by a dead one, or with a path too long for a socket.
             self._socket.close()
             raise NotRunningError from error
         self._send(request)
@@ -60,15 +62,16 @@ class ChatConnection:
         self._socket.close()
 
     def fileno(self) -> int:
-        """To wait for."""
+        """For select."""
         return self._socket.fileno()
 
     def wish(self, wish: Wish) -> None:
-        """Raises CodeButlerError where the supervisor is gone."""
+        """Raises CodeButlerError if the supervisor is gone."""
         self._send(wish)
 
     def replies(self) -> list[ControlReply]:
-        """What has come; waits until something has. Raises CodeButlerError where the supervisor refuses or is gone."""
+        """The received replies; waits for at least one. Raises CodeButlerError if the supervisor refuses or
+        is gone."""
         while b"\n" not in self._held:
             try:
                 piece = self._socket.recv(2**16)
@@ -78,7 +81,7 @@ class ChatConnection:
                 raise CodeButlerError(LOST)
             self._held += piece
             if len(self._held) > LINE_LIMIT_BYTES:
-                raise ProtocolError("the supervisor's answer is longer than it may be")
+                raise ProtocolError("the supervisor's answer is too long")
         whole, _, rest = bytes(self._held).rpartition(b"\n")
         self._held = bytearray(rest)
         return [self._decoded(line) for line in whole.split(b"\n")]
@@ -101,14 +104,14 @@ class ChatConnection:
 
 @dataclass
 class WholeAnswer:
-    """What was answered. ``texts`` by message: an edit replaces what it edits."""
+    """The answer so far. ``texts`` by message: an edit replaces its message."""
 
-    thread_ts: str = ""
+    thread: MessageRef = NOWHERE
     outcome: str = "done"
     texts: dict[str, str] = field(default_factory=dict)
 
     def show(self) -> None:
-        """The answer, in the order in which its messages began; its figures and how a program ended beside it."""
+        """The answer, its messages in order of their start; without its figures and a program's exit line."""
         for text in self.texts.values():
             answer, aside = apart(text)
             if answer.strip():
@@ -121,38 +124,38 @@ class WholeAnswer:
 
     @property
     def ok(self) -> bool:
-        """Whether it was done; otherwise it failed, was stopped, refused or interrupted."""
+        """Whether the run was done; otherwise it failed, was stopped, refused or interrupted."""
         return self.outcome == "done"
 
     def take(self, reply: ControlReply) -> None:
-        """Keep what is said; say at once what waits for somebody."""
+        """Collect a reply; report at once what waits for a decision."""
         match reply:
-            case Posted(thread_ts=thread_ts):
-                self.thread_ts = thread_ts
+            case Posted(thread=thread):
+                self.thread = thread
             case Said(kind="card", choices=choices, text=text) if choices:
                 notice(ASKS)
                 for line in printable_lines(text).split("\n"):
                     notice(line)
-            case Said(kind="text", ts=ts, text=text):
-                self.texts[ts] = text
+            case Said(kind="text", ref=ref, text=text):
+                self.texts[ref] = text
 
 
-def ask_once(repo: str, text: str, thread_ts: str | None = None) -> WholeAnswer:
-    """Say ``text`` and wait for its outcome. Raises CodeButlerError."""
+def ask_once(repo: str, text: str, thread: MessageRef | None = None) -> WholeAnswer:
+    """Send ``text`` and wait for its outcome. Raises CodeButlerError."""
     told = WholeAnswer()
-    done = talk(SendRequest(repo=repo, text=text, wait=True, thread_ts=thread_ts), told.take)
+    done = talk(SendRequest(repo=repo, text=text, wait=True, thread=thread), told.take)
     told.outcome = done.text
     return told
 
 
 class Diary(Struct, frozen=True, kw_only=True):
-    """``typed``: messages, oldest first. ``threads``: repository name to the ts of its last chat's thread."""
+    """``typed``: messages, oldest first. ``threads``: repository name to the ref of its last chat's thread."""
 
     typed: tuple[str, ...] = ()
-    threads: dict[str, str] = {}
+    threads: dict[str, MessageRef] = {}
 
     def with_typed(self, text: str) -> Self:
-        """One message more; the oldest go."""
+        """Add a message; drops the oldest."""
         kept = [text, *(each for each in reversed(self.typed) if each != text)][:MOST_TYPED]
         room = MOST_CHARS
         typed: list[str] = []
@@ -163,13 +166,13 @@ class Diary(Struct, frozen=True, kw_only=True):
             typed.insert(0, each)
         return msgspec.structs.replace(self, typed=tuple(typed))
 
-    def with_thread(self, repo: str, thread_ts: str) -> Self:
-        """Where the chat with ``repo`` goes on."""
-        return msgspec.structs.replace(self, threads={**self.threads, repo: thread_ts})
+    def with_thread(self, repo: str, thread: MessageRef) -> Self:
+        """Where the chat with ``repo`` continues."""
+        return msgspec.structs.replace(self, threads={**self.threads, repo: thread})
 
 
 def read_diary(home: Home) -> Diary:
-    """What there is; nothing where it cannot be used: it is a convenience."""
+    """The stored notes; none if they are unusable: they are a convenience."""
     try:
         with home.open() as directory:
             return msgspec.json.decode(directory.read(DIARY_NAME) or b"{}", type=Diary)
@@ -178,6 +181,6 @@ def read_diary(home: Home) -> Diary:
 
 
 def write_diary(home: Home, diary: Diary) -> None:
-    """Keep it, for the owner's eyes alone (0600). Raises CodeButlerError."""
+    """Store it, readable only for the owner (0600). Raises CodeButlerError."""
     with home.open() as directory:
         directory.write(DIARY_NAME, msgspec.json.encode(diary))

@@ -1,7 +1,8 @@
-"""Markdown as a terminal shows it: headings, bold, code, lists, links. Pure.
+"""Markdown for a terminal: headings, bold, code, lists, links. Pure.
 
-What comes in has no control characters any more (``printable``): every escape in the result is ours. A link shows where
-it leads. What Slack tells of old messages reads the same way, but for its links, which are understood, too.
+The input has no control characters (``printable``): every escape in the result is ours. A link shows its
+address. A chat's own markup in old messages reads the same way, except for its links, which are understood,
+too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 
 LONGEST = 2_000
-"""Characters of a line; a longer one stays as it is: the time to look for pairs grows with the square of it."""
+"""Characters of a line; a longer one stays as it is: looking for pairs takes quadratic time."""
 _BOLD, _FAINT, _ITALIC, _UNDERLINE, _STRUCK, _CODE = "1", "2", "3", "4", "9", "36"
 _END = "\x1b[0m"
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
@@ -49,12 +50,12 @@ def code(line: str) -> str:
 
 
 def faint(line: str) -> str:
-    """What passes: tools, progress, figures."""
+    """Transient lines: tools, progress, figures."""
     return styled(line, _FAINT)
 
 
 def styled(text: str, *styles: str) -> str:
-    """``text`` within the styles (ECMA-48, SGR); those that end in it begin again behind."""
+    """``text`` within the styles (ECMA-48, SGR); styles that end inside it are restarted."""
     begin = f"\x1b[{';'.join(styles)}m"
     return f"{begin}{text.replace(_END, f'{_END}{begin}')}{_END}" if text else ""
 
@@ -72,7 +73,7 @@ def _piece(found: re.Match[str]) -> str:
         return _link(found["name"] or found["url"], found["url"])
     if found["strong"]:
         return styled(_inline(found["strong"]), _STRUCK if found["mark"] == "~~" else _BOLD)
-    # One star is bold to Slack and italic to Markdown.
+    # One star is bold in a chat's own marks and italic in Markdown.
     return styled(_inline(found["star"]), _BOLD) if found["star"] else styled(_inline(found["low"]), _ITALIC)
 
 

@@ -1,6 +1,6 @@
-"""What a chat knows: which of its messages wait, which cards are open, what has been shown. Pure.
+"""The state of a chat: waiting messages, open cards, what has been shown. Pure.
 
-A message of ours may be edited while it is shown: a terminal scrolls, so only what is new in it is shown again.
+Our messages may be edited while they are shown: a terminal scrolls, so only the new part is shown again.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from typing import Literal
 from codebutler.cli.chatroom.card import decided, menu
 from codebutler.control.messages import (
     NO_CARD,
+    ChatOpened,
     ControlReply,
     Ended,
     Heard,
-    Opened,
     Past,
     Posted,
     Said,
     Say,
-    Started,
     Wish,
+    Working,
 )
 from codebutler.domain.model import OPERATOR
+from codebutler.domain.refs import MessageRef
 
 PAST_LINES = 15
-"""Of one earlier message."""
+"""Characters of one earlier message."""
 _SPACE = re.compile(r"\s+")
 _FENCE = re.compile(r"```+|~~~+")
 
@@ -41,23 +42,23 @@ FRAMES = frozenset({FENCE, RUNNING})
 
 @dataclass(frozen=True, slots=True)
 class ShownLine:
-    """A line to show: ``plain`` as it is, ``faint`` is what passes (tools, progress, figures), ``code`` is in a code
-    block, and ``fence`` opens or closes one."""
+    """A line to show: ``plain`` as it is, ``faint`` is transient (tools, progress, figures), ``code`` is in a
+    code block, and ``fence`` opens or closes one."""
 
     text: str
     style: Style = "plain"
 
 
 class ChatRoom:
-    """One chat. Replies go into ``take``, what is typed into ``wish``."""
+    """One chat. Replies go into ``take``, typed text into ``wish``."""
 
     def __init__(self) -> None:
-        self.thread_ts: str | None = None
+        self.thread: MessageRef | None = None
         self._unsent = 0
         self._open: set[str] = set()
         self._running: set[str] = set()
         self._cards: dict[str, Said] = {}
-        self._seen_ts = NO_CARD
+        self._seen = NO_CARD
         self._shown: dict[str, list[ShownLine]] = {}
         self._live = ""
         self._headline = ""
@@ -66,7 +67,7 @@ class ChatRoom:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something of ours has no outcome yet, or a turn of the thread runs."""
+        """Whether a message of ours has no outcome yet, or a turn of the thread runs."""
         return bool(self._unsent or self._open or self._running)
 
     @property
@@ -75,33 +76,33 @@ class ChatRoom:
         return bool(self._cards)
 
     def wish(self, text: str) -> Wish:
-        """What a typed message means: a number decides a card, everything else is said. Raises Misread."""
+        """The meaning of a typed text: a number decides a card, everything else is a message. Raises Misread."""
         wish: Wish | None = None
         if self._cards:
             card = self._asked()
-            wish = decided(card.ts, card.choices, text)
+            wish = decided(card.ref, card.choices, text)
         return wish or self.say(text)
 
     def say(self, text: str) -> Say:
-        """Say exactly this."""
+        """Send exactly this."""
         self._unsent += 1
-        return Say(text=text, seen_ts=self._seen_ts)
+        return Say(text=text, seen=self._seen)
 
     def take(self, reply: ControlReply) -> list[ShownLine]:
-        """The lines that a reply makes us show."""
+        """The lines to show for a reply."""
         match reply:
-            case Opened(thread_ts=thread_ts):
-                self.thread_ts = thread_ts
-            case Posted(ts=ts, thread_ts=thread_ts):
-                self.thread_ts = thread_ts
+            case ChatOpened(thread=thread):
+                self.thread = thread
+            case Posted(ref=ref, thread=thread):
+                self.thread = thread
                 self._unsent = max(0, self._unsent - 1)
-                self._open.add(ts)
-            case Started():
+                self._open.add(ref)
+            case Working():
                 return self._started()
-            case Ended(ts=ts):
-                if not ts:
+            case Ended(ref=ref):
+                if not ref:
                     self._unsent = max(0, self._unsent - 1)
-                self._open.discard(ts)
+                self._open.discard(ref)
             case Past():
                 return _past(reply)
             case Heard():
@@ -111,7 +112,7 @@ class ChatRoom:
         return []
 
     def _started(self) -> list[ShownLine]:
-        """Worth a line where a place in line was shown before."""
+        """Worth a line if a place in the queue was shown before."""
         waited, self._headline = bool(self._headline), ""
         return [ShownLine("▶ Started.", "faint")] if waited else []
 
@@ -131,7 +132,7 @@ class ChatRoom:
         return [ShownLine(line, "faint") for line in lines]
 
     def _more(self, lines: list[str]) -> list[ShownLine]:
-        """Of a block that is being written, the lines that are new."""
+        """The new lines of a block that is being written."""
         known = len(self._written)
         begun = lines[:known] == self._written
         self._written = lines
@@ -141,24 +142,24 @@ class ChatRoom:
         if said.kind == "card":
             return self._card(said)
         if said.choices:
-            self._running.add(said.ts)
+            self._running.add(said.ref)
         else:
-            self._running.discard(said.ts)
+            self._running.discard(said.ref)
         if said.kind == "progress":
             return self._progress(said)
         return self._text(said)
 
     def _card(self, said: Said) -> list[ShownLine]:
-        was_asked = bool(self._cards) and self._asked().ts == said.ts
-        self._cards.pop(said.ts, None)
-        self._seen_ts = max(self._seen_ts, said.ts)
-        # Not a sign of what is to be decided may be missing.
+        was_asked = bool(self._cards) and self._asked().ref == said.ref
+        self._cards.pop(said.ref, None)
+        self._seen = max(self._seen, said.ref)
+        # Every character of a decision must be visible.
         lines = [ShownLine(line.text) for line in self._grown(said)]
         if said.choices:
-            self._cards[said.ts] = said
+            self._cards[said.ref] = said
             return [*lines, *map(ShownLine, menu(said.choices))]
         if was_asked and self._cards:
-            # A number decides what was asked last: it is asked again, so that this is what stands there last.
+            # A number decides the last question: repeat it, so that it is the last on the screen.
             return [*lines, *_asked_again(self._asked())]
         return lines
 
@@ -167,7 +168,7 @@ class ChatRoom:
         return self._cards[next(reversed(self._cards))]
 
     def _progress(self, said: Said) -> list[ShownLine]:
-        """Only where nothing better tells what goes on: a place in line, the first sign of work."""
+        """Only without better information: a place in the queue, the first sign of work."""
         headline = said.text.partition("\n")[0].partition(" · ")[0]
         if self._live or not said.choices or headline == self._headline:
             return []
@@ -177,7 +178,7 @@ class ChatRoom:
     def _text(self, said: Said) -> list[ShownLine]:
         body, footer = footed(said.text)
         if footer:
-            # The answer: the turn has told it already, unless it told something else.
+            # The answer: the turn has shown it already, unless it differs.
             told, self._live, self._headline, self._plan = self._live, "", "", []
             lines = [] if body.strip() and _flat(body) in told else blocks(body.split("\n"))
             return [*lines, ShownLine(footer, "faint")]
@@ -186,14 +187,14 @@ class ChatRoom:
         return self._grown(said)
 
     def _grown(self, said: Said) -> list[ShownLine]:
-        """The lines that are new since the message was last shown."""
+        """The new lines since the message was last shown."""
         lines = blocks(said.text.split("\n"))
-        before = self._shown.get(said.ts)
+        before = self._shown.get(said.ref)
         if before is None and not said.choices:
-            self._shown[said.ts] = _bare(lines)
+            self._shown[said.ref] = _bare(lines)
             return lines
         now = _bare(lines)
-        self._shown[said.ts] = now
+        self._shown[said.ref] = now
         same = 0
         while before and same < min(len(before), len(now)) and before[same] == now[same]:
             same += 1
@@ -201,7 +202,7 @@ class ChatRoom:
 
 
 def blocks(lines: Sequence[str]) -> list[ShownLine]:
-    """The lines of one message, with those of its code blocks told apart."""
+    """The lines of one message, with its code blocks marked."""
     told: list[ShownLine] = []
     fence = ""
     for line in lines:
@@ -218,7 +219,7 @@ def blocks(lines: Sequence[str]) -> list[ShownLine]:
 
 
 def _bare(lines: Sequence[ShownLine]) -> list[ShownLine]:
-    """Without what only frames a program's output."""
+    """Without the frame of a program's output."""
     return [line for line in lines if line.text not in FRAMES]
 
 
@@ -239,7 +240,7 @@ def _flat(text: str) -> str:
 
 
 def footed(text: str) -> tuple[str, str]:
-    """An answer and the figures below it, "" where there are none."""
+    """An answer and its footer, "" if there is none."""
     body, _, last = text.rstrip().rpartition("\n")
     found = _FOOTER.fullmatch(last.strip())
     if found is None:
@@ -248,7 +249,7 @@ def footed(text: str) -> tuple[str, str]:
 
 
 def apart(text: str) -> tuple[str, str]:
-    """What a script wants of a message, and what it does not: figures, or how a program ended."""
+    """The part of a message that a script wants, and the rest: figures, or a program's exit line."""
     body, figures = footed(text)
     if figures:
         return body, figures

@@ -1,1 +1,1 @@
-"""What the commands of the parent do; which there are stands in codebutler.domain.commands."""
+"""The parent's commands; codebutler.domain.commands lists them."""

@@ -1,6 +1,7 @@
-"""The commands that the parent runs: taken out of the stream of events, and answered by the handlers beside this file.
+"""The parent's commands: a step takes them out of the stream of events, and the handlers beside this file
+answer.
 
-Which there are stands in codebutler.domain.commands.
+codebutler.domain.commands lists them.
 """
 
 from __future__ import annotations
@@ -14,15 +15,20 @@ from typing import Any
 
 from codebutler.control.listeners import Listeners
 from codebutler.domain.clock import Clock
-from codebutler.domain.commands import DIRECT, WORDS, Word, usage_error, visible_only_to
+from codebutler.domain.command_help import usage_error
+from codebutler.domain.commands import DIRECT, WORDS, visible_only_to
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Command, MessagePosted, Post, SlashCommand, TurnOutcome
+from codebutler.domain.refs import NO_PERSON, ConversationRef
+from codebutler.domain.word import Word
 from codebutler.intake.dispatcher import GoOn
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
 from codebutler.parent.apphome_page import RepoCard
+from codebutler.parent.new_repos import NewRepos
+from codebutler.parent.spending import Ledgers
 from codebutler.platform.tasks import Tasks
 from codebutler.schedule.commands import Asker, ScheduleCommands
 from codebutler.schedule.scheduler import Publish
@@ -33,16 +39,18 @@ log = logging.getLogger("codebutler.parent.commands")
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What handlers may use. ``since``: when this supervisor began."""
+    """What handlers may use. ``since``: when this supervisor started."""
 
     schedule: ScheduleCommands
+    new_repos: NewRepos
+    ledgers: Ledgers
     clock: Clock
     since: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``argument`` is one that the command takes; ``asker`` says who asks, and from where."""
+    """``argument`` is one that the command takes; ``asker`` says who asks, and where."""
 
     resources: Resources
     argument: str
@@ -50,20 +58,21 @@ class Asked:
 
 
 Handler = Callable[[Asked], Awaitable[str]]
-"""The text that the person reads. It may be called twice for one wish, to the same effect. Raises StoreError."""
+"""The reply. A second call for the same command has the same effect. Raises StoreError."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedDirectly:
-    """What the answer in a direct message is made of: somebody's repositories by channel, what each shows, the time."""
+    """The data of an answer in a direct message: the person's repositories by channel, the state of each, the
+    time."""
 
-    repos: Mapping[str, Repo]
+    repos: Mapping[ConversationRef, Repo]
     cards: Sequence[RepoCard]
     now: datetime
 
 
 async def answer(request: Command, resources: Resources, asker: Asker) -> str:
-    """Do what is said; the text is what the person reads. Raises StoreError."""
+    """Run the command; returns the reply. Raises StoreError."""
     word = WORDS[request.name]
     if not word.takes(request.argument):
         return usage_error(word)
@@ -71,13 +80,13 @@ async def answer(request: Command, resources: Resources, asker: Asker) -> str:
 
 
 def handler_of(word: Word) -> Handler:
-    """What does a word that the parent does."""
+    """The handler of one of the parent's commands."""
     found: Handler = _found(*word.done_by)
     return found
 
 
 def direct_answer(name: str, asked: AskedDirectly) -> str:
-    """What one of ``DIRECT`` says in a direct message."""
+    """The answer of one of ``DIRECT`` in a direct message."""
     return str(_found(*DIRECT[name].direct.split("."))(asked))
 
 
@@ -86,9 +95,9 @@ def _found(file: str, function: str) -> Any:
 
 
 class ParentCommands:
-    """A step of the dispatcher. An entry is settled once its answer stands in the channel: what a crash
-    interrupts comes again, and is answered under the same operation id. ``repo_of`` says which repository a channel
-    belongs to ("" = none)."""
+    """A step of the dispatcher. An entry is settled once its answer is in the channel: an interrupted one is
+    dispatched again, and answered under the same operation ID. ``repo_of`` gives a channel's repository ("" =
+    none)."""
 
     def __init__(
         self,
@@ -97,7 +106,7 @@ class ParentCommands:
         listeners: Listeners,
         journal: Journal,
         tasks: Tasks,
-        repo_of: Callable[[str], str],
+        repo_of: Callable[[ConversationRef], str],
     ) -> None:
         self._resources = resources
         self._publish = publish
@@ -107,11 +116,11 @@ class ParentCommands:
         self._repo_of = repo_of
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """What the parent runs is seen by no worker."""
+        """No worker sees the parent's commands."""
         event, request = entry.event, entry.request
         if isinstance(request, Command) and isinstance(event, MessagePosted | SlashCommand):
             word, repo = WORDS.get(request.name), self._repo_of(entry.channel)
-            if repo and word is not None and word.runs == "parent":
+            if word is not None and word.runs == "parent" and (repo or word.anywhere):
                 answering = self._answer(entry, event, request, repo)
                 self._tasks.start(answering, name=f"answer to {event.key}")
                 return
@@ -120,14 +129,16 @@ class ParentCommands:
     async def _answer(
         self, entry: Entry, event: MessagePosted | SlashCommand, request: Command, repo: str
     ) -> None:
-        thread_ts = event.root_ts if isinstance(event, MessagePosted) else None
-        asker = Asker(event.user, repo, event.channel, thread_ts, event.key)
+        thread = event.root if isinstance(event, MessagePosted) else None
+        asker = Asker(event.user, repo, event.channel, thread, event.key)
         is_slash = isinstance(event, SlashCommand)
-        only_for = visible_only_to(event.user, request.name, request.argument) if is_slash else ""
+        only_for = visible_only_to(event.user, request.name, request.argument) if is_slash else NO_PERSON
         try:
             text = await answer(request, self._resources, asker)
-            message = Message(markdown=text, names=people_in(text))
-            post = Post(message=message, thread_ts=thread_ts, only_for=only_for)
+            # Nobody else is notified of an answer that names them.
+            names = tuple(user for user in people_in(text) if user == event.user)
+            message = Message(markdown=text, names=names)
+            post = Post(message=message, thread=thread, only_for=only_for)
             unsure = entry.received_at < self._resources.since
             await self._publish(event.channel, event.key, post, unsure)
             outcome: TurnOutcome = "done"
@@ -136,8 +147,8 @@ class ParentCommands:
             outcome = "failed"
         except StoreError as error:
             # The entry stays: it is answered after the next start.
-            log.warning("[%s] !%s waits for the disk: %s", repo, request.name, error)
+            log.warning("[%s] !%s waits for disk space: %s", repo, request.name, error)
             return
         if isinstance(event, MessagePosted):
-            await self._listeners.ended(event.channel, (event.ts,), outcome)
+            await self._listeners.ended(event.channel, (event.ref,), outcome)
         await self._journal.settle(entry.seq)

@@ -1,4 +1,4 @@
-"""``help``, ``status`` and ``list`` in a direct message, for all of somebody's repositories. Pure."""
+"""``help``, ``status`` and ``list`` in a direct message, for all of a person's repositories. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def usage(asked: AskedDirectly) -> str:
         listed = ", ".join(f"**{plain(name)}**" for name in names[:MAX_LISTED])
         where = (
             f"Write anything, and I ask which repository it is about: {listed}. "
-            f"{code(f'{names[0]}: …')} says it at once. Reply in the thread to continue."
+            f"{code(f'{names[0]}: …')} picks it right away. Reply in the thread to continue."
         )
     return "\n".join(
         [
@@ -30,13 +30,13 @@ def usage(asked: AskedDirectly) -> str:
                 if word.direct != "direct.usage"
             ),
             "In a thread all the other commands work as in its channel: `!help` there lists them.",
-            "_Others who may use a repository see its conversations in `!list`, also those begun here._",
+            "_Others who may use a repository see its conversations in `!list`, including those started here._",
         ]
     )
 
 
 def status(asked: AskedDirectly) -> str:
-    """Every repository in a line."""
+    """Every repository on a line."""
     lines = []
     for card in asked.cards:
         trouble = f" · 🔴 {plain(card.trouble)}" if card.trouble else ""

@@ -8,7 +8,7 @@ from codebutler.text.markup import person
 
 
 async def jobs(asked: Asked) -> str:
-    """Show what is scheduled, or run, pause or resume a job, or cancel a timer."""
+    """List what is scheduled; run, pause or resume a job; or cancel a timer."""
     schedule, asker = asked.resources.schedule, asked.asker
     await schedule.ready()
     verb, _, name = asked.argument.strip().partition(" ")
@@ -28,7 +28,7 @@ async def jobs(asked: Asked) -> str:
 
 
 async def later(asked: Asked) -> str:
-    """Set a timer for after a while."""
+    """Set a timer that runs after a delay."""
     await asked.resources.schedule.ready()
     try:
         moment, text = split_in(asked.argument, asked.resources.clock.now())

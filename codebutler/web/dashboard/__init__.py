@@ -1,1 +1,1 @@
-"""One page that shows how everything fares and what waits for a person. It only shows."""
+"""A page that shows the state of everything and where people decide, and pages for threads and each run's changes."""

@@ -1,7 +1,5 @@
-"""The dashboard: what it knows, and what a page is told: everything first, then what changes, and the log as it grows.
-
-Nothing is looked at for nobody, and nothing of a web server is imported here.
-"""
+"""The dashboard's data and stream: a page gets everything first, then the changes, and the log as it grows. Nothing
+is read while nobody is watching, and this module imports no web server."""
 
 from __future__ import annotations
 
@@ -16,8 +14,12 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.model import TurnNote
 from codebutler.observe.ring import LEVELS, LogLine, Ring, level_of
 from codebutler.platform.tasks import wait_for
-from codebutler.text.markup import with_real_links
+from codebutler.text.markup import Addresses
+from codebutler.web.dashboard.acts import Acts
+from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.keys import Keys
+from codebutler.web.dashboard.ledger import LedgerPage
+from codebutler.web.dashboard.reviews import ChangeReviews
 from codebutler.web.dashboard.view import DashboardFacts, DashboardPage, line_view, page_of
 
 if TYPE_CHECKING:
@@ -25,48 +27,60 @@ if TYPE_CHECKING:
 
 PACE_S = 1.0
 REST = 20
-"""A look that takes long (a hundred workers' memory) is followed by so many times as long a rest."""
+"""After a slow read (the memory of a hundred workers), wait this many times as long as it took."""
 LONGEST_REST_S = 10.0
 KEEP_ALIVE_S = 15.0
 MAX_VIEWERS = 20
 PAST_LINES = 300
 WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent", "jobs", "errors")
-"""What is told again as a whole when any of it changes; repositories are told one by one."""
+"""Sent again as a whole when any of it changes; repositories are sent one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where what is shown comes from: ``status`` is the object of `codebutler status` (nobody is woken for it),
-    ``served_as`` maps a repository to its agent and its channel's name; ``clean`` takes secrets out of a text and makes
-    its links lead to the messages."""
+    """The sources of the data: ``status`` is the object of `codebutler status` (it wakes no worker), ``served_as``
+    maps a repository to its agent and channel name; ``addresses`` finds where messages can be seen; ``clean`` removes
+    secrets from text; ``ledger`` draws the page of costs."""
 
     status: Callable[[], Awaitable[dict[str, Any]]]
     served_as: Callable[[], Mapping[str, tuple[str, str]]]
     turns: Callable[[], Mapping[str, tuple[TurnNote, ...]]]
     jobs: Callable[[], Sequence[Mapping[str, Any]]]
+    timers: Callable[[], Sequence[Mapping[str, Any]]]
     ring: Ring
-    workspace_url: Callable[[], Awaitable[str]]
+    addresses: Callable[[], Awaitable[Addresses]]
     clean: Callable[[str], str]
 
 
-class Dashboard:
-    """One page that shows how things stand, and who may see it."""
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What answers a page besides the stream."""
 
-    def __init__(self, sources: Sources, keys: Keys, clock: Clock) -> None:
+    reviews: ChangeReviews
+    acts: Acts
+    conversations: Conversations
+    ledger: LedgerPage
+
+
+class Dashboard:
+    """One page for the overall state, one for each run that changed something, and who may see them."""
+
+    def __init__(self, sources: Sources, pages: Pages, keys: Keys, clock: Clock) -> None:
         self._sources = sources
+        self._pages = pages
         self._clock = clock
         self._keys = keys
         self._feed = Feed(self._look, self._cleaned, sources.ring, clock)
 
     def app(self, bound_to: str) -> ASGIApp:
-        """Imports Starlette: not from the event loop."""
+        """Imports Starlette: do not call from the event loop."""
         from codebutler.web.dashboard.site import create_site
 
-        return create_site(self._feed, self._keys, bound_to)
+        return create_site(self._feed, self._pages, self._keys, bound_to)
 
     @property
     def viewers(self) -> int:
-        """How many look now."""
+        """How many are watching now."""
         return self._feed.viewers
 
     def ticket(self) -> str:
@@ -74,7 +88,7 @@ class Dashboard:
         return self._keys.ticket()
 
     def close(self) -> None:
-        """Let go of everybody who looks."""
+        """Disconnect everybody."""
         self._feed.close()
 
     async def _look(self) -> DashboardPage:
@@ -84,19 +98,16 @@ class Dashboard:
             turns=sources.turns(),
             served=sources.served_as(),
             jobs=sources.jobs(),
+            timers=sources.timers(),
             errors=[line for line in sources.ring.recent() if line.tag == "ERR"],
             now=self._clock.now(),
+            address=await sources.addresses(),
         )
         return page_of(facts)
 
     async def _cleaned(self, told: Any) -> Any:
-        url = await self._sources.workspace_url()
-
-        def clean(text: str) -> str:
-            return with_real_links(self._sources.clean(text), url)
-
-        # The first picture of many repositories takes a while to be searched for secrets.
-        return await asyncio.to_thread(_every_text, msgspec.to_builtins(told), clean)
+        # Searching the first view of many repositories for secrets takes a while.
+        return await asyncio.to_thread(_every_text, msgspec.to_builtins(told), self._sources.clean)
 
 
 def _every_text(value: Any, change: Callable[[str], str]) -> Any:
@@ -114,19 +125,23 @@ Level = Literal["debug", "info", "warn", "error"]
 
 
 class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines of the log somebody wants: from this level, of one repository, or of all and the supervisor."""
+    """Which log lines to stream: from this level, of one repository, or of all and the supervisor, with all
+    these words."""
 
     repo: str = ""
     level: Level = "info"
+    words: str = ""
 
     def wants(self, line: LogLine) -> bool:
-        """Whether they want this one."""
-        return level_of(line.tag) >= LEVELS[self.level] and self.repo in ("", line.repo)
+        """Whether this line is included."""
+        if level_of(line.tag) < LEVELS[self.level] or self.repo not in ("", line.repo):
+            return False
+        told = f"{line.tag} {line.repo} {line.text}".casefold()
+        return all(word in told for word in self.words.casefold().split())
 
 
 class Feed:
-    """``look`` says how things are; ``clean`` makes what is told fit to be shown: links that lead somewhere, no
-    secrets."""
+    """``look`` reads the state; ``clean`` makes text fit to be shown: working links, no secrets."""
 
     def __init__(
         self,
@@ -141,21 +156,21 @@ class Feed:
         self._clock = clock
         self._looking = asyncio.Lock()
         self._newest: tuple[float, DashboardPage] | None = None
-        """Good until that moment."""
+        """Valid until that time."""
         self._closed = asyncio.Event()
         self.viewers = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether so many look that nobody else may."""
+        """Whether the maximum number of viewers is reached."""
         return self.viewers >= MAX_VIEWERS
 
     def close(self) -> None:
-        """Everybody's stream ends."""
+        """End every stream."""
         self._closed.set()
 
     async def follow(self, wish: LogFilter) -> AsyncIterator[str]:
-        """Server-Sent Events: ``page`` and ``log``. Who reads slowly is told less often."""
+        """Server-Sent Events: ``page`` and ``log``. Slow readers get fewer updates."""
         self.viewers += 1
         try:
             with self._ring.follow() as follower:
@@ -185,7 +200,7 @@ class Feed:
             self.viewers -= 1
 
     async def _page(self) -> DashboardPage:
-        """Shared by all who look."""
+        """Shared by all viewers."""
         async with self._looking:
             began_s = self._clock.monotonic()
             if self._newest is None or began_s >= self._newest[0]:
@@ -200,8 +215,8 @@ class Feed:
 
 
 def changes(before: DashboardPage | None, now: DashboardPage) -> dict[str, Any]:
-    """What of the page is not as it was. ``repos``: each one that changed; ``names``: all of them, in order, when
-    some came or went. Pure."""
+    """The parts of the page that changed. ``repos``: each one that changed; ``names``: all of them, in order, if any
+    were added or removed. Pure."""
     told = {
         field: getattr(now, field)
         for field in WHOLE

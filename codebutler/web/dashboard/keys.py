@@ -1,7 +1,7 @@
-"""Who may look: whoever holds the home's key, and gets it for a ticket that is good once.
+"""Who may see the dashboard: browsers with the home's key, which they get for a one-time ticket.
 
-The key is kept in the home (0600), so that open pages come back after a restart. It never stands in an address: an
-address ends up in a browser's arguments, where other users of the machine see it. What stands there is a ticket.
+The key is stored in the home (0600), so open pages keep working after a restart. It is never part of a URL: a URL
+ends up in a browser's arguments, where other users of the machine see it. A URL holds a ticket instead.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ log = logging.getLogger("codebutler.web.dashboard")
 
 
 class Keys:
-    """The key of one home and the tickets of one run. ``secret``: so many random bytes, as text for an address;
-    ``learn``: told the key, which must never be shown."""
+    """The key of one home and the tickets of one process. ``secret``: makes that many random bytes, as text for a
+    URL; ``learn``: is called with the key, so that it is never shown."""
 
     def __init__(
         self, home: PrivateDir, clock: Clock, secret: Callable[[int], str], learn: Callable[[set[str]], None]
@@ -43,7 +43,7 @@ class Keys:
         self._tickets: dict[str, float] = {}
 
     def ticket(self) -> str:
-        """Good once, for an hour."""
+        """Valid once, for an hour."""
         self._forget()
         if len(self._tickets) >= MAX_TICKETS:
             del self._tickets[next(iter(self._tickets))]
@@ -52,7 +52,7 @@ class Keys:
         return ticket
 
     async def redeem(self, ticket: str) -> str:
-        """The key; "" for a ticket that was used, is too old or never was one."""
+        """The key; "" for a used, expired or unknown ticket."""
         self._forget()
         found = next((known for known in self._tickets if _same(known, ticket)), "")
         if not found:
@@ -61,12 +61,12 @@ class Keys:
         return await self._known()
 
     async def admits(self, key: str) -> bool:
-        """Whether it is the key."""
+        """Whether this is the key."""
         return _same(await self._known(), key)
 
     async def proof(self, port: int, nonce: str) -> str:
-        """That whoever listens at ``port`` has the key, in hex. A page asks for it before it sends the key: another
-        program may have taken the port meanwhile, and pass on what we say at ours."""
+        """Proof that the listener on ``port`` has the key, in hex. A page asks for it before it sends the key:
+        another program may have taken the port in the meantime and relay our answers."""
         told = f"codebutler dashboard\n{port}\n{nonce}".encode()
         return hmac.new((await self._known()).encode(), told, hashlib.sha256).hexdigest()
 
@@ -82,7 +82,7 @@ class Keys:
             return self._key
 
     def _load(self) -> str:
-        """Of the home, or a new one. Where the home cannot be written it is good until the supervisor ends."""
+        """The home's key, or a new one. If the home cannot be written, the key is valid until the supervisor ends."""
         try:
             with self._home as home:
                 kept = home.read(KEY_NAME) or b""

@@ -1,11 +1,10 @@
-"""The page over HTTP: its files are anybody's, what they show is for who has the key.
-
-The key travels in a header, never in a cookie: cookies go to every port of this machine, and to whoever listens there.
-"""
+"""The pages over HTTP: anybody may load the files, but the data needs the key. The key travels in a header, never in
+a cookie: browsers send cookies to every port of this machine, whoever listens there."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,18 +13,32 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.http import admits
 from codebutler.platform.http_server import read_body
-from codebutler.web.dashboard.dashboard import Feed, LogFilter
+from codebutler.web.dashboard.acts import Act
+from codebutler.web.dashboard.changes import Comments
+from codebutler.web.dashboard.dashboard import Feed, LogFilter, Pages
 from codebutler.web.dashboard.keys import Keys
+from codebutler.web.dashboard.ledger import Wish
 
 MAX_BODY_BYTES = 4096
+MAX_COMMENTS_BYTES = 2**18
+MAX_ACT_BYTES = 2**16
+MAX_NAME_CHARS = 100
 BODY_S = 10.0
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -45,14 +58,14 @@ FULL = "Too many dashboards are open: close some of them."
 
 
 class Guard:
-    """The outermost layer: no other site's page, no foreign name; and what every answer says to the browser."""
+    """The outermost layer: rejects foreign origins and host names, and adds our headers to every response."""
 
     def __init__(self, app: ASGIApp, bound_to: str) -> None:
         self._app = app
         self._bound_to = bound_to
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application: the inner one, or a refusal; with our headers on either."""
+        """The ASGI application: the inner one or a refusal, with our headers on either."""
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -78,12 +91,36 @@ class _Endpoints:
     """The endpoints."""
 
     feed: Feed
+    pages: Pages
     keys: Keys
     static: Path
 
     async def index(self, _: Request) -> Response:
-        """The page, for anybody: it shows nothing without the key."""
+        """The page, for anybody: without the key it shows nothing."""
         return FileResponse(self.static / "index.html")
+
+    async def changes(self, _: Request) -> Response:
+        """The page of a run's changes, also for anybody."""
+        return FileResponse(self.static / "changes.html")
+
+    async def thread(self, _: Request) -> Response:
+        """The page of a conversation, for anybody: without the key it shows nothing."""
+        return FileResponse(self.static / "thread.html")
+
+    async def costs(self, _: Request) -> Response:
+        """The page of costs, also for anybody."""
+        return FileResponse(self.static / "costs.html")
+
+    async def ledger_drawn(self, request: Request) -> Response:
+        """Its contents; needs the key."""
+        if not await self._is_admitted(request):
+            return _refusal(REFUSED, 401)
+        given = {name: value[:MAX_NAME_CHARS] for name, value in request.query_params.items()}
+        try:
+            wish = msgspec.convert(given, Wish, strict=False)
+        except msgspec.ValidationError as error:
+            return _refusal(f"these are no filters: {error}", 400)
+        return HTMLResponse(await self.pages.ledger.html(wish))
 
     async def key(self, request: Request) -> Response:
         """The key for a ticket."""
@@ -92,22 +129,21 @@ class _Endpoints:
             return body
         try:
             given: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             given = {}
         key = await self.keys.redeem(str(given.get("ticket", "")))
         return JSONResponse({"key": key, "port": _port(request)}) if key else _refusal(USED, 403)
 
     async def proof(self, request: Request) -> Response:
-        """That it is us, to a page that has the key."""
+        """Proves to a page that has the key that it is talking to us."""
         nonce = request.query_params.get("nonce", "")
         if not _NONCE.fullmatch(nonce):
             return _refusal("a nonce is 32 hexadecimal digits", 400)
         return JSONResponse({"proof": await self.keys.proof(_port(request), nonce)})
 
     async def stream(self, request: Request) -> Response:
-        """Server-Sent Events for who has the key."""
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not await self.keys.admits(key.strip()):
+        """Server-Sent Events; needs the key."""
+        if not await self._is_admitted(request):
             return _refusal(REFUSED, 401)
         if self.feed.is_full:
             return _refusal(FULL, 503)
@@ -117,27 +153,104 @@ class _Endpoints:
             return _refusal(f"no such log: {error}", 400)
         return StreamingResponse(self.feed.follow(wish), media_type="text/event-stream")
 
+    async def diff(self, request: Request) -> Response:
+        """What a run changed; needs the key."""
+        repo, run = _named(request, "repo"), _named(request, "run")
+        return await self._told(request, lambda: self.pages.reviews.view(repo, run))
 
-def create_site(feed: Feed, keys: Keys, bound_to: str) -> ASGIApp:
+    async def thread_told(self, request: Request) -> Response:
+        """A conversation; needs the key."""
+        repo, run = _named(request, "repo"), _named(request, "run")
+        return await self._told(request, lambda: self.pages.conversations.thread(repo, run))
+
+    async def found(self, request: Request) -> Response:
+        """Conversations with some words; needs the key."""
+        words, repo = _named(request, "words"), _named(request, "repo")
+        return await self._told(request, lambda: self.pages.conversations.find(words, repo))
+
+    async def _told(self, request: Request, look: Callable[[], Awaitable[Any]]) -> Response:
+        if not await self._is_admitted(request):
+            return _refusal(REFUSED, 401)
+        try:
+            view = await look()
+        except CodeButlerError as error:
+            return _refusal(str(error), 404)
+        return Response(msgspec.json.encode(view), media_type="application/json")
+
+    async def comments(self, request: Request) -> Response:
+        """Post the comments in the run's thread; needs the key."""
+        if not await self._is_admitted(request):
+            return _refusal(REFUSED, 401)
+        given = await _body_of(request, Comments, MAX_COMMENTS_BYTES)
+        if isinstance(given, Response):
+            return given
+        try:
+            await self.pages.reviews.send(given)
+        except CodeButlerError as error:
+            return _refusal(str(error), 409)
+        return JSONResponse({"sent": len(given.comments)})
+
+    async def act(self, request: Request) -> Response:
+        """Do what a person has pressed; needs the key."""
+        if not await self._is_admitted(request):
+            return _refusal(REFUSED, 401)
+        act = await _body_of(request, Act, MAX_ACT_BYTES)
+        if isinstance(act, Response):
+            return act
+        try:
+            return JSONResponse({"told": await self.pages.acts.do(act)})
+        except CodeButlerError as error:
+            return _refusal(str(error), 409)
+
+    async def _is_admitted(self, request: Request) -> bool:
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and await self.keys.admits(key.strip())
+
+
+def create_site(feed: Feed, pages: Pages, keys: Keys, bound_to: str) -> ASGIApp:
     """Routes and guard."""
     static = Path(str(resources.files("codebutler.web.dashboard") / "static"))
-    endpoints = _Endpoints(feed, keys, static)
+    endpoints = _Endpoints(feed, pages, keys, static)
     inner = Starlette(
         routes=[
             Route("/", endpoints.index),
+            Route("/changes/{repo}/{run}", endpoints.changes),
+            Route("/costs", endpoints.costs),
+            Route("/dashboard/costs", endpoints.ledger_drawn),
             Mount("/static", StaticFiles(directory=static)),
             Route("/dashboard/key", endpoints.key, methods=["POST"]),
             Route("/dashboard/proof", endpoints.proof),
             Route("/dashboard/stream", endpoints.stream),
+            Route("/dashboard/changes", endpoints.diff),
+            Route("/thread/{repo}/{run}", endpoints.thread),
+            Route("/dashboard/thread", endpoints.thread_told),
+            Route("/dashboard/found", endpoints.found),
+            Route("/dashboard/comments", endpoints.comments, methods=["POST"]),
+            Route("/dashboard/act", endpoints.act, methods=["POST"]),
         ]
     )
     return Guard(inner, bound_to)
 
 
+def _named(request: Request, name: str) -> str:
+    return request.query_params.get(name, "")[:MAX_NAME_CHARS]
+
+
 def _port(request: Request) -> int:
-    """Where we listen, whatever the way here is called at the other end of a tunnel."""
+    """Our own address, whatever it is called at the other end of a tunnel."""
     server: tuple[str, int] = request.scope["server"]
     return server[1]
+
+
+async def _body_of(request: Request, kind: Any, limit: int) -> Any:
+    """The request's body as such an object, or a refusal."""
+    body = await read_body(request, limit, BODY_S)
+    if isinstance(body, Response):
+        return body
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _refusal(f"this is not what the page sends: {error}", 400)
 
 
 def _refusal(text: str, status: int) -> Response:

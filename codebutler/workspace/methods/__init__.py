@@ -1,1 +1,34 @@
-"""The methods of the Web API, one file for each family."""
+"""The Web API methods, by Slack's name."""
+
+from __future__ import annotations
+
+from codebutler.workspace.calls import Method
+from codebutler.workspace.methods import (
+    auth,
+    chat,
+    conversations,
+    files,
+    lifecycle,
+    pins,
+    reactions,
+    scheduled,
+    search,
+    streams,
+    users,
+    views,
+)
+
+METHODS: dict[str, Method] = {
+    **auth.METHODS,
+    **chat.METHODS,
+    **conversations.METHODS,
+    **files.METHODS,
+    **lifecycle.METHODS,
+    **pins.METHODS,
+    **reactions.METHODS,
+    **scheduled.METHODS,
+    **search.METHODS,
+    **streams.METHODS,
+    **users.METHODS,
+    **views.METHODS,
+}

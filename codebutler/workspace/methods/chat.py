@@ -16,7 +16,7 @@ MAX_ATTACHMENTS = 100
 # Slack: a status goes by itself after two minutes.
 STATUS_LIFE_S = 120.0
 MOST_SENT = 1000
-# Code and what is enclosed already; an address as far as its sentence's full stop; a name.
+# Code and enclosed text; an address without its sentence's full stop; a name.
 TYPED = re.compile(
     r"```.*?```|`[^`\n]*`|<[^<>\n]+>"
     r"|(?P<address>https?://(?:(?!&[lg]t;)[^\s<>`|])*(?:(?!&[lg]t;)[^\s<>`|.,;:!?'\")\]]))"
@@ -26,7 +26,7 @@ TYPED = re.compile(
 
 
 def post_message(call: Call) -> Json:
-    """A person's client that got no answer posts the same client_msg_id again: it is the same message."""
+    """A client without an answer posts the same client_msg_id again: it is the same message."""
     if call.actor.is_bot or not call.params.has("client_msg_id"):
         return _post(call, "" if call.actor.is_bot else str(uuid.uuid4()))
     key = (call.actor.id, call.params.text("client_msg_id"))
@@ -70,7 +70,7 @@ def check_message(call: Call, channel: Channel, client_msg_id: str = "") -> Mess
 
 
 def me_message(call: Call) -> Json:
-    """What somebody does rather than says."""
+    """An action rather than a message."""
     channel = call.joined_channel()
     text = _linked(call, _text(call, MAX_TEXT_CHARS))
     message = Message(
@@ -85,7 +85,7 @@ def me_message(call: Call) -> Json:
 
 
 def publish(call: Call, channel: Channel, message: Message) -> None:
-    """Add a message and tell everybody; the bot's answer takes its status line away."""
+    """Add a message and send its events; the bot's answer clears its status."""
     channel.add(message)
     call.house.announcer.posted(channel, message)
     if message.user == call.workspace.bot.id and message.thread_ts:
@@ -93,7 +93,7 @@ def publish(call: Call, channel: Channel, message: Message) -> None:
 
 
 def update(call: Call) -> Json:
-    """chat.update: other text in place of one's own.
+    """chat.update: replace the text of one's own message.
 
     Raises MethodError is_inactive (archived), cant_update_message, streaming_state_conflict while it still
     grows, and as posting does.
@@ -132,7 +132,7 @@ def delete(call: Call) -> Json:
 
 
 def post_ephemeral(call: Call) -> Json:
-    """chat.postEphemeral: for one member's eyes, and kept nowhere.
+    """chat.postEphemeral: visible to one member, not stored.
 
     Raises MethodError user_not_in_channel, and as posting does.
     """
@@ -147,7 +147,7 @@ def post_ephemeral(call: Call) -> Json:
 
 
 def get_permalink(call: Call) -> Json:
-    """chat.getPermalink: an address in Slack's form; nothing answers at it here.
+    """chat.getPermalink: an address in Slack's form, at which nothing answers here.
 
     Raises MethodError message_not_found.
     """
@@ -160,10 +160,9 @@ def get_permalink(call: Call) -> Json:
 
 
 def set_status(call: Call) -> Json:
-    """assistant.threads.setStatus: the line "… is doing this", "" takes it away.
+    """assistant.threads.setStatus: the line "… is doing this", "" clears it.
 
-    Raises MethodError not_allowed_token_type for all but the app's bot, invalid_thread_ts,
-    thread_not_found.
+    Raises MethodError not_allowed_token_type for all but the app's bot, invalid_thread_ts, thread_not_found.
     """
     channel = call.joined_channel("channel_id")
     if call.actor.id != call.workspace.bot.id:
@@ -174,7 +173,7 @@ def set_status(call: Call) -> Json:
 
 
 def set_thread(call: Call) -> Json:
-    """A title or prompts for a thread: accepted, and shown nowhere."""
+    """A title or prompts for a thread: accepted, not shown."""
     channel = call.joined_channel("channel_id")
     channel.thread_root(call.params.needed("thread_ts", "invalid_thread_ts"))
     return {}
@@ -200,7 +199,7 @@ def _own(call: Call, channel: Channel, refusal: str) -> Message:
 
 
 def _text(call: Call, most: int) -> str:
-    """The text; it may be empty only where blocks or attachments speak."""
+    """The text; it may be empty only with blocks or attachments."""
     params = call.params
     text = params.text("text")
     if params.has("markdown_text"):
@@ -215,7 +214,7 @@ def _text(call: Call, most: int) -> str:
 
 
 def _linked(call: Call, text: str) -> str:
-    """A person's @name becomes a mention and an address is enclosed, which Slack's own apps do while one types."""
+    """A person's @name becomes a mention and an address is enclosed, as Slack's own apps do while one types."""
     if call.actor.id == call.workspace.bot.id or ("@" not in text and "://" not in text):
         return text
     ids = {user.name.lower(): user.id for user in call.workspace.users.values()}

@@ -1,4 +1,4 @@
-"""conversations.*: channels, their members, and reading what was said."""
+"""conversations.*: channels, their members, and their history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TYPES = {"im": "im", "group": "private_channel", "channel": "public_channel"}
 
 
 def list_channels(call: Call) -> Json:
-    """conversations.list: public channels and, asked for by ``types``, those hidden ones the caller is in."""
+    """conversations.list: public channels and, if ``types`` asks for them, the caller's private ones."""
     types = call.params.text("types", "public_channel").split(",")
     known = [
         channel
@@ -51,7 +51,7 @@ def of_user(call: Call) -> Json:
 
 
 def info(call: Call) -> Json:
-    """conversations.info; a person who is a member is told how far they have read, too."""
+    """conversations.info; a member who is a person also gets how far they have read."""
     channel = call.channel()
     told = render.conversation(channel, call.actor)
     if not call.actor.is_bot and call.actor.id in channel.members:
@@ -115,7 +115,8 @@ def members(call: Call) -> Json:
 
 
 def open_conversation(call: Call) -> Json:
-    """conversations.open: the direct conversation with one person, made at need, or the ``channel`` given.
+    """conversations.open: the direct conversation with one person, created if needed, or the ``channel``
+    given.
 
     Raises MethodError too_many_users: there are no group conversations here.
     """
@@ -160,7 +161,7 @@ def replies(call: Call) -> Json:
 
 
 def _admit(call: Call, channel: Channel, user: User, inviter: str) -> None:
-    """Make somebody a member, told in the channel as Slack tells it."""
+    """Add a member, and post the join notice as Slack does."""
     channel.members.add(user.id)
     joined: Json = {
         "type": "member_joined_channel",
@@ -189,7 +190,7 @@ def _readable(call: Call) -> Channel:
 
 
 def _span(call: Call, known: list[str]) -> tuple[int, int]:
-    """Which of the sorted ts lie between ``oldest`` and ``latest`` (bounds excluded unless ``inclusive``)."""
+    """Which of the sorted ts are between ``oldest`` and ``latest`` (bounds excluded unless ``inclusive``)."""
     oldest, latest = call.params.text("oldest"), call.params.text("latest")
     inclusive = call.params.flag("inclusive")
     low, high = 0, len(known)

@@ -1,4 +1,4 @@
-"""files.*: the three steps of an upload, and what is known of a file."""
+"""files.*: the three steps of an upload, and files' records."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def complete_upload(call: Call) -> Json:
 
 
 def list_files(call: Call) -> Json:
-    """What the caller may read, the newest first; ``channel`` and ``user`` narrow it."""
+    """The files that the caller may read, newest first; ``channel`` and ``user`` narrow it."""
     channel, owner = call.params.text("channel"), call.params.text("user")
     count, number = call.params.number("count", 100, 1000), call.params.number("page", 1, 1000)
     known = [
@@ -92,7 +92,7 @@ def list_files(call: Call) -> Json:
 
 
 def delete(call: Call) -> Json:
-    """Raises MethodError file_not_found, cant_delete_file; messages that had it say that it is gone."""
+    """Raises MethodError file_not_found, cant_delete_file; its messages show that it is gone."""
     stored = call.workspace.files.get(call.params.needed("file", "file_not_found"))
     if stored is None or not call.workspace.may_read(call.actor, stored):
         raise MethodError("file_not_found")
@@ -112,7 +112,7 @@ def delete(call: Call) -> Json:
 
 
 def info(call: Call) -> Json:
-    """files.info; a file the caller may not read is as good as absent. Raises MethodError file_not_found."""
+    """files.info; a file the caller may not read counts as missing. Raises MethodError file_not_found."""
     stored = call.workspace.files.get(call.params.needed("file", "file_not_found"))
     if stored is None or not call.workspace.may_read(call.actor, stored):
         raise MethodError("file_not_found")

@@ -1,4 +1,4 @@
-"""conversations.* about a channel itself: its name, topic, end, and who leaves it."""
+"""conversations.* about a channel itself: its name, topic, archiving, and members leaving."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rename(call: Call) -> Json:
 
 
 def archive(call: Call) -> Json:
-    """conversations.archive: nobody can do anything in it from now on.
+    """conversations.archive: nobody can act in it from now on.
 
     Raises MethodError already_archived, method_not_supported_for_channel_type.
     """
@@ -49,7 +49,7 @@ def archive(call: Call) -> Json:
 
 
 def unarchive(call: Call) -> Json:
-    """conversations.unarchive; who was a member still is one. Raises MethodError not_archived."""
+    """conversations.unarchive; members are still members. Raises MethodError not_archived."""
     channel = call.channel()
     if not channel.is_archived:
         raise MethodError("not_archived")
@@ -61,7 +61,7 @@ def unarchive(call: Call) -> Json:
 
 
 def leave(call: Call) -> Json:
-    """conversations.leave; whoever is no member is told so, and that is no error."""
+    """conversations.leave; for a non-member it is a warning, not an error."""
     channel = _channel(call)
     if call.actor.id not in channel.members:
         return {"not_in_channel": True}
@@ -70,7 +70,7 @@ def leave(call: Call) -> Json:
 
 
 def kick(call: Call) -> Json:
-    """conversations.kick: somebody else is taken out.
+    """conversations.kick: removes another member.
 
     Raises MethodError cant_kick_self, not_in_channel, user_not_found.
     """
@@ -85,7 +85,7 @@ def kick(call: Call) -> Json:
 
 
 def set_topic(call: Call) -> Json:
-    """conversations.setTopic: what the channel is about now, said in it, too. Raises MethodError too_long."""
+    """conversations.setTopic, with a notice in the channel. Raises MethodError too_long."""
     channel = _channel(call)
     channel.topic = _short(call, "topic")
     _note(call, channel, "channel_topic", f"set the channel topic: {channel.topic}")
@@ -93,7 +93,7 @@ def set_topic(call: Call) -> Json:
 
 
 def set_purpose(call: Call) -> Json:
-    """conversations.setPurpose: what the channel is for, said in it, too. Raises MethodError too_long."""
+    """conversations.setPurpose, with a notice in the channel. Raises MethodError too_long."""
     channel = _channel(call)
     channel.purpose = _short(call, "purpose")
     _note(call, channel, "channel_purpose", f"set the channel description: {channel.purpose}")
@@ -101,14 +101,14 @@ def set_purpose(call: Call) -> Json:
 
 
 def close(call: Call) -> Json:
-    """A direct conversation goes out of sight; what was said in it stays."""
+    """Hides a direct conversation; its messages stay."""
     if not call.channel().is_im:
         raise MethodError("method_not_supported_for_channel_type")
     return {}
 
 
 def mark(call: Call) -> Json:
-    """Only the reader's own pages hear of it, as Slack's clients do."""
+    """Only the reader's own pages get an event, as with Slack's clients."""
     channel = call.channel()
     ts = normal_ts(call.params.needed("ts", "invalid_timestamp"))
     channel.read[call.actor.id] = ts
@@ -133,7 +133,7 @@ def _short(call: Call, name: str) -> str:
 
 
 def _dismiss(call: Call, channel: Channel, user: User) -> None:
-    """Somebody is no member any more. The app itself hears ``channel_left`` and nothing else of it.
+    """Remove a member. The app itself gets ``channel_left`` and no other event about it.
 
     Source: Slack's staff and users in its SDKs' issues (bolt-js 1847, node-slack-sdk 931).
     """
@@ -155,7 +155,7 @@ def _dismiss(call: Call, channel: Channel, user: User) -> None:
 
 
 def _note(call: Call, channel: Channel, subtype: str, said: str, by: User | None = None) -> None:
-    """A line in the channel about what was done to it, as Slack writes it."""
+    """A notice in the channel about a change of it, in Slack's wording."""
     user = by or call.actor
     message = Message(ts=call.workspace.next_ts(), user=user.id, text=f"<@{user.id}> {said}", subtype=subtype)
     channel.add(message)

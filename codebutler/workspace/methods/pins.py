@@ -1,4 +1,4 @@
-"""pins.*: what a channel keeps in view."""
+"""pins.*: a channel's pinned messages."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def remove(call: Call) -> Json:
 
 
 def get(call: Call) -> Json:
-    """reactions.get: the message, with who reacted to it and how."""
+    """reactions.get: the message with its reactions."""
     channel = call.channel()
     message = channel.message(call.params.needed("timestamp", "no_item_specified"))
     told = render.message(call.workspace, channel, message)
@@ -51,7 +51,7 @@ def get(call: Call) -> Json:
 
 
 def list_reactions(call: Call) -> Json:
-    """What the caller, or the ``user`` named, has reacted to and the caller may see; the newest message first."""
+    """Visible messages to which the caller, or the ``user`` given, has reacted; newest first."""
     user = call.workspace.user(call.params.text("user", call.actor.id))
     found = [
         (message.ts, channel)

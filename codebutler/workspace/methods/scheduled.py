@@ -1,4 +1,4 @@
-"""chat.scheduleMessage and what belongs to it."""
+"""chat.scheduleMessage and its companions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_IN_WINDOW = 30
 
 
 class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that is due later. ``given``: the arguments of its chat.postMessage."""
+    """A message to post later. ``given``: the arguments of its chat.postMessage."""
 
     id: str
     channel: str
@@ -71,7 +71,7 @@ def delete(call: Call) -> Json:
 
 
 def list_scheduled(call: Call) -> Json:
-    """The caller's own, the one that is due first at the top."""
+    """The caller's own, the next one first."""
     wanted = call.params.text("channel")
     own = [one for one in call.house.scheduled.values() if one.user == call.actor.id]
     own = sorted((one for one in own if wanted in ("", one.channel)), key=lambda one: one.post_at_s)
@@ -104,7 +104,7 @@ def _when(call: Call) -> int:
 
 
 def _due(call: Call, scheduled: Scheduled) -> None:
-    """Post it, unless it was taken back; what has become impossible is dropped, as at Slack."""
+    """Post it, unless it was cancelled; one that has become impossible is dropped, as in Slack."""
     if call.house.scheduled.pop(scheduled.id, None) is None:
         return
     try:

@@ -12,7 +12,7 @@ MOST_PER_PAGE = 100
 
 
 def messages(call: Call) -> Json:
-    """Newest first. Only people search: Slack gives no bot token this right."""
+    """Newest first. Only people search: Slack gives bot tokens no right to."""
     if call.actor.is_bot:
         raise MethodError("not_allowed_token_type")
     query = call.params.needed("query", "no_query")
@@ -53,7 +53,7 @@ def _found(call: Call, words: list[str]) -> Iterator[tuple[Channel, Message]]:
 
 
 def _said(message: Message) -> str:
-    """A message's words: its text, its Markdown, its files' names."""
+    """A message's searchable text: its text, its Markdown, its files' names."""
     parts = [message.text, *(str(block.get("text") or "") for block in message.blocks)]
     return "\n".join([*parts, *(str(file.get("name")) for file in message.files)])
 

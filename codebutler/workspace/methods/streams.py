@@ -44,7 +44,7 @@ def append(call: Call) -> Json:
 
 
 def stop(call: Call) -> Json:
-    """What is given with it comes last; then it is a message like any other."""
+    """Content in this call is appended last; then it is an ordinary message."""
     channel, message = _streaming(call)
     previous = render.message(call.workspace, channel, message)
     _grow(call, message)
@@ -67,7 +67,7 @@ def _streaming(call: Call) -> tuple[Channel, Message]:
 
 
 def _grow(call: Call, message: Message) -> None:
-    """Take in what this call brings; the text so far and the tasks above it are one markdown block."""
+    """Apply this call's content; the text so far and the tasks above it are one markdown block."""
     written: Json = message.stream or {"text": "", "tasks": {}}
     written = {"text": written["text"] + call.params.text("markdown_text"), "tasks": dict(written["tasks"])}
     for chunk in call.params.objects("chunks", "invalid_chunks") or []:

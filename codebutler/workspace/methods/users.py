@@ -1,4 +1,4 @@
-"""users.* and what else small bots ask about people."""
+"""users.* and other methods that small bots use about people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def list_users(call: Call) -> Json:
 
 
 def lookup(call: Call) -> Json:
-    """By the address that users.info tells. Raises MethodError users_not_found."""
+    """By the address in users.info. Raises MethodError users_not_found."""
     call.actor  # noqa: B018 - the app-level token may not ask
     address = call.params.needed("email", "users_not_found").lower()
     for user in call.workspace.users.values():
@@ -42,7 +42,7 @@ def profile(call: Call) -> Json:
 
 
 def presence(call: Call) -> Json:
-    """users.getPresence: everybody is always here."""
+    """users.getPresence: everybody is always active."""
     call.actor  # noqa: B018 - the app-level token may not ask
     if call.params.has("user"):
         _named(call)
@@ -50,7 +50,7 @@ def presence(call: Call) -> Json:
 
 
 def groups(call: Call) -> Json:
-    """There are none here."""
+    """Always empty."""
     call.actor  # noqa: B018 - the app-level token may not ask
     return {"usergroups": []}
 

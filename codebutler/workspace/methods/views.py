@@ -1,4 +1,4 @@
-"""views.*: what an app shows a person in a modal or in its home tab."""
+"""views.*: an app's modals and its home tab."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from codebutler.workspace.views import View
 def publish(call: Call) -> Json:
     """views.publish: a person's home tab.
 
-    Raises MethodError user_not_found, hash_conflict, and as a bad view is refused.
+    Raises MethodError user_not_found, hash_conflict, and the errors of an invalid view.
     """
     user = call.workspace.user(call.params.needed("user_id", "user_not_found"))
     given = _given(call)
@@ -19,17 +19,17 @@ def publish(call: Call) -> Json:
 
 
 def open_view(call: Call) -> Json:
-    """views.open: a modal, for somebody who has just done something.
+    """views.open: a modal, for somebody who has just acted.
 
-    Raises MethodError invalid_trigger_id, exchanged_trigger_id, expired_trigger_id, and as a bad view is
-    refused.
+    Raises MethodError invalid_trigger_id, exchanged_trigger_id, expired_trigger_id, and the errors of an
+    invalid view.
     """
     given = _given(call)
     return _told(call, call.house.views.open(_trigger(call), given))
 
 
 def push(call: Call) -> Json:
-    """views.push: a modal over the one the trigger came out of.
+    """views.push: a modal on top of the trigger's.
 
     Raises MethodError push_limit_reached, and as views.open does.
     """
@@ -38,9 +38,9 @@ def push(call: Call) -> Json:
 
 
 def update(call: Call) -> Json:
-    """views.update: other content for an open view, by ``view_id`` or ``external_id``.
+    """views.update: replace an open view's content, by ``view_id`` or ``external_id``.
 
-    Raises MethodError not_found, hash_conflict, and as a bad view is refused.
+    Raises MethodError not_found, hash_conflict, and the errors of an invalid view.
     """
     given = _given(call)
     views = call.house.views
@@ -49,7 +49,7 @@ def update(call: Call) -> Json:
 
 
 def _given(call: Call) -> Json:
-    """The view; only the app itself has any. Raises MethodError not_allowed_token_type, invalid_arguments."""
+    """The view; only the app itself has views. Raises MethodError not_allowed_token_type, invalid_arguments."""
     if call.actor.id != call.workspace.bot.id:
         raise MethodError("not_allowed_token_type")
     view = call.params.object("view")

@@ -163,7 +163,7 @@ async def test_a_session_that_cannot_go_on_is_replaced(tmp_path: Path, git_repo:
         (
             "stub",
             "unavailable",
-            "does not speak the Agent Client Protocol: it ended at once (exit code 0): kimi-cli",
+            "does not speak the Agent Client Protocol: it exited immediately (exit code 0): kimi-cli",
         ),
         ("version", "unavailable", "speaks version 9 of the Agent Client Protocol"),
         ("locked", "auth", f"log in by running `{Path(sys.executable).name}`"),

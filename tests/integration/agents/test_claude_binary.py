@@ -46,5 +46,5 @@ def test_a_program_in_the_repository_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "claude").symlink_to(planted)
     for path in (planted.parent, tmp_path / "bin"):
-        with pytest.raises(AgentUnavailableError, match="lies in the repository"):
+        with pytest.raises(AgentUnavailableError, match="is in the repository"):
             find_binary("claude", str(path), tmp_path / "repo", tmp_path)

@@ -6,10 +6,10 @@ import asyncio
 import os
 from pathlib import Path
 
+from codebutler.config.agent_sessions import claude_sessions
 from codebutler.config.schema import ClaudeSection, SandboxSection
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
-from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
@@ -25,7 +25,7 @@ async def test_it_works_reaches_its_model_only_and_leaves_nothing(
 ) -> None:
     binary = require("claude")
     home = tmp_path / "home"
-    command.sessions(home / ".claude", git_repo).mkdir(parents=True)
+    claude_sessions(home / ".claude", git_repo).mkdir(parents=True)
     (home / "diary").write_text("private")
     give_away(tmp_path)
     sandbox = DockerSandbox(host=docker_host)

@@ -13,9 +13,9 @@ from codebutler_worker.agents.backend import (
     AgentEvent,
     Answer,
     Approval,
-    Limit,
     Plan,
     Question,
+    Refusal,
     Started,
     Text,
     Thinking,
@@ -144,12 +144,12 @@ async def test_a_wrong_key_says_what_to_do(desk: Desk) -> None:
 async def test_a_failing_service_is_told_and_waited_for(desk: Desk) -> None:
     desk.model.play(*[Reply(status=500, error="boom")] * 12)
     events = await desk.run("hello")
-    assert "500" in next(event.text for event in events if isinstance(event, Limit))
+    assert "500" in next(event.text for event in events if isinstance(event, Refusal))
     assert last(events).reason == "overloaded"
     assert not [event for event in events if isinstance(event, Text)]
 
 
-@pytest.mark.parametrize("text", ["/usage", "/compact", "/clear now", "!touch owned", "# remember"])
+@pytest.mark.parametrize("text", ["/config verbose=true", "/clear now", "!touch owned", "# remember"])
 async def test_a_message_is_never_a_command_of_the_cli(desk: Desk, text: str) -> None:
     desk.model.play(Reply("I read it."))
     assert last(await desk.run(text)).text == "I read it."

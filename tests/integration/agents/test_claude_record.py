@@ -22,7 +22,7 @@ from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
 from tests.walls import NoWalls
 
-NAME = "slack-C1-100.1"
+NAME = "chat-C1-100.1"
 DEADLINE_S = 60.0
 
 

@@ -44,7 +44,7 @@ async def turn(backend: HeadlessBackend, repo: Path, prompt: str, session_id: st
         prompt=prompt,
         workdir=repo,
         session_id=session_id or None,
-        session_name="" if session_id else "slack-C1-5.5",
+        session_name="" if session_id else "chat-C1-5.5",
         system_prompt="Mark what matters.",
     )
     async with asyncio.timeout(DEADLINE_S):
@@ -100,11 +100,11 @@ async def test_words_become_no_option_and_no_place(git_repo: Path) -> None:
 
 
 async def test_it_is_told_which_conversation_it_goes_on_with(git_repo: Path) -> None:
-    uuid = str(uuid5(NAMESPACE_URL, "slack-C1-5.5"))
+    uuid = str(uuid5(NAMESPACE_URL, "chat-C1-5.5"))
     first = await told(git_repo, "x", "-S", "{session}", "--id={sessionUuid}", "{prompt}")
-    assert first == (["-S", "slack-C1-5.5", f"--id={uuid}", "x"], "", "slack-C1-5.5")
-    later = await told(git_repo, "x", "-S", "{session}", session_id="slack-C1-5.5")
-    assert later == (["-S", "slack-C1-5.5", "x"], "", "slack-C1-5.5")
+    assert first == (["-S", "chat-C1-5.5", f"--id={uuid}", "x"], "", "chat-C1-5.5")
+    later = await told(git_repo, "x", "-S", "{session}", session_id="chat-C1-5.5")
+    assert later == (["-S", "chat-C1-5.5", "x"], "", "chat-C1-5.5")
 
 
 async def test_one_that_may_send_messages_is_taught_how(git_repo: Path) -> None:

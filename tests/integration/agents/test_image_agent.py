@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.schema import OpenAISection
-from codebutler.domain.clock import settle
 from codebutler_worker.agents.backend import AgentEvent, Finished, ToolUse, TurnRequest
 from codebutler_worker.agents.image import ImageBackend
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.store.state_dir import prepare_state_dir
+from tests.clock import settle
 from tests.mediaserver.server import KEY, MediaServer
 
 DEADLINE_S = 20
@@ -58,7 +58,7 @@ async def test_what_is_no_picture_is_not_kept(turn: TurnRequest, picture: bytes)
     async with MediaServer(picture=picture) as server:
         finished = await end_of(agent(server).start(turn))
     assert not finished.ok
-    assert "no picture" in finished.text
+    assert "not an image" in finished.text
     assert list((turn.workdir / ".codebutler" / "images").iterdir()) == []
 
 

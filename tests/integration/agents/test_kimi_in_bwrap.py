@@ -30,9 +30,10 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
-from codebutler_worker.programs.program import descendants
+from codebutler_worker.programs.program import descendants, still
 from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.pushing import ASKED, is_wish
 from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
@@ -247,14 +248,9 @@ async def test_a_stop_leaves_nothing_of_it(cell: Cell) -> None:
     assert isinstance(rest[-1], Finished)
     assert rest[-1].reason == "stopped"
     assert rest[-1].usage.input_tokens == 100
-    assert not [pid for pid in inside if alive(pid)]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
+    async with asyncio.timeout(DEADLINE_S):
+        while await still(inside):  # noqa: ASYNC110 - the kernel may need a moment for what was killed
+            await asyncio.sleep(0.02)
 
 
 async def test_what_it_has_used_is_known_while_it_works(cell: Cell) -> None:
@@ -290,3 +286,18 @@ async def test_its_commits_are_the_owners(cell: Cell) -> None:
     events = await run(cell.backend(), cell.turn())
     [said] = [event.text for event in events if isinstance(event, ToolResult)]
     assert "Ann <ann@example.org>" in said
+
+
+@pytest.mark.parametrize("mode", ["bypassPermissions", "ask", "plan"])
+async def test_it_can_ask_for_a_push_in_every_mode_without_asking_whether_it_may(
+    cell: Cell, mode: PermissionMode
+) -> None:
+    why = {"why": 'It is "ready" \\ {id: 1}'}
+    cell.model.play(Reply("", (Call("mcp__codebutler__ask_to_push", why),)), Reply("Asked."))
+    events = await run(cell.backend(mode), cell.turn(), lambda _: Answer(allow=False))
+    [used] = [event for event in events if isinstance(event, ToolUse)]
+    assert (is_wish(used.name), used.input) == (True, why)
+    [result] = [event for event in events if isinstance(event, ToolResult)]
+    assert (result.ok, result.text) == (True, ASKED)
+    assert not [event for event in events if isinstance(event, Approval)]
+    assert end(events).text == "Asked."

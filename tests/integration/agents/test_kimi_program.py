@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.config.agent_sessions import kimi_sessions
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.agents.acp.kimi import Kimi, judge, judge_node, sessions_of
+from codebutler_worker.agents.acp.kimi import Kimi, judge, judge_node
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey, executable, interpreter, root_of
 from tests.ordinary import give_away
@@ -61,7 +62,7 @@ async def test_the_real_one_is_ready_with_a_key_or_a_login(tmp_path: Path) -> No
         (f"kimi, version 1.52.0\n{STUB}", "retired kimi-cli"),
         ("kimi, version 1.50.0", "older kimi-cli 1.50.0"),
         ("0.43.1", "Kimi Code 0.43.1 is too old"),
-        ("hello", "tells no version"),
+        ("hello", "prints no version"),
     ],
 )
 async def test_what_is_not_kimi_code_is_named(tmp_path: Path, said: str, told: str) -> None:
@@ -78,7 +79,7 @@ async def test_a_missing_or_planted_program_is_not_run(tmp_path: Path) -> None:
     planted = says(tmp_path / "repo" / "bin", KIMI_VERSION)
     assert "not installed" in (await of(tmp_path, planted)).note
     named = Config(kimi=KimiSection(binary=str(tmp_path / "repo" / "bin" / "kimi")))
-    assert "lies in the repository" in (await of(tmp_path, "/usr/bin", named)).note
+    assert "is in the repository" in (await of(tmp_path, "/usr/bin", named)).note
 
 
 async def test_a_node_that_is_too_old_is_named(tmp_path: Path) -> None:
@@ -145,9 +146,9 @@ def test_a_program_is_read_from_where_all_of_it_is(tmp_path: Path) -> None:
 
 def test_sessions_are_kept_by_directory(tmp_path: Path) -> None:
     """As Kimi Code 2.1.0 names it: else the sessions of other repositories would be seen."""
-    assert sessions_of(Path("/c"), Path("/tmp/g-lab/r")).name == "wd_r_3e25cd313036"
-    assert sessions_of(Path("/c"), Path("/nowhere/Mein Repo!")).name.startswith("wd_mein-repo_")
-    assert sessions_of(Path("/c"), Path("/")).name.startswith("wd_workspace_")
+    assert kimi_sessions(Path("/c"), Path("/tmp/g-lab/r")).name == "wd_r_3e25cd313036"
+    assert kimi_sessions(Path("/c"), Path("/nowhere/Mein Repo!")).name.startswith("wd_mein-repo_")
+    assert kimi_sessions(Path("/c"), Path("/")).name.startswith("wd_workspace_")
 
 
 def test_a_key_stays_out_of_what_is_asked_for_its_version(tmp_path: Path) -> None:

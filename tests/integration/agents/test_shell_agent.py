@@ -11,7 +11,7 @@ import pytest
 from codebutler.config.programs import RUN
 from codebutler.config.schema import CommandRule
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.agents.backend import AgentEvent, Finished, Output, Text, TurnRequest
+from codebutler_worker.agents.backend import GONE, AgentEvent, Finished, Output, Text, TurnRequest
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.shell import run as run_module
@@ -299,7 +299,7 @@ async def test_a_line_that_a_terminal_cannot_take_is_refused_whole(git_repo: Pat
 
 
 async def test_what_ended_takes_nothing(git_repo: Path) -> None:
-    assert await backend_of(git_repo, BC).type(TURN, "1") == run_module.GONE
+    assert await backend_of(git_repo, BC).type(TURN, "1") == GONE
 
 
 async def test_of_a_program_with_envelopes_only_those_are_told(git_repo: Path) -> None:

@@ -46,7 +46,7 @@ async def test_claude_is_not_ready_if_it_is_missing_too_old_or_in_the_repository
     old = await of_claude(tmp_path, {"PATH": claude(tmp_path / "bin", "1.0.1")})
     assert (old.ready, "too old" in old.note) == (False, True)
     planted = await of_claude(tmp_path, {"PATH": claude(tmp_path / "repo" / "bin", dotted(TESTED))})
-    assert (planted.ready, "lies in the repository" in planted.note) == (False, True)
+    assert (planted.ready, "is in the repository" in planted.note) == (False, True)
 
 
 async def test_who_can_work_comes_first(tmp_path: Path) -> None:

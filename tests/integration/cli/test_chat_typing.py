@@ -12,7 +12,7 @@ import msgspec
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.control.messages import Choice, ControlReply, Opened, Press, Said, Say, Wish
+from codebutler.control.messages import ChatOpened, Choice, ControlReply, Press, Said, Say, Wish
 from tests.e2e.house import command
 from tests.screen import ENTER, Screen, screen
 
@@ -29,7 +29,7 @@ class Supervisor:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
         self.writers.append(writer)
-        self.say(Opened(repo="shop", agent="claude", thread_ts="1.1"))
+        self.say(ChatOpened(repo="shop", agent="claude", thread="1.1"))
         while line := await reader.readline():
             self.wishes.put_nowait(msgspec.json.decode(line, type=Wish))
 
@@ -58,11 +58,11 @@ async def chat(home: Path) -> AsyncIterator[tuple[Supervisor, Screen]]:
 
 def card(text: str, ts: str, value: str) -> Said:
     allow = Choice(label=f"Allow {value}", action_id="codebutler.allow", value=value)
-    return Said(text=text, kind="card", ts=ts, choices=(allow,))
+    return Said(text=text, kind="card", ref=ts, choices=(allow,))
 
 
 def closed(text: str, ts: str) -> Said:
-    return Said(text=f"{text}\n✅ Allowed by ben.", kind="card", ts=ts)
+    return Said(text=f"{text}\n✅ Allowed by ben.", kind="card", ref=ts)
 
 
 async def test_a_card_that_comes_while_a_number_is_typed_is_not_decided(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ async def test_a_card_that_comes_while_a_number_is_typed_is_not_decided(tmp_path
         await shown.until("you> 1")
         supervisor.say(closed("Touch?", "1.5"), card("Push?", "1.6", "a2"))
         shown.type(ENTER)
-        assert await supervisor.wish() == Press(ts="1.5", action_id="codebutler.allow", value="a1")
+        assert await supervisor.wish() == Press(ref="1.5", action_id="codebutler.allow", value="a1")
         await shown.until("[1] Allow a2")
 
 
@@ -85,7 +85,7 @@ async def test_a_yes_that_was_begun_before_a_card_came_is_not_about_it(tmp_path:
         await shown.until("you> ye")
         supervisor.say(card("Push?", "1.6", "a2"))
         shown.type(f"s{ENTER}")
-        assert await supervisor.wish() == Say(text="yes", seen_ts="0.0")
+        assert await supervisor.wish() == Say(text="yes", seen="0.0")
         await shown.until("[1] Allow a2")
 
 
@@ -98,4 +98,4 @@ async def test_a_card_that_moves_up_is_shown_again_before_a_number_decides_it(tm
         await shown.ready()
         assert shown.text.count("[1] Allow a1") == 2
         shown.type(f"1{ENTER}")
-        assert await supervisor.wish() == Press(ts="1.5", action_id="codebutler.allow", value="a1")
+        assert await supervisor.wish() == Press(ref="1.5", action_id="codebutler.allow", value="a1")

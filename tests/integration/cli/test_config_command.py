@@ -25,6 +25,7 @@ from tests.integration.cli.repos import config_of, only_entry
         ("sandbox.hosts", '["pypi.org"]', ["pypi.org"]),
         ("sandbox.hosts", "", []),
         ("approvals.quorum", '{"git push": 2}', {"git push": 2}),
+        ("claude.mcp", '{"a": {"command": "a"}}', {"a": {"command": "a"}}),
     ],
 )
 def test_a_value_is_read_as_its_key_expects(cli: Cli, key: str, value: str, stored: object) -> None:
@@ -41,6 +42,10 @@ def test_a_value_is_read_as_its_key_expects(cli: Cli, key: str, value: str, stor
         ("agent.parallelTurns", "1000", "agent.parallelTurns: expected"),
         ("agent.defalt", "claude", "did you mean default"),
         ("agent", "claude", "agent: expected"),
+        ("agent.default", "nobody", "agent.default: expected one of claude, kimi, native, rehearsal"),
+        ("agent.default", "run", "agent.default: expected one of claude, kimi, native, rehearsal"),
+        ("agent.onLimit", "agent nobody", "agent.onLimit: expected one of claude, kimi, native, rehearsal"),
+        ("agent.onLimit", "sleep", "agent.onLimit: expected wait, ask, or agent and its name"),
         ("agent.default.name", "claude", "there is no key agent.default.name"),
         ("slack.botToken", "xapp-1", "expected a bot token"),
     ],
@@ -102,9 +107,7 @@ def test_what_an_agent_wrote_before_is_not_trusted_with_it(connected: Cli, git_r
 def test_what_there_is_once_cannot_be_a_repositorys(connected: Cli, git_repo: Path) -> None:
     connected("add-repo", str(git_repo), "--channel", "C0MINE000")
     before = config_of(git_repo).read_bytes()
-    connected.fails(
-        "config", "set", "dashboard.port", "1", "--repo", "repo", code=78, said="leave --repo out"
-    )
+    connected.fails("config", "set", "dashboard.port", "1", "--repo", "repo", code=78, said="omit --repo")
     assert config_of(git_repo).read_bytes() == before
 
 
@@ -113,3 +116,12 @@ def test_a_name_still_shows_a_repository(connected: Cli, git_repo: Path) -> None
     assert "C0MINE000" in connected("config", "repo").out
     assert connected("config", "repo", "--json").out.startswith("{")
     connected.fails("config", "nope", code=1, said="no repository is registered as 'nope'")
+
+
+def test_an_agent_that_is_gone_can_be_replaced(cli: Cli) -> None:
+    goose = {"prefix": "goose", "binary": "goose", "mode": "acp"}
+    cli.home.ensure().config.write_text(json.dumps({"commands": [goose]}))
+    assert cli("config", "set", "agent.default", "goose").code == 0
+    cli.home.config.write_text(json.dumps({"agent": {"default": "goose"}}))
+    cli.fails("config", code=78, said="agent.default: expected one of claude")
+    assert cli("config", "set", "agent.default", "claude").code == 0

@@ -58,7 +58,7 @@ def test_it_can_be_read_by_people_too(connected: Cli, repo: Path) -> None:
     # What is in order is one line; what is not stands below its area.
     assert [line[:4] for line in lines].count("ok  ") == 1
     assert lines[lines.index("Supervisor") + 1].startswith(
-        "  warn  process: none runs: `codebutler supervise`"
+        "  warn  process: not running: `codebutler supervise`"
     )
     assert lines[-1].endswith("0 failed")
     assert "\x1b" not in result.out

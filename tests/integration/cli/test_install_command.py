@@ -54,7 +54,7 @@ def test_tokens_of_this_shell_are_not_those_of_a_service(
 
 
 def test_where_there_is_no_systemd_it_says_so(connected: Cli, programs: Path) -> None:
-    connected.fails("install", code=1, said="no systemd")
+    connected.fails("install", code=1, said="systemd is not available")
 
 
 def test_without_a_session_nothing_is_written(connected: Cli, programs: Path, tmp_path: Path) -> None:

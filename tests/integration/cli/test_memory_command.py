@@ -54,7 +54,7 @@ async def test_ages_and_threads_are_told_also_while_a_worker_has_the_store(cli: 
     learned = MemoryLineRow(
         line="Login uses bcrypt",
         channel_id="C1",
-        thread_ts="100.5",
+        thread="100.5",
         added_at=(now - timedelta(days=3, hours=1)).isoformat(),
     )
     kept = FactRow(
@@ -62,7 +62,7 @@ async def test_ages_and_threads_are_told_also_while_a_worker_has_the_store(cli: 
         key="deploy",
         value="to staging first",
         channel_id="C1",
-        thread_ts="200.5",
+        thread="200.5",
         updated_at=(now - timedelta(minutes=5, seconds=1)).isoformat(),
     )
     mine = replace(kept, scope="U1", key="name", value="Ada")

@@ -72,7 +72,7 @@ def test_config_and_store_are_migrated_with_backups(cli: Cli, old_repo: Path) ->
     assert len(list(private.glob("store.db*.bak"))) == 1
     assert count(private / "store.db", "messages") == messages
     assert "oldsecret" not in result.out + result.err
-    assert "give the repository a Slack channel" in result.out
+    assert "give the repository a channel" in result.out
     assert cli("migrate", str(old_repo)).out == "Everything is up to date.\n"
 
 
@@ -118,7 +118,7 @@ def test_migrating_does_not_vouch_for_a_file_nobody_vouched_for(connected: Cli, 
 
 def test_what_cannot_be_migrated_is_one_line(connected: Cli, git_repo: Path, tmp_path: Path) -> None:
     connected.fails("migrate", str(tmp_path / "absent"), code=1, said="is not a directory")
-    connected.fails("migrate", "repo", "--all", code=2, said="exclude each other")
+    connected.fails("migrate", "repo", "--all", code=2, said="cannot be used together")
     private = git_repo / ".codebutler"
     private.mkdir()
     (private / "config.json").write_text("{")
@@ -139,4 +139,4 @@ def test_a_repository_that_is_gone_is_told(connected: Cli, git_repo: Path) -> No
     assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
     shutil.rmtree(git_repo)
 
-    connected.fails("migrate", "--all", code=1, said="does not exist any more")
+    connected.fails("migrate", "--all", code=1, said="no longer exists")

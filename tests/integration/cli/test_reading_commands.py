@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from codebutler.chat.telegram.updates import menu
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.chain import AuditAct
+from tests.clock import ManualClock
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import BOT_TOKEN
 from tests.programs import require
@@ -185,7 +187,18 @@ def test_audit_shows_the_last_lines_and_finds_a_change(cli: Cli) -> None:
 
 def test_manifest_is_json_and_its_link_a_url(cli: Cli) -> None:
     assert json.loads(cli("manifest").out)["settings"]["socket_mode_enabled"] is True
+    assert cli("manifest").out == cli("manifest", "slack").out
     assert cli("manifest", "--link").out.startswith("https://api.slack.com/apps?new_app=1")
+
+
+def test_manifest_tells_what_to_send_to_botfather(cli: Cli) -> None:
+    told = cli("manifest", "telegram").out
+    assert told.index("/newbot") < told.index("codebutler setup") < told.index("codebutler add-repo")
+    # In the form that BotFather takes, within its limits.
+    listed = re.findall(r"^([a-z0-9_]{1,32}) - (\S.{0,255})$", told, re.M)
+    assert dict(listed) == {each["command"]: each["description"] for each in menu()}
+    assert cli("manifest", "Telegram", "--link").out == "https://t.me/BotFather\n"
+    cli.fails("manifest", "carrier-pigeon", code=2, said="choose Slack or Telegram")
 
 
 @pytest.mark.parametrize(

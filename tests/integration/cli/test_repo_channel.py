@@ -64,7 +64,7 @@ def test_a_wrong_person_is_refused_before_there_is_a_channel(
     connected.fails(*arguments, code=1, said="there is no user U0NOBODY in Slack")
     assert "conversations.create" not in slack.methods()
     arguments = ("add-repo", str(git_repo), "--channel", "mine", "--invite", "ada")
-    connected.fails(*arguments, code=2, said="--invite is for a channel that is made")
+    connected.fails(*arguments, code=2, said="--invite needs --create-channel")
 
 
 def test_what_slack_refuses_besides_is_told_and_the_channel_is_used(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.registry import Registry, RepoEntry
+from codebutler.config.resolve import resolve_repo
 from codebutler.config.trust import digest
 from codebutler.platform.lookup import CLAUDE_CODE
 from tests.integration.cli.conftest import Cli
@@ -53,6 +54,18 @@ def test_an_agent_that_is_not_installed_is_told_and_what_comes_next(
     assert result.code == 0, result
     assert (f"warning: Claude Code is not installed: run `{CLAUDE_CODE.install}`" in result.err) is warned
     assert "Next: `codebutler supervise`." in result.err
+
+
+def test_an_agent_of_the_repositorys_own_file_can_be_its_default(connected: Cli, git_repo: Path) -> None:
+    config_of(git_repo).parent.mkdir()
+    goose = {"prefix": "goose", "binary": "no-such-goose", "args": ["acp"], "mode": "acp"}
+    config_of(git_repo).write_text(json.dumps({"commands": [goose]}))
+
+    result = connected("add-repo", str(git_repo), "--channel", "C0GENERAL", "--agent", "goose")
+
+    assert result.code == 0, result
+    assert "warning: no-such-goose is not installed" in result.err
+    assert resolve_repo(connected.home, only_entry(connected), {}).config.agent.default == "goose"
 
 
 def test_a_channel_can_be_named_or_made(connected: Cli, slack: SlackServer, git_repo: Path) -> None:
@@ -194,7 +207,7 @@ def test_without_a_terminal_the_channel_must_be_given(connected: Cli, git_repo: 
         "--create-channel",
         "y",
         code=2,
-        said="exclude each other",
+        said="cannot be used together",
     )
 
 

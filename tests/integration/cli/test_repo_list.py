@@ -18,7 +18,7 @@ def test_repos_lists_what_there_is(connected: Cli, git_repo: Path) -> None:
 
     assert connected("repos").out.split() == [
         *("NAME", "CHANNEL", "STATE", "PATH"),
-        *("repo", "C0MINE000", "trusted", str(git_repo)),
+        *("repo", "#mine", "trusted", str(git_repo)),
     ]
     shutil.rmtree(git_repo)
     (listed,) = json.loads(connected("repos", "--json").out)
@@ -29,7 +29,7 @@ def test_a_deleted_repository_can_be_told_and_removed(connected: Cli, git_repo: 
     assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
     shutil.rmtree(git_repo)
 
-    connected.fails("config", "repo", code=78, said="does not exist any more")
+    connected.fails("config", "repo", code=78, said="no longer exists")
     assert connected("remove-repo", "repo").code == 0
     connected.fails("remove-repo", "repo", code=1, said="no repository is registered as 'repo'")
 

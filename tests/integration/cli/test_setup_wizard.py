@@ -147,10 +147,10 @@ async def test_people_are_named_in_every_way_and_wrong_ones_are_refused(tmp_path
         await at.answers("People (Enter when done, 3 so far):", "")
         assert at.saved()["slack"]["allowedUsers"] == [ada, id_of(workspace, "stranger"), YOU]
         assert workspace.app_token.encode() not in shown.raw
-        await at.answers("OpenAI API key", "sk-a-key-of-some-length")
-        await at.answers("Kimi API key", "")
         await at.answers("Press its button (Enter to skip):", "")
         await shown.until("Skipped.")
+        await at.answers("OpenAI API key", "sk-a-key-of-some-length")
+        await at.answers("Kimi API key", "")
         assert await shown.ended() == 0
         assert at.saved()["openai"] == {"apiKey": "sk-a-key-of-some-length"}
 
@@ -166,8 +166,6 @@ async def test_a_person_sends_a_code_and_presses_the_button(tmp_path: Path, open
         direct = await at.writes(found[1])
         await shown.until("you (UYOU0000000) may use the agents")
         await at.answers("People (Enter when done, 1 so far):", "")
-        await at.answers("OpenAI API key", "")
-        await at.answers("Kimi API key", "")
         await shown.until("Press its button (Enter to skip):")
         history = await at.slack.conversations_history(channel=direct)
         last = history["messages"][0]
@@ -179,6 +177,8 @@ async def test_a_person_sends_a_code_and_presses_the_button(tmp_path: Path, open
         }
         await workspace.interactions.click(workspace.workspace.person, press)
         await shown.until("It works both ways")
+        await at.answers("OpenAI API key", "")
+        await at.answers("Kimi API key", "")
         assert await shown.ended() == 0
         history = await at.slack.conversations_history(channel=direct)
         assert "Setup is complete" in history["messages"][0]["text"]
@@ -228,6 +228,7 @@ async def test_asked_again_it_keeps_what_there_is(tmp_path: Path, opened: Path) 
         await at.answers("App-level token (xapp-…) or Enter to keep the present one:", "")
         await at.shown.until("Allowed now: you (UYOU0000000)")
         await at.answers("People (Enter when done, 1 so far):", "")
+        await at.answers("Press its button (Enter to skip):", "")
         await at.shown.until("OpenAI API key")
         at.shown.type(CTRL_C)
         await at.shown.until("Nothing was saved")

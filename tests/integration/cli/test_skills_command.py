@@ -62,7 +62,10 @@ def test_a_repositorys_skill_waits_for_trust(cli: Cli, repo: Path) -> None:
     made = cli("skills", "create", "deploy", "--repo", "repo")
     assert "codebutler trust repo" in made.err
     assert "deploy" not in names(cli, "--repo", "repo")
-    assert "not used before `codebutler trust repo`: deploy" in cli("skills", "list", "--repo", "repo").err
+    assert (
+        "not used until you run `codebutler trust repo`: deploy"
+        in cli("skills", "list", "--repo", "repo").err
+    )
 
     assert "Trusted the config and the skills of repo." in cli("trust", "repo").out
     assert names(cli, "--repo", "repo")["deploy"] == "repo"

@@ -18,7 +18,7 @@ from codebutler.config.resolve import VARIABLES
 from tests.e2e.house import command
 from tests.ordinary import give_repository_away as give_away
 from tests.screen import ENTER, Screen, screen
-from tests.telegram.server import ANA, BEN, GROUP, TOKEN, BotServer
+from tests.telegram.server import ANA, BEN, GROUP, TOKEN, BotServer, Fault
 
 STRANGE = f"{TOKEN[:-1]}x"
 
@@ -88,6 +88,8 @@ async def test_the_owner_is_who_opens_the_link_and_is_confirmed_at_the_terminal(
         await answers(shown, f"Is that you: Ana ({ANA})? (yes/no) [yes]", "")
         await shown.until(f"{ANA} may use the agents")
         await answers(shown, "People (Enter when done, 1 so far)", "")
+        await answers(shown, "OpenAI API key", "")
+        await answers(shown, "Kimi API key", "")
         await shown.until("codebutler add-repo PATH --telegram CHAT")
         assert TOKEN not in shown.text
     assert desk.saved() == {"telegram": {"botToken": TOKEN, "allowedUsers": [ANA]}}
@@ -106,6 +108,8 @@ async def test_who_is_not_confirmed_is_not_let_in(desk: Desk) -> None:
         await answers(shown, "People (Enter when done):", "@ana")
         await shown.until("@ana is not a Telegram number")
         await answers(shown, "People (Enter when done):", "")
+        await answers(shown, "OpenAI API key", "")
+        await answers(shown, "Kimi API key", "")
         await shown.until("Nobody is allowed yet")
     assert desk.saved() == {"telegram": {"botToken": TOKEN}}
 
@@ -119,6 +123,8 @@ async def test_another_programs_webhook_goes_only_when_asked(desk: Desk) -> None
             await answers(shown, "Remove it? (yes/no) [no]", answer)
             await answers(shown, "People", str(ANA))
             await answers(shown, "People (Enter when done, 1 so far)", "")
+            await answers(shown, "OpenAI API key", "")
+            await answers(shown, "Kimi API key", "")
             await shown.until("Next:")
         assert desk.server.telegram.webhook == left
 
@@ -159,13 +165,15 @@ async def test_a_repository_gets_a_group_of_its_own(connected: Desk, git_repo: P
     assert f"Registered repo: shop (tg:{GROUP})" in told
     own = json.loads((git_repo / ".codebutler" / "config.json").read_text())
     assert own["telegram"] == {"chatId": GROUP, "chatName": "shop"}
+    _, listed = await connected.run("repos")
+    assert listed.split()[4:7] == ["repo", "shop", "trusted"]
     other = shutil.copytree(git_repo, tmp_path / "other", ignore=shutil.ignore_patterns(".codebutler"))
     give_away(other)
     code, told = await connected.run("add-repo", str(other), "--telegram", str(GROUP))
     assert (code, "already belongs to repo" in told) == (1, True), told
     assert not (other / ".codebutler").exists()
-    _, listed = await connected.run("repos")
-    assert f"tg:{GROUP}" in listed
+    _, listed = await connected.run("repos", "--json")
+    assert [each["channel_id"] for each in json.loads(listed)] == [f"tg:{GROUP}"]
 
 
 @pytest.mark.parametrize(
@@ -200,3 +208,41 @@ async def test_doctor_says_what_is_wrong_with_telegram(connected: Desk, git_repo
     _, told = await connected.run("doctor", "--json")
     (broken,) = [each for each in json.loads(told)["findings"] if each["area"] == "telegram"]
     assert (broken["level"], "Telegram refuses" in broken["text"]) == ("FAIL", True)
+
+
+async def test_the_group_is_the_one_into_which_somebody_brings_the_bot(
+    connected: Desk, git_repo: Path
+) -> None:
+    async with screen(command("add-repo", str(git_repo)), connected.env, columns=140) as shown:
+        await answers(shown, "Group:", "-1009")
+        await shown.until("cannot see the chat -1009")
+        link = re.search(r"t\.me/butler_bot\?startgroup=([^&\s]+)&admin=manage_topics", shown.text)
+        assert link is not None
+        connected.server.say(GROUP, "/start somethingelse")
+        connected.server.say(ANA, f"/start {link[1]}")
+        connected.server.say(GROUP, f"/start@butler_bot {link[1]}")
+        await answers(shown, f"Is it shop ({GROUP})? (yes/no) [yes]", "")
+        await shown.until(f"Registered repo: shop (tg:{GROUP})")
+    assert connected.server.telegram.confirmed == [], "the supervisor gets every message"
+
+
+async def test_where_a_supervisor_takes_the_messages_the_bot_tells_the_number(
+    connected: Desk, git_repo: Path
+) -> None:
+    words = "Conflict: terminated by other getUpdates request"
+    connected.server.faults.append(Fault("getUpdates", "refused", words, 409, times=99))
+    async with screen(command("add-repo", str(git_repo)), connected.env, columns=140) as shown:
+        await shown.until("write in the group: the bot answers with the command to run")
+        await answers(shown, "Group:", str(GROUP))
+        await shown.until(f"Registered repo: shop (tg:{GROUP})")
+
+
+async def test_where_both_are_set_up_add_repo_asks_which(connected: Desk, git_repo: Path) -> None:
+    config = connected.saved() | {"slack": {"botToken": "xoxb-1-2-abc", "appToken": "xapp-1-abc"}}
+    (connected.home / "config.json").write_text(json.dumps(config))
+    async with screen(command("add-repo", str(git_repo)), connected.env, columns=140) as shown:
+        await answers(shown, "Slack or Telegram? [slack]", "matrix")
+        await shown.until("Answer with one of slack, telegram.")
+        await answers(shown, "Slack or Telegram? [slack]", "telegram")
+        await answers(shown, "Group:", str(GROUP))
+        await shown.until(f"Registered repo: shop (tg:{GROUP})")

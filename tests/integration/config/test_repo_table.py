@@ -10,6 +10,7 @@ import pytest
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry, add
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.repos import Repos, RepoTable, with_env_file
 
 ENV = {"ANTHROPIC_API_KEY": "sk-ant-1", "SLACK_BOT_TOKEN": "xoxb-1-1", "AWS_SECRET_ACCESS_KEY": "no"}
@@ -87,7 +88,7 @@ def test_a_service_finds_what_agents_need_in_the_homes_env_file(home: Home, tmp_
 
 
 def test_what_is_served_now_is_replaced_as_a_whole(home: Home, tmp_path: Path) -> None:
-    direct = ["D1"]
+    direct = [ConversationRef("D1")]
     repos = Repos(RepoTable.read(home, ENV), lambda: direct)
     by_channel = repos.by_channel
     repo = register(home, tmp_path, "good", "C0GOOD")

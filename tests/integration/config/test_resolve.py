@@ -195,7 +195,7 @@ def test_a_deleted_config_leaves_the_registered_channel(home: Home, repo: Path) 
 def test_a_deleted_repository_is_told_with_the_way_out(home: Home, tmp_path: Path) -> None:
     entry = RepoEntry(name="gone", path=str(tmp_path / "gone"))
 
-    with pytest.raises(ConfigError, match=r"gone does not exist any more.*codebutler remove-repo gone"):
+    with pytest.raises(ConfigError, match=r"gone no longer exists.*codebutler remove-repo gone"):
         resolve_repo(home, entry, {})
 
 
@@ -245,3 +245,39 @@ def test_the_values_are_the_config_as_json(home: Home) -> None:
     resolved = resolve_global(home, {"LOG_LEVEL": "warn"})
 
     assert msgspec.convert(resolved.values, type(resolved.config)) == resolved.config
+
+
+GOOSE = {"prefix": "goose", "binary": "goose", "args": ["acp"], "mode": "acp"}
+MINE = {"prefix": "mine", "binary": "mine", "mode": "headless"}
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [("goose", "goose"), ("mine", "mine"), ("native", "native"), ("agent", "native")],
+)
+def test_any_agent_may_be_the_default(home: Home, repo: Path, name: str, default: str) -> None:
+    home.config.write_text(json.dumps({"commands": [GOOSE]}))
+    entry = write(repo, {"agent": {"default": name}, "commands": [MINE]})
+    assert resolve_repo(home, entry, {}).config.agent.default == default
+
+
+@pytest.mark.parametrize("name", ["nobody", "run", "kimi", "shell"])
+def test_what_is_no_agent_may_not(home: Home, repo: Path, name: str) -> None:
+    programs = [{"prefix": each, "binary": "sh", "mode": "interactive"} for each in ("kimi", "shell")]
+    entry = write(repo, {"agent": {"default": name}, "commands": [*programs, GOOSE]})
+    with pytest.raises(
+        ConfigError, match=r"agent\.default: expected one of claude, native, rehearsal, goose"
+    ):
+        resolve_repo(home, entry, {})
+
+
+def test_an_untrusted_file_may_name_only_agents_that_count(home: Home, repo: Path) -> None:
+    home.config.write_text(json.dumps({"commands": [GOOSE], "agent": {"default": "kimi"}}))
+    changed = msgspec.structs.replace(
+        write(repo, {"agent": {"default": "mine"}, "commands": [MINE]}), digest="old"
+    )
+    resolved = resolve_repo(home, changed, {})
+    assert resolved.config.agent.default == "kimi"
+    assert "ignoring commands" in resolved.notes[0]
+    changed = msgspec.structs.replace(write(repo, {"agent": {"default": "goose"}}), digest="old")
+    assert resolve_repo(home, changed, {}).config.agent.default == "goose"

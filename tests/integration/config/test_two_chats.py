@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.config.channels import ChatName
+from codebutler.config.chats import ChatName, ChatSection, SlackSection, TelegramSection
 from codebutler.config.paths import Home
 from codebutler.config.permission import Person, Where, may
 from codebutler.config.registry import Registry, RepoEntry, add
@@ -16,6 +16,7 @@ from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.secrets import masked, secrets_of
 from codebutler.config.trust import digest
 from codebutler.domain.errors import ConfigError
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.repos import Repos, RepoTable, Served
 
 TOKEN = "123456789:AAsecretsecretsecretsecretsecret123"
@@ -86,8 +87,24 @@ def test_each_value_says_where_it_is_from(home: Home, tmp_path: Path) -> None:
     assert sources["telegram.botToken"] == str(home.config)
     assert sources["telegram.apiBaseUrl"] == "environment TELEGRAM_API_URL"
     assert sources["slack.channelID"] == "default"
-    assert resolved.config.channel_name == "Shop"
+    assert resolved.config.channel_name == resolved.config.chat.place_shown == "Shop"
     assert resolved.config.allowed_users == ("tg:111", "tg:222")
+
+
+@pytest.mark.parametrize(
+    ("section", "shown"),
+    [
+        (SlackSection(channel_id="C0SHOP", channel_name="shop"), "#shop"),
+        (SlackSection(channel_id="C0SHOP", channel_name="#shop"), "#shop"),
+        (SlackSection(channel_id="C0SHOP"), "C0SHOP"),
+        (SlackSection(channel_name="shop"), ""),
+        (TelegramSection(chat_id=GROUP, chat_name="Shop\n\u202e \x1b[2J"), "Shop [2J"),
+        (TelegramSection(chat_id=GROUP, chat_name="\u200b"), f"tg:{GROUP}"),
+        (TelegramSection(chat_id=GROUP), f"tg:{GROUP}"),
+    ],
+)
+def test_a_place_is_shown_by_its_name(section: ChatSection, shown: str) -> None:
+    assert section.place_shown == shown
 
 
 def test_an_untrusted_file_moves_it_nowhere_and_lets_nobody_in(home: Home, tmp_path: Path) -> None:
@@ -155,7 +172,7 @@ def test_each_chat_listens_to_its_own_channels(home: Home, tmp_path: Path) -> No
     configured(home, BOTH)
     for channel in ("C0SHOP", f"tg:{GROUP}"):
         registered(home, tmp_path, channel, {})
-    repos = Repos(RepoTable.read(home, {}), lambda: ("D0ANA", "tg:111"))
+    repos = Repos(RepoTable.read(home, {}), lambda: (ConversationRef("D0ANA"), ConversationRef("tg:111")))
     assert set(repos.listened("Slack")) == {"C0SHOP", "D0ANA"}
     assert set(repos.listened("Telegram")) == {f"tg:{GROUP}", "tg:111"}
 

@@ -10,10 +10,10 @@ import pytest
 
 from codebutler.cli.chatroom.link import ChatConnection
 from codebutler.control.messages import (
+    ChatOpened,
     ChatRequest,
     ControlReply,
     ControlRequest,
-    Opened,
     Press,
     Said,
     Say,
@@ -33,7 +33,7 @@ class Echo:
     async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
         if request.repo != "sample":
             raise CodeButlerError("no repository is served under the name that")
-        yield Opened(repo=request.repo, agent="echo", thread_ts=request.thread_ts)
+        yield ChatOpened(repo=request.repo, agent="echo", thread=request.thread)
         async for wish in wishes:
             if wish == Say(text="bye"):
                 return
@@ -48,12 +48,12 @@ def heard(link: ChatConnection, count: int) -> list[ControlReply]:
 
 
 def converse(path: Path) -> list[ControlReply]:
-    with ChatConnection(path, ChatRequest(repo="sample", thread_ts="1.1")) as link:
+    with ChatConnection(path, ChatRequest(repo="sample", thread="1.1")) as link:
         link.wish(Say(text="x" * 300_000))
-        link.wish(Press(ts="1.2", action_id="a", value="v"))
+        link.wish(Press(ref="1.2", action_id="a", value="v"))
         found = heard(link, 3)
         link.wish(Say(text="bye"))
-        with pytest.raises(CodeButlerError, match="the supervisor has ended"):
+        with pytest.raises(CodeButlerError, match="the supervisor has stopped"):
             heard(link, 1)
         return found
 
@@ -64,7 +64,7 @@ async def test_wishes_go_in_and_replies_come_out_in_order(tmp_path: Path) -> Non
         async with asyncio.timeout(30):
             replies = await asyncio.to_thread(converse, path)
     assert replies == [
-        Opened(repo="sample", agent="echo", thread_ts="1.1"),
+        ChatOpened(repo="sample", agent="echo", thread="1.1"),
         Said(text="x" * 300_000),
         Said(text="v"),
     ]

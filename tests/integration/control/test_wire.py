@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from codebutler.control.messages import (
+    ChatOpened,
     ChatRequest,
     ControlReply,
     ControlRequest,
     Done,
     Failed,
-    Opened,
     Said,
     SendRequest,
     StatusReply,
@@ -43,7 +43,7 @@ class Scripted:
                 raise CodeButlerError("that cannot be done")
 
     async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
-        yield Opened(repo=request.repo, agent="scripted")
+        yield ChatOpened(repo=request.repo, agent="scripted")
         async for wish in wishes:
             yield Said(text=repr(wish))
 

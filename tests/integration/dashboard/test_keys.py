@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 
-from codebutler.domain.clock import ManualClock
 from codebutler.platform.files import PrivateDir
 from codebutler.web.dashboard.keys import MAX_TICKETS, TICKET_S, Keys
+from tests.clock import ManualClock
 
 
 def keys(home: Path, clock: ManualClock, learned: set[str] | None = None) -> Keys:

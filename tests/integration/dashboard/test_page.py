@@ -65,7 +65,7 @@ def busy(built: Watched) -> None:
     used = {"runs": 9, "tokens": 0, "usd": 1.2, "minutes": 0.0}
     shop = {**repo("shop", running=1, queued=1, waiting=1), "today": used, "budget": limits}
     built.known.repos = [shop, repo("docs", "sleeping"), repo(LONG, "quarantined", "the worker died 5 times")]
-    push = Asked(id="a", card_ts="1.2", text="🔐 **Bash**\n```\ngit push\n```")
+    push = Asked(id="a", card="1.2", text="🔐 **Bash**\n```\ngit push\n```")
     built.known.turns = {
         "shop": (
             turn("waiting", "push it", 7, cost_usd=0.42, asked=(push,)),
@@ -112,7 +112,7 @@ async def test_it_keeps_up_and_nobody_loses_their_place(tmp_path: Path, look: Lo
         await expect(page.locator("#work")).to_contain_text("Nothing is running.")
         built.known.turns["shop"] = (turn("running", "first", 3),)
         await expect(page.locator("#work li")).to_have_count(1)
-        await page.locator("#work a").focus()
+        await page.get_by_role("link", name="Thread: shop, first").focus()
         built.known.turns["shop"] = (turn("running", "first", 3, cost_usd=0.5), turn("running", "second", 9))
         await expect(page.locator("#work li")).to_have_count(2)
         await expect(page.locator("#work")).to_contain_text("$0.50")
@@ -185,7 +185,7 @@ async def test_what_is_told_never_becomes_markup(tmp_path: Path, look: Look) -> 
             repo(HOSTILE, "quarantined", HOSTILE),
             {**repo("shop"), "channel_id": "javascript:alert(1)"},
         ]
-        asked = Asked(id="a", card_ts="1.2", text=HOSTILE)
+        asked = Asked(id="a", card="1.2", text=HOSTILE)
         built.known.turns[HOSTILE] = (turn("waiting", HOSTILE, asked=(asked,)), turn("running", HOSTILE, 9))
         built.known.jobs = [
             {"name": HOSTILE, "repo": HOSTILE, "cron": HOSTILE, "next": None, "last": None, "last_ok": None}
@@ -221,17 +221,21 @@ async def test_the_log_is_filtered_and_followed(tmp_path: Path, look: Look) -> N
             await expect(lines).to_have_count(122)
             await page.locator("#lines").scroll_into_view_if_needed()
             await expect(lines.last).to_be_in_viewport()
-            await page.get_by_label("Repository", exact=True).select_option("docs")
+            await page.locator("#log").get_by_label("Repository").select_option("docs")
             await expect(lines).to_have_count(61)
             await page.get_by_label("Level", exact=True).select_option("error")
             await expect(lines).to_have_text([re.compile("docs fails")])
             built.log("shop fails again", "ERR", "shop")
             built.log("docs fails again", "ERR", "docs")
             await expect(lines).to_have_text([re.compile("docs fails"), re.compile("docs fails again")])
-            await page.get_by_label("Repository", exact=True).select_option("")
+            await page.locator("#log").get_by_label("Repository").select_option("")
+            await expect(lines).to_have_count(4)
+            await page.locator("#log").get_by_label("Words").fill("again SHOP")
+            await expect(lines).to_have_text([re.compile("shop fails again")])
+            await page.locator("#log").get_by_label("Words").fill("")
             await expect(lines).to_have_count(4)
             await page.get_by_label("Level", exact=True).select_option("warn")
-            await expect(page.get_by_label("Repository", exact=True)).to_have_value("")
+            await expect(page.locator("#log").get_by_label("Repository")).to_have_value("")
 
 
 async def test_among_a_hundred_one_is_found(tmp_path: Path, look: Look) -> None:

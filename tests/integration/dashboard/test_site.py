@@ -20,10 +20,10 @@ from typing import Any
 import httpx
 import pytest
 
-from codebutler.config.schema import DashboardSection
+from codebutler.config.web import DashboardSection
 from codebutler.domain.errors import CodeButlerError
 from codebutler.web.dashboard.dashboard import MAX_VIEWERS
-from codebutler.web.front import Hooks, WebServer
+from codebutler.web.front import DashboardAddress, Hooks, WebServer
 from tests.dashboards import DEADLINE_S, NoHooks, Watched, repo, turn, watched
 
 STRANGERS = (
@@ -106,6 +106,8 @@ async def test_of_the_log_what_is_wished_for_is_told(built: Watched) -> None:
             ("?level=error", ["shop ERR", "website ERR", " ERR"]),
             ("?repo=shop&level=debug", ["shop DBG", "shop INF", "shop ERR"]),
             ("?repo=nobody", []),
+            ("?words=Website%20err", ["website ERR"]),
+            ("?words=.*", []),
         ):
             async with told(client, key, query) as stream:
                 assert [line["text"] for line in (await stream.event("log"))["lines"]] == wanted
@@ -186,7 +188,7 @@ async def test_without_a_key_nothing_is_told(built: Watched) -> None:
         assert (await client.get("/dashboard/stream", headers={"cookie": f"key={key}"})).status_code == 401
         for ticket in ("", "x", key, built.front.link(), None, 7, ["x"]):
             assert (await client.post("/dashboard/key", json={"ticket": ticket})).status_code == 403
-        for body in (b"", b"[]", b"{", b"\xff", b'"x"', b'{"ticket": "\\ud800"}'):
+        for body in (b"", b"[]", b"{", b"\xff", b'"x"', b'{"ticket": "\\ud800"}', b'{"a":' + b"[" * 4000):
             assert (await client.post("/dashboard/key", content=body)).status_code == 403
         assert (await client.post("/dashboard/key", content=b"x" * 10_000)).status_code == 413
     assert built.known.looks == 0
@@ -325,7 +327,12 @@ async def test_a_websocket_is_refused(built: Watched) -> None:
 
 async def test_beyond_this_machine_it_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = Watched(tmp_path, 0)
-    front = WebServer(DashboardSection(host="0.0.0.0", port=0), Hooks(NoHooks(), made.clock), made.dashboard)
+    front = WebServer(
+        DashboardSection(host="0.0.0.0", port=0),
+        Hooks(NoHooks(), made.clock),
+        made.dashboard,
+        DashboardAddress(),
+    )
     with caplog.at_level(logging.INFO):
         running = asyncio.create_task(front.run())
         async with asyncio.timeout(DEADLINE_S):
@@ -337,16 +344,20 @@ async def test_beyond_this_machine_it_warns(tmp_path: Path, caplog: pytest.LogCa
 
 async def test_without_a_port_there_is_no_link(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = Watched(tmp_path, 0)
-    off = WebServer(DashboardSection(enabled=False), Hooks(NoHooks(), made.clock), made.dashboard)
+    off = WebServer(
+        DashboardSection(enabled=False), Hooks(NoHooks(), made.clock), made.dashboard, DashboardAddress()
+    )
     await off.run()
     with pytest.raises(CodeButlerError, match=r"dashboard\.enabled is false"):
         off.link()
     for host in ("203.0.113.7", "a..b"):
-        nowhere = WebServer(DashboardSection(host=host), Hooks(NoHooks(), made.clock), made.dashboard)
+        nowhere = WebServer(
+            DashboardSection(host=host), Hooks(NoHooks(), made.clock), made.dashboard, DashboardAddress()
+        )
         await nowhere.run()
         with pytest.raises(CodeButlerError, match=f"cannot listen on {re.escape(host)}"):
             nowhere.link()
-    assert "no dashboard and no hooks" in caplog.text
+    assert "the dashboard and hooks are unavailable" in caplog.text
 
 
 def test_nothing_of_a_web_server_is_loaded_before_somebody_comes() -> None:

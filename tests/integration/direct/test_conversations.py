@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from codebutler.domain.clock import ManualClock, settle
+from codebutler.chat.slack.integration import ATTEMPTS, DirectConversations
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
-from codebutler.parent.slack import ATTEMPTS, DirectConversations
+from tests.clock import ManualClock, settle
 
 
 class Slack:

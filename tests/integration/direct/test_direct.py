@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
+from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
-from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
-from codebutler.domain.clock import ManualClock, settle
+from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config
 from codebutler.domain.message import REPO_ACTION
 from codebutler.domain.model import (
     ButtonClicked,
@@ -27,13 +27,14 @@ from codebutler.domain.model import (
     TurnNote,
 )
 from codebutler.intake.direct import DirectReader, DirectThreads
-from codebutler.intake.intake import Intake, Threads
+from codebutler.intake.intake import Intake, Outcome, Threads
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
 from codebutler.parent.apphome_page import RepoCard
 from codebutler.parent.direct import DirectMessages, DirectSources
 from codebutler.platform.tasks import Tasks
+from tests.clock import ManualClock, settle
 from tests.events import clicked, deleted, edited, posted, slashed
 from tests.memory_chat import MemoryChat
 
@@ -105,9 +106,7 @@ class House:
             await settle()
 
     def cards(self, user: str) -> list[RepoCard]:
-        note = TurnNote(
-            state="waiting", thread_ts="5.000005", text="deploy it", agent="claude", at="2026-01-01"
-        )
+        note = TurnNote(state="waiting", thread="5.000005", text="deploy it", agent="claude", at="2026-01-01")
         return [RepoCard("alpha", "C1", "running", (note,)), RepoCard("beta", "C2", "sleeping")]
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
@@ -116,12 +115,15 @@ class House:
     def commanded(self, event: Event, kind: str) -> None:
         self.commands.append(kind)
 
+    def counted(self, outcome: Outcome, seconds: float) -> None:
+        pass
+
     def no_space(self, event: Event) -> None:
         raise AssertionError("there is room")
 
     def say(self, text: str, thread_ts: str | None = None, *files: File) -> MessagePosted:
         ts = self.chat.say(D, OWNER, text, thread_ts=thread_ts)
-        return posted(channel=D, ts=ts, user=OWNER, text=text, thread_ts=thread_ts, files=files)
+        return posted(channel=D, ref=ts, user=OWNER, text=text, thread=thread_ts, files=files)
 
     def press(self, root: str, name: str) -> ButtonClicked:
         ours = [each for each in self.chat.messages(D) if each["user"] == self.chat.me.user_id]
@@ -129,11 +131,11 @@ class House:
         return clicked(
             channel=D,
             user=OWNER,
-            message_ts=card,
+            message=card,
             action_id=REPO_ACTION,
             value=name,
-            action_ts="9.1",
-            thread_ts=root,
+            press="9.1",
+            thread=root,
         )
 
     @property
@@ -161,7 +163,7 @@ async def two(tmp_path: Path) -> AsyncIterator[House]:
 async def test_with_one_repository_everything_goes_there(one: House) -> None:
     first = one.say("explain this")
     assert await one.accept(first) == "accepted"
-    assert await one.accept(one.say("and that", first.ts)) == "accepted"
+    assert await one.accept(one.say("and that", first.ref)) == "accepted"
     assert await one.accept(one.say("status")) == "accepted"
     assert one.reached == [
         ("C1", Prompt(text="explain this")),
@@ -170,7 +172,7 @@ async def test_with_one_repository_everything_goes_there(one: House) -> None:
     ]
     assert all(entry.event.channel == "C1" and entry.event.mentioned for entry in one.routed)  # type: ignore[union-attr]
     assert await one.accept(first) == "duplicate"
-    assert await one.accept(one.say("", first.ts)) == "accepted"
+    assert await one.accept(one.say("", first.ref)) == "accepted"
     assert one.reached[-1] == ("C1", Prompt(text=""))  # its worker asks what is wanted
 
 
@@ -178,19 +180,19 @@ async def test_of_two_it_is_asked_which_and_what_was_said_meanwhile_goes_there_i
     first = two.say("explain this")
     await two.accept(first)
     assert "Which repository" in two.chat.texts(D)[0]
-    await two.accept(two.say("quickly", first.ts))
-    edit = edited(channel=D, ts=first.ts, user=OWNER, text="explain that", edited_ts="8.1")
+    await two.accept(two.say("quickly", first.ref))
+    edit = edited(channel=D, ref=first.ref, user=OWNER, text="explain that", edit="8.1")
     await two.accept(edit)
     assert two.routed == []
     assert len(two.chat.texts(D)) == 1
-    await two.accept(two.press(first.ts, "alpha"))
+    await two.accept(two.press(first.ref, "alpha"))
     assert [request for _, request in two.reached] == [
         Prompt(text="explain this"),
         Prompt(text="quickly"),
         Prompt(text="explain that"),
     ]
     assert two.chat.texts(D) == ["*alpha* it is. Everything in this thread goes there."]
-    await two.accept(two.say("more", first.ts))
+    await two.accept(two.say("more", first.ref))
     assert two.reached[-1] == ("C1", Prompt(text="more"))
     assert "button codebutler.repo" in two.commands
 
@@ -202,14 +204,14 @@ async def test_what_waits_outlives_the_parent_and_is_asked_once(two: House) -> N
     await two.clock.advance(60)
     await two.start()
     assert len(two.chat.texts(D)) == 1
-    await two.accept(two.press(first.ts, "beta"))
+    await two.accept(two.press(first.ref, "beta"))
     assert two.reached == [("C2", Prompt(text="explain this"))]
 
 
 async def test_a_choice_outlives_a_parent_that_died_on_it(two: House) -> None:
     first = two.say("explain this")
     await two.accept(first)
-    await two.accept(two.press(first.ts, "alpha"))
+    await two.accept(two.press(first.ref, "alpha"))
     await two.stop()
     await two.start()
     assert two.reached == [("C1", Prompt(text="explain this"))]
@@ -232,7 +234,7 @@ async def test_a_repository_is_named_at_once_or_in_the_thread(two: House) -> Non
 async def test_an_edit_names_the_repository_too(two: House) -> None:
     first = two.say("explain this")
     await two.accept(first)
-    edit = edited(channel=D, ts=first.ts, user=OWNER, text="beta: explain that", edited_ts="8.1")
+    edit = edited(channel=D, ref=first.ref, user=OWNER, text="beta: explain that", edit="8.1")
     await two.accept(edit)
     assert two.reached == [("C2", Prompt(text="explain this")), ("C2", Prompt(text="explain that"))]
     assert two.chat.texts(D) == ["*beta* it is. Everything in this thread goes there."]
@@ -259,11 +261,11 @@ async def test_files_come_with_the_message(two: House) -> None:
 async def test_what_waited_can_be_answered_where_it_stands(two: House) -> None:
     first = two.say("explain this")
     await two.accept(first)
-    second = two.say("and this", first.ts, File(id="F1", name="a.txt"))
+    second = two.say("and this", first.ref, File(id="F1", name="a.txt"))
     await two.accept(second)
-    await two.accept(two.press(first.ts, "alpha"))
-    assert await two.sender.submit("C1", "op-1", React(target_ts=second.ts, name="eyes")) == ""
-    assert two.chat.marks(D, second.ts) == {"eyes"}
+    await two.accept(two.press(first.ref, "alpha"))
+    assert await two.sender.submit("C1", "op-1", React(target=second.ref, mark="working")) == ""
+    assert two.chat.marks(D, second.ref) == {"working"}
     await two.stop()
     await two.start()
     assert two.sender.where("C1", "F1") == D
@@ -275,7 +277,7 @@ async def test_words_about_all_repositories_are_answered_here(two: House) -> Non
         assert part in two.chat.texts(D)[-1]
     await two.accept(two.say("!stauts"))
     assert "Did you mean `!status`?" in two.chat.texts(D)[-1]
-    await two.accept(slashed(channel=D, user=OWNER, command="/butler", text="stop", trigger_id="1"))
+    await two.accept(slashed(channel=D, user=OWNER, command="/butler", text="stop", invocation="1"))
     assert two.routed == []
     assert await two.journal.pending() == []
 
@@ -283,18 +285,18 @@ async def test_words_about_all_repositories_are_answered_here(two: House) -> Non
 async def test_other_words_concern_one_repository(two: House) -> None:
     first = two.say("!stop")
     await two.accept(first)
-    await two.accept(two.press(first.ts, "alpha"))
+    await two.accept(two.press(first.ref, "alpha"))
     assert two.reached == [("C1", Command(name="stop"))]
     assert "command stop" in two.commands
 
 
 async def test_a_stranger_is_told_once(two: House) -> None:
     for number in (1, 2):
-        event = posted(channel=D, ts=f"{number}.1", user="U0MALLORY", text="hello")
+        event = posted(channel=D, ref=f"{number}.1", user="U0MALLORY", text="hello")
         assert await two.accept(event) == "refused"
     assert two.refusals == [("prompt: not in allowedUsers", True), ("prompt: not in allowedUsers", False)]
     press = clicked(
-        channel=D, user="U0MALLORY", message_ts="1.1", action_id=REPO_ACTION, value="alpha", action_ts="2"
+        channel=D, user="U0MALLORY", message="1.1", action_id=REPO_ACTION, value="alpha", press="2"
     )
     assert await two.accept(press) == "refused"
     assert two.routed == []
@@ -304,7 +306,7 @@ async def test_a_repository_that_is_gone_is_asked_for_anew(two: House) -> None:
     first = two.say("alpha: explain this")
     await two.accept(first)
     del two.repos["C1"]
-    await two.accept(two.say("go on", first.ts))
+    await two.accept(two.say("go on", first.ref))
     assert two.reached[-1] == ("C2", Prompt(text="go on"))
 
 
@@ -312,9 +314,9 @@ async def test_what_is_expired_or_unknown_is_not_taken(two: House) -> None:
     first = two.say("explain this")
     await two.accept(first)
     lost = two.press("3.1", "alpha")
-    assert await two.accept(two.press(first.ts, "gone")) == "ignored"
+    assert await two.accept(two.press(first.ref, "gone")) == "ignored"
     assert await two.accept(replace(lost, action_id="codebutler.allow")) == "ignored"
-    assert await two.accept(deleted(channel=D, ts="7.1", user=OWNER)) == "accepted"
+    assert await two.accept(deleted(channel=D, ref="7.1", user=OWNER)) == "accepted"
     assert two.routed == []
     assert [entry.event for entry in await two.journal.pending()] == [first]
 
@@ -332,7 +334,7 @@ async def test_whose_worker_stays_down_is_told_in_the_thread_once(one: House) ->
     one.down["alpha"] = "it keeps failing"
     first = one.say("explain this")
     await one.accept(first)
-    await one.accept(one.say("and that", first.ts))
+    await one.accept(one.say("and that", first.ref))
     assert len(one.reached) == 2
     assert ["cannot answer now" in text for text in one.chat.texts(D)] == [True]
 

@@ -11,13 +11,13 @@ import pytest
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import StoreError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post, React, Update
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
+from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 
 HOME, DIRECT = "C1", "D1"
@@ -40,20 +40,20 @@ async def test_a_workers_words_go_to_the_conversation_they_are_about(tmp_path: P
         Sender(chat, clock, Editor(str), detour=book) as sender,
     ):
         await book.place(HOME, DIRECT, (asked,))
-        answer = await sender.submit(HOME, "op-1", Post(message=said("working"), thread_ts=asked))
-        await sender.submit(HOME, "op-2", Update(target_ts=answer, message=said("a toolbox")))
-        await sender.submit(HOME, "op-3", React(target_ts=asked, name="eyes"))
-        await sender.submit(HOME, "op-4", Post(message=said("and here"), thread_ts=other))
+        answer = await sender.submit(HOME, "op-1", Post(message=said("working"), thread=asked))
+        await sender.submit(HOME, "op-2", Update(target=answer, message=said("a toolbox")))
+        await sender.submit(HOME, "op-3", React(target=asked, mark="working"))
+        await sender.submit(HOME, "op-4", Post(message=said("and here"), thread=other))
         await settle()
-        told = await sender.history(HOME, thread_ts=asked)
+        told = await sender.history(HOME, thread=asked)
         assert [message.text for message in told.messages] == ["what is this?", "a toolbox"]
-        assert chat.marks(DIRECT, asked) == {"eyes"}
+        assert chat.marks(DIRECT, asked) == {"working"}
         assert chat.texts(HOME) == ["and here"]
     async with (
         opened(tmp_path / "journal.db") as book,
         Sender(chat, clock, Editor(str), detour=book) as sender,
     ):
-        await sender.submit(HOME, "op-5", Update(target_ts=answer, message=said("a box of tools")))
+        await sender.submit(HOME, "op-5", Update(target=answer, message=said("a box of tools")))
         assert "a box of tools" in chat.texts(DIRECT)
 
 
@@ -66,13 +66,6 @@ async def test_a_conversation_is_found_by_any_of_its_messages(tmp_path: Path) ->
         assert book.where(HOME, "F1") == DIRECT
         assert book.where("C2", "F1") == "C2"
         assert book.channels == (DIRECT,)
-
-
-async def test_links_lead_to_where_a_message_stands(tmp_path: Path) -> None:
-    async with opened(tmp_path / "journal.db") as book:
-        await book.place(HOME, DIRECT, ("1234567890.000001",))
-        here, there = "/archives/C1/p1234567890000001", "/archives/C1/p1234567890000002"
-        assert book.relinked(f"<{here}|a> <{there}|b>") == f"<{here.replace('C1', 'D1')}|a> <{there}|b>"
 
 
 async def test_only_the_latest_are_known_and_the_rest_is_forgotten(tmp_path: Path) -> None:
@@ -106,5 +99,5 @@ async def test_an_answer_that_was_posted_stays_posted_when_the_disk_takes_nothin
     asked = chat.say(DIRECT, "U1", "hello")
     await book.posted(HOME, DIRECT, asked)
     async with Sender(chat, ManualClock(), Editor(str), detour=book) as sender:
-        ts = await sender.submit(HOME, "op-1", Post(message=said("hi"), thread_ts=asked))
+        ts = await sender.submit(HOME, "op-1", Post(message=said("hi"), thread=asked))
     assert book.where(HOME, ts) == DIRECT

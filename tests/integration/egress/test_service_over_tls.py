@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.platform.tasks import abort
 from codebutler_worker.egress.hosts import FRESH_S, Dialer
 from codebutler_worker.egress.http import Streams, both_ways
 from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.egress.service import ModelService
+from tests.clock import ManualClock
 from tests.programs import require
 
 NAME = "api.example"

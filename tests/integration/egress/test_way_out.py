@@ -66,7 +66,7 @@ async def test_everything_else_is_refused_with_what_to_do(
     assert code != 0
     assert "403 evil.example.com is not in sandbox.hosts" in tunnel
     assert internet.dialled == []
-    assert "an agent was refused evil.example.com:443" in caplog.text
+    assert "access to evil.example.com:443" in caplog.text
 
 
 async def inside_again(egress: Egress, policy: SandboxPolicy, script: str) -> tuple[int, str]:

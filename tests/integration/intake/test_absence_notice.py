@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from codebutler.chat.absence_notice import AbsenceNotice
+from codebutler.chat.absence_notice import AbsenceNotice, Channels
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.domain.clock import ManualClock, settle
+from codebutler.chat.slack.api import SLACK_LIMITS
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError
 from codebutler.domain.model import Post, Prompt
+from codebutler.domain.refs import ConversationRef
+from codebutler.intake.absence import PRESSES_NOT_KEPT
 from codebutler.intake.journal import Journal
+from tests.clock import ManualClock, settle
 from tests.events import posted
 from tests.memory_chat import MemoryChat
 from tests.shown import text_of
@@ -31,7 +35,8 @@ class World:
         self.path = path
         self.clock: ManualClock = ManualClock()
         self.chat = MemoryChat()
-        self.channels = ["C1", "C2"]
+        self.asking: list[ConversationRef] = []
+        self.channels = [ConversationRef("C1"), ConversationRef("C2")]
         self.busy = False
         self.journal: Journal | None = None
 
@@ -42,7 +47,13 @@ class World:
             Journal.open(self.path, self.clock) as journal,
             Sender(self.chat, self.clock, Editor(str)) as sender,
         ):
-            home = AbsenceNotice(sender, journal, self.clock, lambda: self.channels, lambda: self.busy)
+            home = AbsenceNotice(
+                sender,
+                journal,
+                self.clock,
+                Channels(lambda: self.channels, lambda: self.asking),
+                lambda: self.busy,
+            )
             home.lost()
             running = asyncio.create_task(home.run())
             self.journal = journal
@@ -66,7 +77,7 @@ class World:
     async def accept(self, journal: Journal, channel: str, written_at_s: float) -> None:
         """A message that was written then is on disk now."""
         moment = f"{self.clock.now().timestamp() - self.clock.monotonic() + written_at_s:.6f}"
-        event = posted(channel=channel, ts=moment, user="U1", text="hi")
+        event = posted(channel=channel, ref=moment, user="U1", text="hi")
         await journal.append(event, Prompt(text="hi"))
 
     def told(self, channel: str = "C1") -> list[str]:
@@ -103,6 +114,17 @@ async def test_a_restart_is_told_once_where_something_happened(world: World) -> 
         assert world.told("C2") == []
         await world.clock.advance(3600)
         assert len(world.told()) == 1
+
+
+async def test_where_a_card_waits_it_is_told_that_presses_may_be_lost(world: World) -> None:
+    world.chat.limits = replace(SLACK_LIMITS, presses_kept=timedelta(seconds=150))
+    world.asking = [ConversationRef("C2")]
+    await world.passes(3 * 3600)
+    async with world.life() as (home, _):
+        home.back()
+        await world.passes(60)
+        assert world.told("C2") == [f"👋 Back after 3 h. {PRESSES_NOT_KEPT}"]
+        assert world.told("C1") == ["👋 Back after 3 h: nothing was missed."]
 
 
 async def test_a_loop_of_crashes_is_told_once(world: World) -> None:

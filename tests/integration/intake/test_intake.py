@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
-from codebutler.config.schema import AgentSection, Config, SlackSection
-from codebutler.domain.clock import ManualClock
+from codebutler.config.schema import AgentSection, Config
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, MessagePosted, Prompt
-from codebutler.intake.intake import Intake, Threads
+from codebutler.intake.intake import Intake, Outcome, Threads
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
+from tests.clock import ManualClock
 from tests.events import posted
 
 OWNER = "U0OWNER"
@@ -35,6 +36,9 @@ class Books:
 
     def commanded(self, event: Event, kind: str) -> None:
         self.commands.append(kind)
+
+    def counted(self, outcome: Outcome, seconds: float) -> None:
+        pass
 
     def no_space(self, event: Event) -> None:
         self.without_space.append(event.channel)
@@ -65,7 +69,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 def message(ts: str = "1.1", user: str = OWNER, text: str = "hello", channel: str = "C1") -> MessagePosted:
-    return posted(channel=channel, ts=ts, user=user, text=text)
+    return posted(channel=channel, ref=ts, user=user, text=text)
 
 
 async def test_an_accepted_event_is_on_disk_and_then_routed(desk: Desk, tmp_path: Path) -> None:
@@ -134,7 +138,7 @@ async def test_what_an_earlier_life_kept_is_routed_again_in_order(tmp_path: Path
 async def test_with_mention_only_plain_talk_passes_by(tmp_path: Path) -> None:
     config = Config(slack=SlackSection(allowed_users=(OWNER,)), agent=AgentSection(mention="mention"))
     desk = Desk(tmp_path / "journal.db", config)
-    mentioned = posted(channel="C1", ts="1.2", user=OWNER, text="hello", mentioned=True)
+    mentioned = posted(channel="C1", ref="1.2", user=OWNER, text="hello", mentioned=True)
     outcomes = [
         await desk.intake.accept(event) for event in (message(), mentioned, message("1.3", text="!ping"))
     ]
@@ -148,7 +152,7 @@ async def test_where_something_waits_for_words_nobody_has_to_call_us(tmp_path: P
         tmp_path / "journal.db", config, lambda repo, thread_ts: (repo.name, thread_ts) == ("sample", "1.1")
     )
     replies = [
-        posted(channel="C1", ts=ts, user=user, text=text, thread_ts=thread_ts)
+        posted(channel="C1", ref=ts, user=user, text=text, thread=thread_ts)
         for ts, user, text, thread_ts in (
             ("2.1", OWNER, "yes", "1.1"),
             ("2.2", OWNER, "yes", "1.9"),
@@ -167,7 +171,7 @@ async def test_an_empty_message_asks_for_nothing(desk: Desk) -> None:
 
 
 async def test_who_is_called_by_name_and_told_nothing_is_reached(desk: Desk) -> None:
-    called = posted(channel="C1", ts="1.2", user=OWNER, text="", mentioned=True)
+    called = posted(channel="C1", ref="1.2", user=OWNER, text="", mentioned=True)
     assert await desk.intake.accept(message(text="run:")) == "accepted"
     assert await desk.intake.accept(called) == "accepted"
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError, StoreTooNewError
 from codebutler.domain.model import (
     Command,
@@ -29,6 +28,7 @@ from codebutler.intake.journal import Journal
 from codebutler.intake.journal_writer import GATHERED
 from codebutler.intake.records import Entry, SeenMessage
 from codebutler_migrations import runner
+from tests.clock import ManualClock
 from tests.events import clicked, deleted, edited, posted, slashed
 
 
@@ -44,7 +44,7 @@ async def journal(path: Path) -> AsyncIterator[Journal]:
 
 
 def a_message(number: int, channel: str = "C1", text: str = "hello") -> MessagePosted:
-    return posted(channel=channel, ts=f"1700000000.{number:06}", user="U1", text=text)
+    return posted(channel=channel, ref=f"1700000000.{number:06}", user="U1", text=text)
 
 
 async def put(journal: Journal, number: int, channel: str = "C1") -> Entry:
@@ -55,16 +55,14 @@ async def put(journal: Journal, number: int, channel: str = "C1") -> Entry:
 
 EVERY_KIND: list[tuple[Event, Request]] = [
     (a_message(1, text="tabs\tand \u2028 and 👋 and \0"), Prompt(text="x", prefix="kimi")),
-    (edited(channel="C1", ts="1.0", user="U1", text="new", edited_ts="2.0"), Command(name="stop")),
-    (deleted(channel="C1", ts="1.0", user="U1", thread_ts="0.5"), NoRequest()),
+    (edited(channel="C1", ref="1.0", user="U1", text="new", edit="2.0"), Command(name="stop")),
+    (deleted(channel="C1", ref="1.0", user="U1", thread="0.5"), NoRequest()),
     (
-        slashed(channel="C1", user="U1", command="/butler", text="status", trigger_id="t.1"),
+        slashed(channel="C1", user="U1", command="/butler", text="status", invocation="t.1"),
         Command(name="status"),
     ),
     (
-        clicked(
-            channel="C1", user="U1", message_ts="1.0", action_id="codebutler.stop", value="v", action_ts="3.0"
-        ),
+        clicked(channel="C1", user="U1", message="1.0", action_id="codebutler.stop", value="v", press="3.0"),
         NoRequest(),
     ),
 ]
@@ -179,9 +177,9 @@ async def test_the_high_water_mark_is_the_newest_slack_message(path: Path) -> No
         await put(journal, 5)
         await put(journal, 3)
         await put(journal, 9, "C2")
-        local = posted(channel="C1", ts="1800000000.000000", user="U1", text="x", origin="local")
+        local = posted(channel="C1", ref="1800000000.000000", user="U1", text="x", origin="local")
         await journal.append(local, Prompt(text="x"))
-        edit = edited(channel="C1", ts="1700000000.000007", user="U1", text="x", edited_ts="1.0")
+        edit = edited(channel="C1", ref="1700000000.000007", user="U1", text="x", edit="1.0")
         await journal.append(edit, Prompt(text="x"))
     async with Journal.open(path, ManualClock()) as journal:
         assert await journal.high_water("C1") == 1700000000.000005
@@ -253,14 +251,14 @@ async def test_messages_are_remembered_for_a_week_back_from_the_newest_or_from_t
     days = [f"{1700000000 + day * 86400}.000000" for day in range(10)]
     for channel in ("C1", "C2"):
         for ts in days[:5]:
-            await journal.append(posted(channel=channel, ts=ts, user="U1", text="x"), NoRequest())
+            await journal.append(posted(channel=channel, ref=ts, user="U1", text="x"), NoRequest())
     await journal.open_gaps(["C2"], ManualClock().now())
     for channel in ("C1", "C2"):
         for ts in days[5:]:
-            await journal.append(posted(channel=channel, ts=ts, user="U1", text="x"), NoRequest())
+            await journal.append(posted(channel=channel, ref=ts, user="U1", text="x"), NoRequest())
     await journal.forget_old(ManualClock().now())
-    assert [seen.ts for seen in await journal.seen("C1")] == days[2:]
-    assert [seen.ts for seen in await journal.seen("C2")] == days
+    assert [seen.ref for seen in await journal.seen("C1")] == days[2:]
+    assert [seen.ref for seen in await journal.seen("C2")] == days
 
 
 def test_settled_events_are_forgotten_after_a_month_but_for_the_newest(path: Path) -> None:
@@ -316,7 +314,7 @@ async def test_threads_that_began_before_what_history_tells_are_known_by_their_l
     root = f"{1700000000 - 9 * day_s}.000000"
     for number in (3, 2):
         ts = f"{1700000000 - number * 60}.000000"
-        message = posted(channel="C1", ts=ts, user="U1", text="x", thread_ts=root)
+        message = posted(channel="C1", ref=ts, user="U1", text="x", thread=root)
         await journal.append(message, NoRequest())
     now = datetime.fromtimestamp(1700000000, UTC)
     await journal.open_gaps(["C1"], now)
@@ -338,7 +336,7 @@ async def test_a_gap_stays_open_and_as_wide_until_it_is_closed(path: Path) -> No
         gap = await journal.gap("C1")
         assert gap is not None
         assert gap.since_s == a_message(1).sent_at
-        assert [seen.ts for seen in gap.known] == [a_message(1).ts, a_message(2).ts]
+        assert [seen.ref for seen in gap.known] == [a_message(1).ref, a_message(2).ref]
         await journal.close_gap("C1")
         assert await journal.gap("C1") is None
 
@@ -383,9 +381,9 @@ async def test_an_unreadable_entry_is_named(journal: Journal, path: Path) -> Non
 
 def test_a_journal_opens_without_alembic_and_sqlalchemy(path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from codebutler.domain.clock import ManualClock\n"
+        "import sys; from pathlib import Path; from codebutler.domain.clock import SystemClock\n"
         "from codebutler.intake.journal import Journal\n"
-        "Journal.open(Path(sys.argv[1]), ManualClock())\n"
+        "Journal.open(Path(sys.argv[1]), SystemClock())\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('alembic', 'sqlalchemy')])"
     )
     done = subprocess.run(

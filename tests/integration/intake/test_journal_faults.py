@@ -17,15 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import MessagePosted, Prompt
 from codebutler.intake.journal import Journal
+from tests.clock import ManualClock
 from tests.events import posted
 
 
 def a_message(number: int, text: str = "hello") -> MessagePosted:
-    return posted(channel="C1", ts=f"1700000000.{number:06}", user="U1", text=text)
+    return posted(channel="C1", ref=f"1700000000.{number:06}", user="U1", text=text)
 
 
 def numbers_in(path: Path) -> set[int]:
@@ -46,7 +46,7 @@ from codebutler.domain.model import MessagePosted, Prompt
 async def one(journal, number):
     ts = f"1700000000.{number:06}"
     facts = {"sent_at": float(ts), "order": ts, "is_direct": False}
-    event = MessagePosted(channel="C1", ts=ts, user="U1", text="x" * (number % 3000), **facts)
+    event = MessagePosted(channel="C1", ref=ts, user="U1", text="x" * (number % 3000), **facts)
     entry = await journal.append(event, Prompt(text="x"))
     print(number, flush=True)  # the acknowledgement
     if number % 3 == 0:
@@ -152,7 +152,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 async def put(journal, number):
     ts = f"1700000000.{number:06}"
     facts = {"sent_at": float(ts), "order": ts, "is_direct": False}
-    event = MessagePosted(channel="C1", ts=ts, user="U1", text="x" * 3000, **facts)
+    event = MessagePosted(channel="C1", ref=ts, user="U1", text="x" * 3000, **facts)
     await journal.append(event, Prompt(text="x"))
 
 async def main():

@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import cast
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import Prompt
 from codebutler.intake.journal import Journal
 from codebutler.platform import sqlitefile
+from tests.clock import ManualClock
 from tests.events import posted
 from tests.powercut import Connection, Recorder, Step, cuts, put
 
@@ -37,7 +37,7 @@ async def recorded(
 
             async def one(number: int) -> None:
                 text = "x" * dice.randrange(5000)
-                event = posted(channel="C1", ts=f"1700000000.{number:06}", user="U1", text=text)
+                event = posted(channel="C1", ref=f"1700000000.{number:06}", user="U1", text=text)
                 entry = await journal.append(event, Prompt(text=text))
                 assert entry is not None
                 recorder.acknowledge(event.key)

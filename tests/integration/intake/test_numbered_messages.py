@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.schema import Config, SlackSection
-from codebutler.domain.clock import ManualClock
+from codebutler.config.chats import SlackSection
+from codebutler.config.schema import Config
 from codebutler.domain.model import MessagePosted, NoRequest
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.absence import Arrival
 from codebutler.intake.direct import DirectReader, DirectThreads
 from codebutler.intake.dispatcher import HeldBack
@@ -18,6 +19,7 @@ from codebutler.intake.intake import Intake, Threads, dated
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry, SeenMessage
 from codebutler.intake.repos import Repo
+from tests.clock import ManualClock
 from tests.events import numbered
 from tests.integration.intake.test_intake import Books
 
@@ -69,7 +71,7 @@ async def test_a_conversation_is_direct_where_the_event_says_so(journal: Journal
     books, threads = Books(), DirectThreads(journal)
     private, group = numbered(1, NOON_S, channel="111", is_direct=True), numbered(2, NOON_S, channel="D1")
     slack = SlackSection(channel_id="D1", allowed_users=(private.user,))
-    repos = {"D1": Repo("shop", Config(slack=slack))}
+    repos = {ConversationRef("D1"): Repo("shop", Config(slack=slack))}
     intake = Intake(
         repos=lambda: repos,
         journal=journal,

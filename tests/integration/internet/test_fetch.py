@@ -326,3 +326,16 @@ def certificates(directory: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLCon
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key)
     return server, ssl.create_default_context(cafile=certificate)
+
+
+async def test_the_end_of_something_long_comes_as_it_is() -> None:
+    net = Net()
+    log = sends("200 OK\r\nContent-Type: application/octet-stream", b"a" * 200_000 + b"end")
+    async with net.serving(log) as internet:
+        assert await internet.end_of("http://example.com/log", 5, 2**20) == b"aaend"
+        with pytest.raises(PageRefusedError, match="too long"):
+            await internet.end_of("http://example.com/log", 5, 1000)
+    assert "accept-encoding: identity" in net.requests[0].lower()
+    async with net.serving(redirects("http://127.0.0.1/x")) as internet:
+        with pytest.raises(PageRefusedError):
+            await internet.end_of("http://example.com/log", 5, 1000)

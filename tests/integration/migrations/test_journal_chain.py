@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import ButtonClicked, Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.intake.absence import Arrival
@@ -17,19 +16,20 @@ from codebutler.intake.journal import Journal
 from codebutler.intake.records import Gap, SeenMessage
 from codebutler_migrations import runner
 from tests import events
+from tests.clock import ManualClock
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "journal" / "0005.sql"
 FIRST, SECOND = "1700000001.000002", "1700000003.000004"
 OLD_ROOT = "1699000000.000100"
 EVENTS: list[Event] = [
-    events.posted(channel="C1", ts=FIRST, user="U1", text='é "x"', thread_ts=OLD_ROOT, mentioned=True),
-    events.edited(channel="C1", ts=FIRST, user="U1", text="y", edited_ts="1700000005.000006"),
-    events.deleted(channel="C1", ts=FIRST, user="U1"),
+    events.posted(channel="C1", ref=FIRST, user="U1", text='é "x"', thread=OLD_ROOT, mentioned=True),
+    events.edited(channel="C1", ref=FIRST, user="U1", text="y", edit="1700000005.000006"),
+    events.deleted(channel="C1", ref=FIRST, user="U1"),
     events.clicked(
-        channel="D1", user="U1", message_ts="1700000007.000008", action_id="a", value="v", action_ts="7.1"
+        channel="D1", user="U1", message="1700000007.000008", action_id="a", value="v", press="7.1"
     ),
-    events.slashed(channel="C1", user="U1", command="/butler", text="status", trigger_id="t"),
-    events.posted(channel="D1", ts="1700000009.000001", user="U1", text="shop: x"),
+    events.slashed(channel="C1", user="U1", command="/butler", text="status", invocation="t"),
+    events.posted(channel="D1", ref="1700000009.000001", user="U1", text="shop: x"),
 ]
 
 

@@ -18,14 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codebutler.chat.slack.render import rendered
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError, StoreTooNewError
 from codebutler.domain.message import Button, Message
 from codebutler.domain.model import Operation, Post, React, Update
+from codebutler.domain.version import VERSION
 from codebutler_migrations import runner
 from codebutler_worker.store import tables
 from codebutler_worker.store.opening import MigrationReport, downgrade, migrate_store, open_store
 from codebutler_worker.store.rows import SessionRow
+from tests.clock import ManualClock
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store" / "whatsapp.sql"
 OLD_MESSAGES = """SELECT id, from_jid, chat, content, timestamp, is_voice, acked, wa_msg_id
@@ -270,9 +271,9 @@ def test_what_waits_to_be_said_goes_out_as_a_message(legacy: Path) -> None:
     assert isinstance(card, Post)
     assert rendered(card.message)[0] == "🔧 `a &lt; b` _c_ f (https://d.e)"
     assert card.message.buttons == (Button("Stop", "codebutler.stop", "t1", "danger"),)
-    assert card.thread_ts == "1.0"
-    assert now["edit"] == Update(target_ts="1.1", message=Message(markdown="by \\<@U1>", names=("U1",)))
-    assert now["eyes"] == React(target_ts="1.1", name="eyes")
+    assert card.thread == "1.0"
+    assert now["edit"] == Update(target="1.1", message=Message(markdown="by \\<@U1>", names=("U1",)))
+    assert now["eyes"] == React(target="1.1", mark="working")
     downgrade(legacy, "0011")
     before = {
         op_id: json.loads(payload) for op_id, payload in ask(legacy, "SELECT op_id, payload FROM outbox")
@@ -282,11 +283,16 @@ def test_what_waits_to_be_said_goes_out_as_a_message(legacy: Path) -> None:
 
 
 def test_a_newer_file_is_refused_untouched(legacy: Path) -> None:
-    migrate_store(legacy)
-    do(legacy, "UPDATE alembic_version SET version_num = '9999'")
+    report = migrate_store(legacy)
+    assert report.backup is not None
+    do(legacy, "UPDATE alembic_version SET version_num = '9999'; PRAGMA user_version = 7012003")
     before = legacy.read_bytes()
-    with pytest.raises(StoreTooNewError, match=r"revision 9999.*update this one"):
+    with pytest.raises(StoreTooNewError) as refused:
         migrate_store(legacy)
+    assert str(refused.value).startswith(
+        f"{legacy} was written by a newer CodeButler (7.12.3, revision 9999): update this one, which is {VERSION}, or "
+        f"put the copy from before its migration, {report.backup.name}, in its place"
+    )
     with pytest.raises(StoreTooNewError):
         open_store(legacy, ManualClock())
     assert legacy.read_bytes() == before

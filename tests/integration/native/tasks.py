@@ -264,7 +264,7 @@ TASKS = (
             says("Mended."),
         ),
         lambda repo: text(repo, "a.txt") == "1 2 one\n",
-        ("`old` is there 2 times", "missing required field `old`"),
+        ("`old` occurs 2 times", "missing required field `old`"),
     ),
     Task(
         "work is committed with git",

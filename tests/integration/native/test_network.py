@@ -52,7 +52,7 @@ async def test_its_terminal_reaches_the_hosts_that_are_named(
     assert [request.path for request in internet.seen] == ["/one", "/two"]
     # People learn what was refused, and the model knew what it has.
     assert end(events).text.startswith("Fetched.")
-    assert "did not let it reach `other.example.org`" in end(events).text
+    assert "blocked access to `other.example.org`" in end(events).text
     orders = studio.model.asked[0].messages[0]
     assert isinstance(orders, SystemMessage)
     assert "it reaches docs.example.org." in orders.content

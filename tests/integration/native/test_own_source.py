@@ -24,7 +24,7 @@ COPIED = ("AGENTS.md", "pyproject.toml", "codebutler", "docs", "tests", "workers
 GIST, BETTER = "is anybody there?", "is anybody at home?"
 TEST = "python -m pytest -q -p no:cacheprovider tests/unit/test_words.py"
 HIDDEN = (
-    "from codebutler.domain.commands import WORDS, as_table; "
+    "from codebutler.domain.command_help import as_table; from codebutler.domain.commands import WORDS; "
     "print(WORDS['ping'].gist, as_table().count('At home'))"
 )
 

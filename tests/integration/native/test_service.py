@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.agents.backend import Limit, Writing
+from codebutler_worker.agents.backend import Refusal, Writing
 from codebutler_worker.agents.native.model import (
     AssistantMessage,
     Endpoint,
@@ -192,9 +192,9 @@ async def test_a_busy_service_is_asked_again_when_it_says(
         Line("At last."),
     )
     events = [event async for event in model.ask(PROMPT)]
-    assert [type(event) for event in events] == [Limit, Limit, Writing, ModelReply]
-    assert isinstance(events[0], Limit)
-    assert events[0].text == "the model service is at its limit: slow down; asking again in 0 s"
+    assert [type(event) for event in events] == [Refusal, Refusal, Writing, ModelReply]
+    assert isinstance(events[0], Refusal)
+    assert events[0].text == "the model service is at its limit: slow down; retrying in 0 s"
 
 
 async def test_a_service_that_wants_more_patience_than_we_have_gets_it_elsewhere(
@@ -228,7 +228,7 @@ async def test_an_answer_that_breaks_off_begins_anew(server: CompletionsServer, 
     server.play(Line(), Line("All of it."))
     async with asyncio.timeout(30):
         seen = [event async for event in model.ask(PROMPT)]
-    assert [type(event) for event in seen] == [Writing, Limit, Writing, ModelReply]
+    assert [type(event) for event in seen] == [Writing, Refusal, Writing, ModelReply]
     assert (seen[0], seen[2]) == (Writing("Half of it."), Writing("All of it."))
 
 
@@ -237,7 +237,7 @@ async def test_a_silent_service_is_given_up(server: CompletionsServer) -> None:
     model = OpenAIModel(Endpoint(server.base_url, "m"), SystemClock(), patience=patience, chance=lambda: 0.0)
     server.play(Line("never", hold=True), Line("then"))
     events = [event async for event in model.ask(PROMPT)]
-    assert isinstance(events[0], Limit)
+    assert isinstance(events[0], Refusal)
     assert "did not answer in time" in events[0].text
     assert isinstance(events[-1], ModelReply)
     await model.close()

@@ -95,7 +95,7 @@ async def test_a_turn_that_was_cut_off_anywhere_can_be_taken_up(studio: Studio) 
         ToolMessage,
         UserMessage,
     ]
-    assert all("nobody knows" in message.content for message in messages if isinstance(message, ToolMessage))
+    assert all("is unknown" in message.content for message in messages if isinstance(message, ToolMessage))
 
 
 async def test_a_session_that_ended_after_any_of_its_records_can_be_taken_up(studio: Studio) -> None:
@@ -120,7 +120,7 @@ async def test_a_session_that_ended_after_any_of_its_records_can_be_taken_up(stu
             assert messages[-1] == UserMessage("go on")
             # What was on disk before the end is known now.
             known = sum(b'"said"' in record for record in records[:count])
-            assert len([each for each in messages[:-1] if "nobody knows" not in each.content]) == known
+            assert len([each for each in messages[:-1] if "is unknown" not in each.content]) == known
 
 
 async def test_each_request_begins_as_the_one_before_ended(studio: Studio) -> None:
@@ -237,14 +237,15 @@ async def test_without_room_for_its_session_an_agent_does_nothing(studio: Studio
     (studio.repo / ".codebutler" / "native").write_text("in the way")
     finished = end(await studio.run("work", says("Done.")))
     assert (finished.ok, finished.reason) == (False, "unavailable")
-    assert "cannot be kept" in finished.text
+    assert "cannot be saved" in finished.text
     assert studio.model.asked == []
 
 
 def test_a_full_disk_is_said_in_one_line() -> None:
     journal = Session(os.open("/dev/full", os.O_WRONLY), "native-x")
     with pytest.raises(
-        StoreError, match=r"^the agent's session cannot be kept: No space left on device: make room$"
+        StoreError,
+        match=r"^the agent's session cannot be saved: No space left on device: free some disk space$",
     ):
         journal.append([SaidRecord(UserMessage("x"))])
     journal.close()

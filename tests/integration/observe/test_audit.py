@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import FLUSH_S, HELD_CHARS, AuditLog, maintain
 from codebutler.observe.chain import AuditAct, Break, rotated, verify
 from codebutler.platform.tasks import beside
+from tests.clock import ManualClock
 
 
 def act(text: str = "ls") -> AuditAct:

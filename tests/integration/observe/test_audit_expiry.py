@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.observe.audit import EXPIRE_S, AuditLog, maintain
 from codebutler.observe.chain import AuditAct, Break, rotated, verify
 from codebutler.platform.tasks import beside
+from tests.clock import ManualClock
 
 DAY_S = 86400.0
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import settle
 from codebutler.observe.logs import BackgroundHandler, Logs, private_file
+from tests.clock import settle
 
 LOGGER = logging.getLogger("codebutler.test")
 

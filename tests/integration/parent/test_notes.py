@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from codebutler.config.chats import SlackSection
 from codebutler.config.registry import RepoEntry
-from codebutler.config.schema import Config, SlackSection
-from codebutler.domain.clock import ManualClock
+from codebutler.config.schema import Config
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import RepoTable, Served, Unserved
 from codebutler.parent.configuration import ConfigNotes
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.messages import LogTag
+from tests.clock import ManualClock
 
 ENTRY = RepoEntry(name="sample", path="/repo", digest="", channel_id="C1")
 NOTE = "the file is not the trusted one: ignoring sandbox.mode"

@@ -16,10 +16,10 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.people import People, Person
 from codebutler.chat.slack.render import rendered
+from codebutler.config.chats import SlackSection, TelegramSection
 from codebutler.config.paths import Home
-from codebutler.config.schema import Config, RepoSettings, SlackSection, TelegramSection
+from codebutler.config.schema import Config, RepoSettings
 from codebutler.control.listeners import Listeners
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, Update
@@ -31,12 +31,15 @@ from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.parent.parts import Given, LatestTurns, Parts, Signals
 from codebutler.parent.services import ParentServices
+from codebutler.parent.spending import Ledgers, Spending
 from codebutler.platform.backups import Restored
-from codebutler.platform.descriptors import Descriptors
+from codebutler.platform.processes import Descriptors
+from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import Budget, DayUse, Doing, Live, TurnEnded
 from codebutler.text.markup import message_link, person
 from codebutler.text.redact import Redactor
+from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 from tests.shown import blocks_of, text_of
 
@@ -77,27 +80,31 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         people = People(clock)
         people.meet(["U0ANA"])
         sender = await stack.enter_async_context(
-            Sender(chat, clock, Editor(same, people.called, book.relinked), detour=book, notes=journal)
+            Sender(chat, clock, Editor(same, people.called, book.where), detour=book, notes=journal)
         )
         statuses = await stack.enter_async_context(
             StatusBoard(chat.capabilities.status_line, clock, lambda text: text.replace("key", "[redacted]"))
         )
-        await stack.enter_async_context(beside(people.run(Known()), name="people"))
+        await stack.enter_async_context(beside(people.run(Known().person), name="people"))
         await settle()
         signals = Signals()
+        repos = Repos(RepoTable(()), lambda: book.channels)
+        logs = stack.enter_context(Logs(None, "info", same, stream=None))
         parts = Parts(
-            given=Given(Home(tmp_path), {}, Config(), clock, Descriptors(1024, 1024)),
+            given=Given(Home(tmp_path), {}, Config(), clock, Descriptors(1024, 1024), Stopping()),
             signals=signals,
             clock=clock,
             people=people,
             redactor=Redactor(),
-            logs=stack.enter_context(Logs(None, "info", same, stream=None)),
+            logs=logs,
             journal=journal,
             restored=None,
             audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
             tasks=Tasks(lambda name, error: None),
             direct=book,
-            repos=Repos(RepoTable(()), lambda: book.channels),
+            repos=repos,
+            spending=Spending(lambda: repos.table, clock, logs.record),
+            ledgers=Ledgers(lambda: repos.table, clock, logs.record),
             turns=LatestTurns(journal, signals.changed.tell),
             listeners=Listeners(),
         )
@@ -150,23 +157,23 @@ async def test_what_is_about_a_direct_message_is_said_there_and_nothing_else(
     services, chat = desk
     direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
     link = message_link("C1", direct, "yours")
-    answer = await services.send(REPO, "1", Post(message=said(f"see {link}"), thread_ts=direct), unsure=False)
-    await services.send(REPO, "2", Update(target_ts=answer, message=said(f"done {link}")), unsure=False)
+    answer = await services.send(REPO, "1", Post(message=said(f"see {link}"), thread=direct), unsure=False)
+    await services.send(REPO, "2", Update(target=answer, message=said(f"done {link}")), unsure=False)
     assert "/archives/D1/p1234567890000001|yours>" in chat.texts("D1")[0]
     assert chat.texts("D1")[0].startswith("done")
-    services.show(REPO, Doing(thread_ts=direct, text="is working"))
+    services.show(REPO, Doing(thread=direct, text="is working"))
     await chat.until(lambda: bool(chat.statuses))
     assert ("D1", direct) in chat.statuses
     other = chat.say("D2", "U0BOB", "a conversation of somebody else's")
     with pytest.raises(ChatError):
-        await services.send(REPO, "3", Post(message=said("psst"), thread_ts=other), unsure=False)
+        await services.send(REPO, "3", Post(message=said("psst"), thread=other), unsure=False)
     assert chat.texts("D2") == []
 
 
 async def test_what_is_done_is_shown_harmlessly(desk: tuple[ParentServices, MemoryChat]) -> None:
     services, chat = desk
     ts = chat.say("C1", "U0ANA", "work")
-    services.show(REPO, Doing(thread_ts=ts, text="is working: make 2>&1 <!channel> key"))
+    services.show(REPO, Doing(thread=ts, text="is working: make 2>&1 <!channel> key"))
     await chat.until(lambda: bool(chat.statuses))
     shown = chat.statuses["C1", ts]
     assert shown.startswith("is working: make 2>&1 <")
@@ -181,13 +188,13 @@ async def test_what_an_agent_writes_is_streamed_in_a_direct_conversation_only(
     direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
     here = chat.say("C1", "U0ANA", "work")
     for thread_ts in (here, direct):
-        services.show(REPO, Live(thread_ts=thread_ts, kind="tool", text="ls"))
-        services.show(REPO, Live(thread_ts=thread_ts, kind="writing", text="It is all f"))
+        services.show(REPO, Live(thread=thread_ts, kind="tool", text="ls"))
+        services.show(REPO, Live(thread=thread_ts, kind="writing", text="It is all f"))
     async with asyncio.timeout(30):
         await chat.until(lambda: bool(chat.streaming))
     assert chat.texts("D1") == ["It is all"]
     assert chat.texts("C1") == []
-    done = Post(message=said("It is all fine."), thread_ts=direct, in_place=True)
+    done = Post(message=said("It is all fine."), thread=direct, in_place=True)
     (streamed,) = chat.streaming
     assert await services.send(REPO, "1", done, unsure=False) == streamed
     assert chat.texts("D1") == ["It is all fine."]
@@ -199,14 +206,14 @@ async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
 ) -> None:
     services, chat = desk
     direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
-    services.show(REPO, Live(thread_ts=direct, kind="writing", text="It is all f"))
+    services.show(REPO, Live(thread=direct, kind="writing", text="It is all f"))
     async with asyncio.timeout(30):
         await chat.until(lambda: bool(chat.streaming))
-        await services.send(REPO, "1", Post(message=said("That failed."), thread_ts=direct), unsure=False)
+        await services.send(REPO, "1", Post(message=said("That failed."), thread=direct), unsure=False)
         if how == "no words":
-            services.show(REPO, Doing(thread_ts=direct, text=""))
+            services.show(REPO, Doing(thread=direct, text=""))
         else:
-            lost = TurnEnded(op_id="2", thread_ts=direct, messages=(direct,), outcome="interrupted")
+            lost = TurnEnded(op_id="2", thread=direct, messages=(direct,), outcome="interrupted")
             await services.turn_ended(REPO, lost)
             assert heard == ["C1"]
         await chat.until(lambda: chat.texts("D1") == ["That failed."])
@@ -232,7 +239,7 @@ async def test_after_a_backup_each_chat_is_told_what_it_can_do(
         await slack.until(lambda: bool(slack.texts("C1")))
         await telegram.until(lambda: bool(telegram.texts("tg:-1001")))
     assert "fetched again from the channel's history" in slack.texts("C1")[0]
-    assert "send again what was written" in telegram.texts("tg:-1001")[0]
+    assert "resend what you wrote" in telegram.texts("tg:-1001")[0]
 
 
 async def test_a_worker_speaks_in_the_chat_of_its_repository(desk: tuple[ParentServices, MemoryChat]) -> None:
@@ -247,6 +254,6 @@ async def test_a_worker_speaks_in_the_chat_of_its_repository(desk: tuple[ParentS
     assert [done.channel for done in telegram.done] == ["tg:-1001"] * 2
     called = [done.operation.mention for done in telegram.done if isinstance(done.operation, Post)]
     assert called == ["tg:111", ""], "somebody of another chat is called by nobody"
-    services.show(repo, Doing(thread_ts="1", text="is working"))
+    services.show(repo, Doing(thread="1", text="is working"))
     await settle()
     assert slack.statuses == {}

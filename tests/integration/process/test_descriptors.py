@@ -7,7 +7,7 @@ import sys
 
 LIMITS = """
 import resource
-from codebutler.platform.descriptors import raise_limit, lower_to
+from codebutler.platform.processes import raise_limit, lower_to
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, min(hard, 900)))
 raised = raise_limit()

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
+from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.signals import BEAT_S, Stopping, address_of, beat_of, notifying
 from codebutler.supervisor.forkserver import scrubbed
+from tests.clock import ManualClock
 
 HALF_S = 5.0
 WATCHDOG = {"WATCHDOG_USEC": str(int(HALF_S * 2_000_000))}
@@ -91,6 +92,36 @@ async def test_a_stop_before_readiness_is_not_called_ready(manager: Manager, pla
         stopping.ready.set()
         await ManualClock().advance(0)
         assert manager.silent()
+
+
+async def test_a_restart_in_place_is_no_stop(manager: Manager, place: tuple[str, str]) -> None:
+    stopping = Stopping(may_restart=True)
+    async with notifying({"NOTIFY_SOCKET": place[1]}, ManualClock(), stopping, lambda: ""):
+        await manager.heard()
+        stopping.restart()
+        first, second, *_ = await manager.heard()
+        assert first == "RELOADING=1"
+        assert second.removeprefix("MONOTONIC_USEC=").isdigit()
+
+
+def test_a_signal_turns_a_restart_into_a_stop() -> None:
+    stopping = Stopping(may_restart=True)
+    stopping.restart()
+    stopping.restart()
+    assert stopping.restarts
+    stopping.ask()
+    assert (stopping.restarts, stopping.insisted.is_set()) == (False, False)
+    stopping.ask()
+    assert stopping.insisted.is_set()
+    with pytest.raises(CodeButlerError, match="stopping already"):
+        stopping.restart()
+
+
+def test_what_runs_inside_another_program_is_not_restarted() -> None:
+    stopping = Stopping()
+    with pytest.raises(CodeButlerError, match="demo"):
+        stopping.restart()
+    assert not stopping.asked.is_set()
 
 
 async def test_a_manager_that_is_gone_is_no_reason_to_stop(

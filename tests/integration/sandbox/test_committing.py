@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -167,3 +169,24 @@ def test_git_is_asked_again_only_when_its_configuration_has_changed(
     assert committer.env()["GIT_AUTHOR_NAME"] == "Bea of the other team"
     configure(git_repo / ".git" / "config", "Cy")
     assert committer.env()["GIT_AUTHOR_NAME"] == "Cy"
+
+
+def test_git_is_not_asked_about_files_that_name_nobody(
+    git_repo: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = home / "asked"
+    asked.touch()
+    asked.chmod(0o666)
+    (programs := home / "bin").mkdir()
+    (programs / "git").write_text(f'#!/bin/sh\necho "$*" >> {asked}\nexec {shutil.which("git")} "$@"\n')
+    (programs / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    (git_repo / ".git" / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
+    committer = Committer(git_repo, home)
+    assert committer.env() == committer.env() == {}
+    (only,) = asked.read_text().splitlines()
+    assert "--system" in only
+    configure(home / ".gitconfig", "Ann")
+    assert committer.env()["GIT_AUTHOR_NAME"] == "Ann"
+    (git_repo / ".git" / "config").write_text("[USER]\n\tNAME = Bea\n")
+    assert committer.env()["GIT_AUTHOR_NAME"] == "Bea"

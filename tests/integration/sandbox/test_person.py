@@ -60,7 +60,7 @@ def test_what_is_missing_is_made_for_whom_the_home_belongs_and_through_no_link(t
         assert (made.stat().st_uid, made.stat().st_gid, made.stat().st_mode & 0o777) == (OWNER, OWNER, 0o700)
     (outside := tmp_path / "outside").mkdir()
     (home / ".other").symlink_to(outside)
-    with pytest.raises(SandboxUnavailableError, match="cannot be made") as caught:
+    with pytest.raises(SandboxUnavailableError, match="cannot be created") as caught:
         make_directories(home, home / ".other" / "sessions")
     assert "\n" not in str(caught.value)
     assert (list(outside.iterdir()), outside.stat().st_uid) == ([], 0)

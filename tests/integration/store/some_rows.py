@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import (
     MessageRow,
@@ -16,6 +15,7 @@ from codebutler_worker.store.rows import (
     message_id,
 )
 from codebutler_worker.store.store import Store
+from tests.clock import ManualClock
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def a_message(ts: str, turn_id: str | None = None) -> MessageRow:
         content=f"text of {ts}",
         timestamp="2026-01-01T00:00:00+00:00",
         platform_msg_id=ts,
-        thread_ts=ts,
+        thread=ts,
         turn_id=turn_id,
     )
 
@@ -47,7 +47,7 @@ def a_turn(turn_id: str, conversation: str = "C1:1.0") -> TurnRow:
         id=turn_id,
         conversation=conversation,
         channel_id="C1",
-        thread_ts="1.0",
+        thread="1.0",
         agent="claude",
         created_at="2026-01-01T00:00:00+00:00",
     )

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreDamagedError, StoreError, StoreTooNewError
 from codebutler.platform.backups import Backups, DailyBackups
 from codebutler_worker.store.opening import open_store
+from tests.clock import ManualClock
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 BEFORE, AFTER = 200, 50

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from codebutler.domain.clock import ManualClock
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import FactRow, MemoryChangeRow, MemoryLineRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
+from tests.clock import ManualClock
 
 CHANGE = MemoryChangeRow(
     id="1",
     conversation="C1:1.1",
     channel_id="C1",
-    thread_ts="1.1",
+    thread="1.1",
     changes='[["", "a"]]',
     created_at="2026-01-01",
 )
-LINE = MemoryLineRow(line="a", channel_id="C1", thread_ts="1.1", added_at="2026-01-01")
-FACT = FactRow(scope="repo", key="k", value="v", channel_id="C1", thread_ts="1.1", updated_at="2026-01-01")
+LINE = MemoryLineRow(line="a", channel_id="C1", thread="1.1", added_at="2026-01-01")
+FACT = FactRow(scope="repo", key="k", value="v", channel_id="C1", thread="1.1", updated_at="2026-01-01")
 
 
 def turn(number: int, conversation: str, state: str = "done") -> TurnRow:
@@ -27,7 +27,7 @@ def turn(number: int, conversation: str, state: str = "done") -> TurnRow:
         id=f"t{number}",
         conversation=conversation,
         channel_id="C1",
-        thread_ts="1.1",
+        thread="1.1",
         agent="claude",
         created_at="2026-01-01T00:00",
         state=state,  # type: ignore[arg-type] # one of the states
@@ -54,8 +54,8 @@ async def test_changes_move_on_and_the_newest_come_first(tmp_path: Path) -> None
 async def test_a_line_knows_where_it_comes_from_until_it_is_gone(tmp_path: Path) -> None:
     async with open_store(tmp_path / "store.db", ManualClock()) as store:
         await store.run(lambda uow: uow.memories.put_line(LINE))
-        await store.run(lambda uow: uow.memories.put_line(replace(LINE, thread_ts="2.2")))
-        assert await store.run(lambda uow: uow.memories.lines()) == {"a": replace(LINE, thread_ts="2.2")}
+        await store.run(lambda uow: uow.memories.put_line(replace(LINE, thread="2.2")))
+        assert await store.run(lambda uow: uow.memories.lines()) == {"a": replace(LINE, thread="2.2")}
         await store.run(lambda uow: uow.memories.forget_lines(["a", "b"]))
         assert await store.run(lambda uow: uow.memories.lines()) == {}
 

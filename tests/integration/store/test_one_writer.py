@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
 from codebutler_worker.store.opening import migrate_store, open_store
+from tests.clock import ManualClock
 
 HOLDING = """
 import asyncio, sys

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.state_dir import prepare_state_dir
+from tests.clock import ManualClock
 
 NOBODY = 65534
 
@@ -71,9 +71,9 @@ async def test_the_writer_survives_power_loss_by_its_settings(path: Path) -> Non
 
 def test_a_store_at_head_opens_without_alembic(path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from codebutler.domain.clock import ManualClock\n"
+        "import sys; from pathlib import Path; from codebutler.domain.clock import SystemClock\n"
         "from codebutler_worker.store.opening import open_store\n"
-        "open_store(Path(sys.argv[1]), ManualClock())\n"
+        "open_store(Path(sys.argv[1]), SystemClock())\n"
         "print(sorted(name for name in sys.modules if name.startswith(('alembic', 'codebutler_migrations'))))"
     )
     done = subprocess.run(
@@ -171,7 +171,7 @@ def test_a_second_writer_is_refused(path: Path) -> None:
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from codebutler.domain.clock import ManualClock
+from tests.clock import ManualClock
 from codebutler.domain.errors import StoreError
 from codebutler_worker.store.opening import open_store
 if os.geteuid() == 0:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
 from codebutler.platform.backups import LOOK_EVERY_S, Backups, DailyBackups
 from codebutler_worker.runtime.turns import STATES
@@ -18,6 +17,7 @@ from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
 from codebutler_worker.store.store import BATCH, KEPT, Store
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso
+from tests.clock import ManualClock
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 OLD = NOW - KEPT - timedelta(seconds=1)
@@ -41,7 +41,7 @@ def a_turn(state: TurnState) -> TurnRow:
         id="t1",
         conversation="C1:1.0",
         channel_id="C1",
-        thread_ts="1.0",
+        thread="1.0",
         agent="claude",
         created_at=iso(OLD),
         state=state,

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
 from codebutler_worker.runtime.turns import STATES, UNFINISHED
 from codebutler_worker.store.opening import open_store
@@ -23,6 +22,7 @@ from codebutler_worker.store.rows import (
 )
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
+from tests.clock import ManualClock
 from tests.integration.store.some_rows import a_message, a_turn, an_operation, path, store
 
 __all__ = ["path", "store"]

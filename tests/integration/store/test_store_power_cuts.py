@@ -8,12 +8,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import cast
 
-from codebutler.domain.clock import ManualClock
 from codebutler.platform import sqlitefile
 from codebutler_worker.store.opening import open_store, writer_lock
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
+from tests.clock import ManualClock
 from tests.powercut import Connection, Recorder, Step, cuts, put
 
 CUTS = 400

@@ -9,16 +9,18 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import IntegrityError
 
-from codebutler.config.schema import BudgetSection, DailyLimit
-from codebutler_worker.budget import NOBODY, lines
+from codebutler.config.budget import BudgetSection, DailyLimit
+from codebutler.domain.refs import MessageRef
+from codebutler_worker.runtime.budget import NOBODY, lines
 from codebutler_worker.store.rows import (
     ApprovalRow,
     BudgetAccount,
     SessionRow,
     Spent,
     UsageTotal,
+    message_id,
+    racers_conversation,
 )
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
@@ -28,11 +30,11 @@ __all__ = ["path", "store"]
 
 
 def a_session(conversation: str, agent: str, session_id: str, *, updated_at: str = "t1") -> SessionRow:
-    channel, _, thread = conversation.partition(":")
+    channel, _, thread = conversation.rpartition(":")
     return SessionRow(
         conversation=conversation,
         channel_id=channel,
-        thread_ts=thread,
+        thread=thread,
         agent=agent,
         session_id=session_id,
         updated_at=updated_at,
@@ -79,7 +81,7 @@ async def test_messages_are_kept_edited_and_withdrawn(store: Store) -> None:
     assert await store.run(lambda uow: uow.messages.get("C1", "1.0")) == replace(rows[1], turn_id=None)
     await store.run(lambda uow: uow.messages.attach("C1", "1.0", "t2"))
     assert await store.run(lambda uow: uow.messages.of_turn("t2")) == [replace(rows[1], turn_id="t2")]
-    with pytest.raises(IntegrityError):
+    with pytest.raises(sqlite3.IntegrityError):
         await store.run(lambda uow: uow.messages.add(rows[0]))
 
 
@@ -155,6 +157,32 @@ async def test_a_day_of_many_turns_is_a_few_rows_that_tell_an_account_its_own(st
         assert [line.used for line in lines(budget, spent, account)] == used
 
 
+async def test_what_the_agents_of_a_race_use_is_their_threads(store: Store) -> None:
+    def work(uow: UnitOfWork) -> None:
+        for number in range(2):
+            turn = a_turn(f"t{number}", racers_conversation("C1:9", "k", number))
+            uow.turns.add(replace(turn, state="done", started_at="2026-01-02", user_id="U0", cost_usd=1.0))
+
+    await store.run(work)
+    for conversation, used in (("C1:9", 2), ("C1:8", 0)):
+        account = BudgetAccount("U0", conversation)
+        spent = await store.run(partial(spent_in_2026, account))
+        budget = BudgetSection(thread=DailyLimit(turns_per_day=1))
+        assert [line.used for line in lines(budget, spent, account)] == [used]
+
+
+async def test_a_session_in_a_race_is_not_the_channels(store: Store) -> None:
+    await store.run(lambda uow: uow.sessions.put(a_session("C1:", "claude", "s1")))
+    beside = a_session(racers_conversation("C1:", "k", 0), "claude", "s2")
+    await store.run(lambda uow: uow.sessions.put(beside))
+    found = [await store.run(partial(session_of, conversation=each)) for each in ("C1:", beside.conversation)]
+    assert [row.session_id for row in found if row] == ["s1", "s2"]
+
+
+def session_of(uow: UnitOfWork, conversation: str) -> SessionRow | None:
+    return uow.sessions.get(conversation, "claude")
+
+
 async def test_a_thread_has_a_session_per_agent(store: Store) -> None:
     claude, kimi = a_session("C1:1.0", "claude", "s1"), a_session("C1:1.0", "kimi", "k1")
     await store.run(lambda uow: uow.sessions.put(claude))
@@ -172,23 +200,24 @@ async def test_the_channel_follows_the_newest_claude_session_only(store: Store) 
     await store.run(lambda uow: uow.sessions.put(a_session("C1:2.0", "kimi", "k1")))
     channel = await store.run(lambda uow: uow.sessions.get("C1:", "claude"))
     assert channel is not None
-    assert (channel.session_id, channel.conversation, channel.thread_ts) == ("s1", "C1:", "")
+    assert (channel.session_id, channel.conversation, channel.thread) == ("s1", "C1:", "")
     assert await store.run(lambda uow: uow.sessions.get("C1:", "kimi")) is None
 
 
-async def test_a_channel_wide_session_lives_in_the_old_table(store: Store, path: Path) -> None:
-    row = a_session("C1:", "claude", "s1")
-    other = a_session("C1:", "kimi", "k1")
+@pytest.mark.parametrize("channel", ["C1", "tg:-100123"])
+async def test_a_channel_wide_session_lives_in_the_old_table(store: Store, path: Path, channel: str) -> None:
+    row = a_session(f"{channel}:", "claude", "s1")
+    other = a_session(f"{channel}:", "kimi", "k1")
     await store.run(lambda uow: uow.sessions.put(row))
     await store.run(lambda uow: uow.sessions.put(other))
-    assert await store.run(lambda uow: uow.sessions.get("C1:", "claude")) == row
-    assert await store.run(lambda uow: uow.sessions.get("C1:", "kimi")) == other
+    assert await store.run(lambda uow: uow.sessions.get(f"{channel}:", "claude")) == row
+    assert await store.run(lambda uow: uow.sessions.get(f"{channel}:", "kimi")) == other
     with closing(sqlite3.connect(path)) as reader:
         sessions = reader.execute("SELECT channel_id, session_id, updated_at FROM sessions").fetchall()
-    assert sessions == [("C1", "s1", "t1")]
-    await store.run(lambda uow: uow.sessions.forget("C1:"))
-    assert await store.run(lambda uow: uow.sessions.get("C1:", "claude")) is None
-    assert await store.run(lambda uow: uow.sessions.get("C1:", "kimi")) is None
+    assert sessions == [(channel, "s1", "t1")]
+    await store.run(lambda uow: uow.sessions.forget(f"{channel}:"))
+    assert await store.run(lambda uow: uow.sessions.get(f"{channel}:", "claude")) is None
+    assert await store.run(lambda uow: uow.sessions.get(f"{channel}:", "kimi")) is None
 
 
 async def test_forgetting_a_thread_leaves_the_others(store: Store) -> None:
@@ -221,7 +250,7 @@ async def test_the_outbox_ends_each_operation_once(store: Store) -> None:
     upload = await store.run(lambda uow: uow.outbox.get("b"))
     refused = await store.run(lambda uow: uow.outbox.get("c"))
     assert first is not None
-    assert (first.state, first.ts, first.code, first.payload) == ("posted", "7.0", None, "{}")
+    assert (first.state, first.ref, first.code, first.payload) == ("posted", "7.0", None, "{}")
     assert upload is not None
     assert upload.payload == ""
     assert refused is not None
@@ -230,7 +259,7 @@ async def test_the_outbox_ends_each_operation_once(store: Store) -> None:
 
 
 async def test_an_operation_of_an_unknown_turn_is_refused(store: Store) -> None:
-    with pytest.raises(IntegrityError):
+    with pytest.raises(sqlite3.IntegrityError):
         await store.run(lambda uow: uow.outbox.add(replace(an_operation("a"), turn_id="nobody")))
     assert await store.run(lambda uow: uow.outbox.pending()) == []
 
@@ -264,3 +293,10 @@ async def test_an_approval_is_decided_once(store: Store) -> None:
     )
     assert await store.run(lambda uow: uow.approvals.get("a1")) == decided
     assert await store.run(lambda uow: uow.approvals.pending()) == []
+
+
+@pytest.mark.parametrize(
+    ("channel", "ref"), [("C1", "1.0"), ("tg:-100123", "000000000007"), ("tg:5", "000000000007.5")]
+)
+def test_a_row_knows_by_what_its_channel_names_the_message(channel: str, ref: str) -> None:
+    assert replace(a_message("1.0"), id=message_id(channel, MessageRef(ref)), channel_id=channel).key == ref

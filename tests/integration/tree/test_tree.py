@@ -111,6 +111,8 @@ async def test_commits_that_were_made_stay_and_are_counted(repo: Path, tree: Tre
     after = await tree.snapshot("t1/after")
     assert before is not None
     assert after is not None
+    (made,) = (await tree.difference(before.commit, after.commit)).commits
+    assert made.endswith(" by the agent")
     done = await tree.put_back(before.commit, after.commit, "apply")
     assert (done.restored, done.commits) == (("a.txt",), 1)
     assert git(repo, "log", "--format=%s").split("\n")[0] == "by the agent"
@@ -127,10 +129,18 @@ async def test_a_difference_shows_what_is_untracked_but_not_what_is_ignored_priv
     with (repo / "huge.bin").open("wb") as file:
         file.truncate(MAX_FILE_BYTES + 1024)
     found = await tree.difference()
-    assert "3 files changed" in found.stat
+    assert [(file.path, file.added, file.removed) for file in found.files] == [
+        ("a.txt", 1, 1),
+        ("gone.txt", 0, 1),
+        ("new dir/-odd\nñame", None, None),
+    ]
     assert "-two\n+2\n" in found.body
     assert not found.cut
-    assert not any(word in found.stat + found.body for word in ("cache", "sent", "huge"))
+    assert not any(word in str(found) for word in ("cache", "sent", "huge"))
+    (one, _, odd) = found.files
+    only = await tree.difference(found.before, found.after, files=(one,))
+    assert (only.body.count("diff --git"), only.files) == (1, found.files)
+    assert "Binary" in (await tree.difference(found.before, found.after, files=(odd,))).body
     short = await tree.difference(limit_bytes=20)
     assert (short.cut, len(short.body)) == (True, 20)
 
@@ -168,7 +178,7 @@ async def test_a_damaged_index_of_ours_is_made_anew(repo: Path, tree: Tree) -> N
     await tree.snapshot("t1/before")
     (repo / ".git" / "codebutler" / "index").write_bytes(b"rubbish")
     work(repo)
-    assert "3 files changed" in (await tree.difference()).stat
+    assert len((await tree.difference()).files) == 3
 
 
 async def test_where_nothing_has_changed_the_last_snapshot_is_kept_again(repo: Path, tree: Tree) -> None:
@@ -241,5 +251,5 @@ async def test_what_is_committed_of_our_own_files_is_no_change_of_a_turn(repo: P
     after = await tree.snapshot("t1/after")
     assert before is not None
     assert after is not None
-    assert (await tree.difference()).stat == ""
+    assert (await tree.difference()).files == ()
     assert (await tree.put_back(before.commit, after.commit, "apply")).undone == 0

@@ -12,30 +12,19 @@ import pytest
 
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.tree.branches import names_of
 from codebutler_worker.tree.tree import Git, GitError
-from codebutler_worker.tree.worktrees import Worktrees, begun, existing, names_of
+from codebutler_worker.tree.worktrees import Worktrees, begun, existing
+from tests.integration.tree.conftest import Committed
 from tests.integration.tree.test_tree import git
-from tests.walls import as_it_is, walled
 
 ONE, TWO = "C0REPO:100.1", "C0REPO:200.1"
 TASK = "Please fix the login bug"
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    path = tmp_path / "repo"
-    path.mkdir()
-    git(path, "init", "-q", "-b", "main")
-    (path / "a.txt").write_text("one\n")
-    git(path, "add", ".")
-    git(path, "commit", "-qm", "begin")
-    prepare_state_dir(path)
-    return path
-
-
-@pytest.fixture(params=["bwrap", "none"])
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    return walled() if request.param == "bwrap" else as_it_is()
+def repo(committed: Committed) -> Path:
+    return committed({"a.txt": "one\n"})
 
 
 @pytest.fixture

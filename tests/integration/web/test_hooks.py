@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import hmac
 import logging
@@ -15,14 +16,14 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
-from codebutler.config.schema import DashboardSection
+from codebutler.config.web import DashboardSection
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ChatError
 from codebutler.intake.intake import Outcome
 from codebutler.platform.tasks import beside
 from codebutler.schedule.jobs import Hook, JobPlace, parse_file, place_in
 from codebutler.web.dashboard.dashboard import Dashboard
-from codebutler.web.front import MAX_BODY_BYTES, PER_MINUTE, Hooks, WebServer
+from codebutler.web.front import MAX_BODY_BYTES, PER_MINUTE, DashboardAddress, Hooks, WebServer
 
 SECRET = "a-secret-of-some-length"
 FILE = b"hooks: [{name: ci, secretEnv: S, prompt: look}]"
@@ -67,7 +68,7 @@ class NoDashboard(Dashboard):
 @asynccontextmanager
 async def served(schedule: Schedule, port: int = 0, body_s: float = 30) -> AsyncIterator[httpx.AsyncClient]:
     hooks = Hooks(schedule, SystemClock(), body_s=body_s)
-    server = WebServer(DashboardSection(port=port), hooks, NoDashboard())
+    server = WebServer(DashboardSection(port=port), hooks, NoDashboard(), DashboardAddress())
     server.use(schedule.hooks)
     async with beside(server.run(), name="hooks"), asyncio.timeout(30):
         await server.listening.wait()
@@ -146,6 +147,14 @@ async def test_a_flood_and_a_failure_are_told() -> None:
     assert statuses == [202] * (PER_MINUTE - 1) + [429] * 2
 
 
+async def test_the_checks_of_a_pull_request_may_call_more_often() -> None:
+    schedule = Schedule()
+    schedule.hooks = {"ci": dataclasses.replace(schedule.hooks["ci"], pulls=True)}
+    async with served(schedule) as client:
+        statuses = {(await client.post("ci", headers=BEARER)).status_code for _ in range(PER_MINUTE * 2)}
+    assert statuses == {202}
+
+
 @pytest.mark.parametrize("gone", [True, False])
 async def test_a_body_that_does_not_come_is_not_waited_for(
     caplog: pytest.LogCaptureFixture, gone: bool
@@ -177,7 +186,12 @@ async def test_a_port_in_use_is_stepped_over() -> None:
 
 async def test_where_nothing_may_listen_nothing_does(caplog: pytest.LogCaptureFixture) -> None:
     schedule = Schedule()
-    server = WebServer(DashboardSection(enabled=False, port=0), Hooks(schedule, SystemClock()), NoDashboard())
+    server = WebServer(
+        DashboardSection(enabled=False, port=0),
+        Hooks(schedule, SystemClock()),
+        NoDashboard(),
+        DashboardAddress(),
+    )
     server.use(schedule.hooks)
     async with asyncio.timeout(30):
         await server.run()

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from codebutler.chat.slack.answers import op_id_of
+from codebutler.chat.slack.marks import REACTIONS
 from codebutler.domain.errors import ChatOutcomeUnknownError
 from codebutler.domain.model import ButtonClicked, Event, MessagePosted
 from codebutler_worker.agents.backend import Finished, Started, ToolUse
@@ -59,7 +60,7 @@ class Conversation(RuleBasedStateMachine):
 
     @rule(in_thread=st.booleans(), moments=MOMENTS)
     def post(self, in_thread: bool, moments: int) -> None:
-        root = self.said[-1].root_ts if in_thread and self.said else None
+        root = self.said[-1].root if in_thread and self.said else None
         self.run(self.world.accept(self._message(root)))
         self.run(self.world.passes(moments))
 
@@ -78,9 +79,7 @@ class Conversation(RuleBasedStateMachine):
         last = self.said[-1]
         stamp = f"{next(self.numbers)}"
         text = f"{last.text}, please"
-        event = edited(
-            channel=CHANNEL, ts=last.ts, user=USER, text=text, edited_ts=stamp, thread_ts=last.thread_ts
-        )
+        event = edited(channel=CHANNEL, ref=last.ref, user=USER, text=text, edit=stamp, thread=last.thread)
         self.run(self.world.accept(event))
         self.run(self.world.passes(moments))
 
@@ -88,8 +87,8 @@ class Conversation(RuleBasedStateMachine):
     @rule()
     def delete(self) -> None:
         last = self.said[-1]
-        self.deleted.add(last.ts)
-        self.run(self.world.accept(deleted(channel=CHANNEL, ts=last.ts, user=USER)))
+        self.deleted.add(last.ref)
+        self.run(self.world.accept(deleted(channel=CHANNEL, ref=last.ref, user=USER)))
 
     @rule(choice=st.sampled_from(CHOICES), moments=MOMENTS)
     def click(self, choice: str, moments: int) -> None:
@@ -188,8 +187,13 @@ class Conversation(RuleBasedStateMachine):
             for message in self.world.chat.messages(CHANNEL)
             if message.get("bot_id")
         ]
-        kept = [message.ts for message in self.said if message.ts not in self.deleted]
-        check(self.world.store, ours, kept, lambda ts: self.world.chat.marks(CHANNEL, ts))
+        kept = [message.ref for message in self.said if message.ref not in self.deleted]
+        check(
+            self.world.store,
+            ours,
+            kept,
+            lambda ts: {REACTIONS[mark] for mark in self.world.chat.marks(CHANNEL, ts)},  # type: ignore[index]  # only ours
+        )
         turns = Counter(run.request.turn_id for run in self.world.runs)
         assert [turn for turn, times in turns.items() if times > 1] == [], "an agent ran twice for a turn"
 
@@ -198,7 +202,7 @@ class Conversation(RuleBasedStateMachine):
     def _message(self, root: str | None) -> MessagePosted:
         text = f"task {len(self.said)}"
         ts = self.world.chat.say(CHANNEL, USER, text, thread_ts=root)
-        said = posted(channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=root)
+        said = posted(channel=CHANNEL, ref=ts, user=USER, text=text, thread=root)
         self.said.append(said)
         return said
 
@@ -222,9 +226,7 @@ class Conversation(RuleBasedStateMachine):
     def _click(self, ts: str, value: str, choice: str) -> ButtonClicked:
         self.clicked.add(value)
         stamp = f"{next(self.numbers)}"
-        return clicked(
-            channel=CHANNEL, user=USER, message_ts=ts, action_id=choice, value=value, action_ts=stamp
-        )
+        return clicked(channel=CHANNEL, user=USER, message=ts, action_id=choice, value=value, press=stamp)
 
     async def _accept_and_die(self, event: Event, moments: int) -> None:
         self.world.unacknowledged.append(event)

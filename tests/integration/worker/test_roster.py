@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from codebutler.config.choices import Choice
 from codebutler.config.schema import CommandRule, Config, RepoSettings, SandboxMode, SandboxSection
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.memory.recalled import MAX_BYTES, read_memory
 from codebutler_worker.worker.roster import Roster
+from tests.clock import ManualClock
+from tests.ordinary import give_repository_away, open_the_way
+from tests.programs import require
 
 
-def roster(tmp_path: Path, mode: SandboxMode, commands: tuple[CommandRule, ...] = ()) -> Roster:
+def git(repo: Path, *arguments: str) -> str:
+    asked = ["git", "-c", "safe.directory=*", "-C", str(repo), *arguments]
+    return subprocess.run(asked, capture_output=True, check=True).stdout.decode().strip()
+
+
+def begun_repository(repo: Path) -> None:
+    """With one commit of somebody who is not its owner."""
+    repo.mkdir()
+    git(repo, "init", "-q", "-b", "main")
+    somebody = ("-c", "user.name=Setup", "-c", "user.email=setup@example.com")
+    git(repo, *somebody, "commit", "-q", "--allow-empty", "-m", "begin")
+    give_repository_away(repo)
+    open_the_way(repo)
+
+
+def roster(
+    tmp_path: Path, mode: SandboxMode, commands: tuple[CommandRule, ...] = (), home: Path | None = None
+) -> Roster:
     config = Config(sandbox=SandboxSection(mode=mode), commands=commands)
     settings = RepoSettings(name="sample", path=str(tmp_path), channel_id="C0REPO", config=config)
-    return Roster(settings, tmp_path, tmp_path / "state", ManualClock())
+    return Roster(settings, home or tmp_path, tmp_path / "state", ManualClock())
 
 
 async def test_an_agent_is_made_once(tmp_path: Path) -> None:
@@ -27,6 +49,36 @@ async def test_an_agent_is_made_once(tmp_path: Path) -> None:
     assert await agents.get("rehearsal") is first
     assert (await agents.get("claude")).name == "claude"
     assert (await agents.get("kimi")).name == "kimi"
+    await agents.close()
+
+
+async def test_a_commit_knows_its_owner_before_any_agent_was_made(tmp_path: Path) -> None:
+    require("bwrap")
+    repo = tmp_path / "repo"
+    begun_repository(repo)
+    (tmp_path / ".gitconfig").write_text("[user]\nname = Ana\nemail = ana@example.com\n")
+    agents = roster(repo, "bwrap", home=tmp_path)
+    tree = await agents.tree(repo)
+    before = await tree.snapshot("t1/before")
+    (repo / "a.txt").write_text("1\n")
+    give_repository_away(repo)
+    after = await tree.snapshot("t1/after")
+    assert before is not None
+    assert after is not None
+    assert (await tree.commit(before.commit, after.commit, "t1/commit", "Add one")).branch == "main"
+    assert git(repo, "log", "-1", "--format=%an") == "Ana"
+    await agents.close()
+
+
+async def test_an_agent_is_made_once_for_each_choice(tmp_path: Path) -> None:
+    agents = roster(tmp_path, "none")
+    usual, chosen = await agents.get("claude"), await agents.get("claude", Choice("haiku", "plan"))
+    assert isinstance(usual, ClaudeBackend)
+    assert isinstance(chosen, ClaudeBackend)
+    assert (usual._settings.model, usual._settings.permission_mode) == ("", "bypassPermissions")
+    assert (chosen._settings.model, chosen._settings.permission_mode) == ("haiku", "plan")
+    assert chosen._owned is usual._owned
+    assert await agents.get("claude", Choice("haiku", "plan")) is chosen
     await agents.close()
 
 

@@ -32,11 +32,11 @@ def press(
     event = clicked(
         channel=CHANNEL,
         user=user,
-        message_ts="9000.000001",
+        message="9000.000001",
         action_id=action_id,
         value=value,
-        action_ts=at,
-        thread_ts="100.1",
+        press=at,
+        thread="100.1",
         words=words,
     )
     return parent.deliver(event)
@@ -67,7 +67,7 @@ async def test_a_card_shows_the_call_and_lets_the_turn_wait(tmp_path: Path) -> N
     async with worker(settings(tmp_path)) as parent:
         await asks(parent, ASKED)
         card = await parent.post_with("Permission needed: `Bash`")
-        assert card.thread_ts == "100.1"
+        assert card.thread == "100.1"
         assert "rm -rf build &amp;&amp; echo" in text_of(card)
         assert str(tmp_path) in text_of(card)
         assert [action for action, _ in values(card)] == [
@@ -149,13 +149,13 @@ async def test_forged_and_foreign_values_do_nothing(tmp_path: Path) -> None:
         foreign = clicked(
             channel="C0OTHER",
             user=USER,
-            message_ts="1.1",
+            message="1.1",
             action_id="codebutler.allow",
             value=asked,
-            action_ts="601.1",
+            press="601.1",
         )
         await parent.stored(parent.deliver(foreign))
-        told = await parent.post_with("That button no longer does anything")
+        told = await parent.post_with("That button no longer works")
         assert told.only_for == USER
         assert parent.backend.answers == []
         assert parent.said(Heartbeat)[-1].waiting == 1
@@ -201,7 +201,7 @@ async def test_whether_the_card_stood_there_is_told_by_the_order_not_by_the_name
         for name, order in (("9999", "8999.1"), ("7", "9999.1")):
             assert parent.backend.answers == []
             said = numbered(
-                int(name), 1.0, channel=CHANNEL, user=USER, text="yes", thread_ts="100.1", order=order
+                int(name), 1.0, channel=CHANNEL, user=USER, text="yes", thread="100.1", order=order
             )
             await parent.stored(parent.deliver(said, Prompt(text="yes")))
         await parent.until(lambda: [answer.allow for _, answer in parent.backend.answers] == [True])
@@ -256,10 +256,10 @@ async def test_a_stopped_turn_closes_its_card(tmp_path: Path) -> None:
         event = clicked(
             channel=CHANNEL,
             user=USER,
-            message_ts="1.1",
+            message="1.1",
             action_id="codebutler.stop",
             value=parent.backend.runs[0].request.turn_id,
-            action_ts="1.2",
+            press="1.2",
         )
         parent.deliver(event)
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"], flow=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.schema import BudgetSection, DailyLimit, RepoSettings
+from codebutler.config.budget import BudgetSection, DailyLimit
+from codebutler.config.schema import RepoSettings
 from codebutler.domain.model import Command, Post, Prompt
 from codebutler.protocol.messages import Budget, Heartbeat, LimitUse, Overview, StopTurns
 from codebutler_worker.agents.backend import Finished, Question, Started, Text, Usage
@@ -34,7 +35,7 @@ def budgeted(path: Path, **scopes: DailyLimit) -> RepoSettings:
 def says_as(
     parent: Parent, user: str, ts: str, *, text: str = "more", thread: str = "", job: str = ""
 ) -> int:
-    event = posted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread or None, job=job)
+    event = posted(channel=CHANNEL, ref=ts, user=user, text=text, thread=thread or None, job=job)
     return parent.deliver(event, Prompt(text=text))
 
 
@@ -52,7 +53,7 @@ async def uses(parent: Parent, ts: str, usage: Usage, number: int = 0) -> None:
 
 async def held(parent: Parent, ts: str) -> Post:
     """The card in the thread ``ts`` of a turn that waits for the next day."""
-    cards = await parent.until(lambda: [post for post in told(parent) if post.thread_ts == ts], flow=True)
+    cards = await parent.until(lambda: [post for post in told(parent) if post.thread == ts], flow=True)
     await parent.until(lambda: parent.reactions(ts) == ["hourglass_flowing_sand"], flow=True)
     return cards[0]
 
@@ -185,9 +186,7 @@ async def test_what_is_said_meanwhile_waits_with_it(tmp_path: Path) -> None:
         await held(parent, "200.1")
         parent.says("second", "201.1", "200.1")
         await parent.until(lambda: parent.reactions("201.1") == ["hourglass_flowing_sand"], flow=True)
-        edit = edited(
-            channel=CHANNEL, ts="201.1", user=USER, text="better", edited_ts="9.9", thread_ts="200.1"
-        )
+        edit = edited(channel=CHANNEL, ref="201.1", user=USER, text="better", edit="9.9", thread="200.1")
         await parent.stored(parent.deliver(edit, Prompt(text="better")))
         await parent.clock.advance(TO_MIDNIGHT_S)
         assert (await parent.run(1)).request.prompt == "first\n\nbetter"
@@ -199,7 +198,7 @@ async def test_it_can_be_withdrawn_while_it_waits(tmp_path: Path) -> None:
         await uses(parent, "100.1", Usage())
         parent.says("first", "200.1")
         await held(parent, "200.1")
-        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ts="200.1", user=USER)))
+        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ref="200.1", user=USER)))
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 0, flow=True)
         assert any("Withdrawn" in text_of(update) for update in parent.updates)
 
@@ -219,7 +218,7 @@ async def test_where_people_have_budgets_nobody_rides_on_anothers_turn(tmp_path:
 
 
 async def held_in_thread(parent: Parent, thread_ts: str) -> None:
-    await parent.until(lambda: [post for post in told(parent) if post.thread_ts == thread_ts], flow=True)
+    await parent.until(lambda: [post for post in told(parent) if post.thread == thread_ts], flow=True)
 
 
 async def test_a_turn_that_meets_a_limit_is_stopped_and_goes_on_the_next_day(tmp_path: Path) -> None:
@@ -315,7 +314,7 @@ async def test_the_parent_hears_how_much_of_the_repositorys_limit_is_used(tmp_pa
         assert told.until == "2026-01-01T01:00:00.000000+00:00"
         assert told.limits == (LimitUse(unit="usd", used=0.25, limit=1.0),)
         assert (told.used.runs, told.used.tokens, told.used.usd) == (1, 2, 0.25)
-        status = posted(channel=CHANNEL, ts="300.1", user=USER, text="!status", thread_ts="100.1")
+        status = posted(channel=CHANNEL, ref="300.1", user=USER, text="!status", thread="100.1")
         parent.deliver(status, Command(name="status"))
         post = await parent.post_with("Budget today")
         assert "Today: 1 run, 2 tokens, $0.25 of $1.00" in text_of(post)

@@ -53,7 +53,7 @@ async def test_work_is_shown_at_once_and_costs_no_scarce_call(tmp_path: Path) ->
     repo = msgspec.structs.replace(repo, config=msgspec.structs.replace(repo.config, agent=slow))
     async with worker(repo) as parent:
         parent.says("what time is it?", MINE)
-        await parent.until(lambda: parent.said(Doing) == [Doing(thread_ts=MINE, text="is working")])
+        await parent.until(lambda: parent.said(Doing) == [Doing(thread=MINE, text="is working")])
         assert not parent.backend.runs
         assert not calls(parent)
 
@@ -68,7 +68,7 @@ async def test_a_short_turn_costs_its_answer_and_its_mark(tmp_path: Path) -> Non
         assert isinstance(answer, Post)
         assert (answer.value, mark) == (
             "answer",
-            React(target_ts=MINE, name="white_check_mark", value="outcome"),
+            React(target=MINE, mark="done", value="outcome"),
         )
 
 
@@ -160,7 +160,7 @@ async def test_who_waits_longer_has_a_mark_and_then_a_place(tmp_path: Path) -> N
         await parent.until(lambda: parent.reactions("2.1") == ["hourglass_flowing_sand"], flow=True)
         assert not [post for post in parent.posts if "in line" in text_of(post)]
         place = await parent.post_with("Next in line")
-        assert (place.thread_ts, place.value) == ("2.1", "progress")
+        assert (place.thread, place.value) == ("2.1", "progress")
         first.finish("One.")
         second = await parent.run(1)
         second.finish("Two.")
@@ -178,7 +178,7 @@ async def test_progress_that_came_late_is_known_to_the_next_life(tmp_path: Path)
         await parent.until(lambda: parent.reactions(MINE) == ["eyes"], flow=True)
     async with worker(lively(tmp_path)) as parent:
         await parent.until(lambda: [each for each in parent.updates if "interrupted" in text_of(each)])
-        await parent.until(lambda: React(target_ts=MINE, name="eyes", remove=True) in parent.operations)
+        await parent.until(lambda: React(target=MINE, mark="working", remove=True) in parent.operations)
 
 
 async def test_what_died_in_its_first_moment_has_nothing_to_take_away(tmp_path: Path) -> None:
@@ -233,9 +233,9 @@ async def test_each_call_says_what_it_is_worth(tmp_path: Path) -> None:
     assert {post.value for post in parent.posts if "The model is away" in text_of(post)} == {"notice"}
 
     marks = [each for each in found if isinstance(each, React)]
-    assert {(mark.name, mark.value) for mark in marks if not mark.remove} == {
-        ("eyes", "sign"),
-        ("raised_hand", "sign"),
-        ("white_check_mark", "outcome"),
-        ("x", "outcome"),
+    assert {(mark.mark, mark.value) for mark in marks if not mark.remove} == {
+        ("working", "sign"),
+        ("waiting", "sign"),
+        ("done", "outcome"),
+        ("failed", "outcome"),
     }

@@ -34,11 +34,11 @@ def press(parent: Parent, button: tuple[str, str], at: str, *, user: str = USER,
     event = clicked(
         channel=CHANNEL,
         user=user,
-        message_ts="9000.000001",
+        message="9000.000001",
         action_id=button[0],
         value=button[1],
-        action_ts=at,
-        thread_ts="100.1",
+        press=at,
+        thread="100.1",
         user_name=name,
     )
     return parent.deliver(event)
@@ -303,14 +303,14 @@ async def test_a_row_that_is_not_what_was_asked_allows_nothing(tmp_path: Path, c
         press(parent, buttons(card)["Allow"], "500.1")
         await parent.until(lambda: answered(parent))
         assert answered(parent) == [("req-1", False)]
-        assert "not what was decided" in parent.backend.answers[0][1].text
+        assert "not what was approved" in parent.backend.answers[0][1].text
 
 
 async def test_a_long_plan_is_attached_whole(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         plan = "\n\n".join(f"{number}. " + "step " * 100 for number in range(60))
         await asks(parent, replace(PLAN, input={"plan": plan}))
-        await parent.post_with("This is the plan")
+        await parent.post_with("Here is the plan")
         files = await parent.until(
             lambda: [one for one in parent.operations if isinstance(one, Upload)], flow=True
         )
@@ -331,14 +331,14 @@ async def test_a_request_too_long_for_its_card_is_a_file_beside_it(tmp_path: Pat
         card = await parent.post_with("Permission needed: `Bash` · Touch it")
         assert "more characters are in the file below" in str(blocks_of(card))
         (file,) = await parent.until(lambda: [one for one in parent.operations if isinstance(one, Upload)])
-        assert (file.filename, file.thread_ts) == ("request.txt", "100.1")
+        assert (file.filename, file.thread) == ("request.txt", "100.1")
         assert command in file.content.decode()
 
 
 async def test_a_plan_is_approved_or_kept_at(tmp_path: Path) -> None:
     async with worker(with_quorum(tmp_path, look=2)) as parent:
         run = await asks(parent, PLAN)
-        card = await parent.post_with("This is the plan")
+        card = await parent.post_with("Here is the plan")
         assert "1. *look*" in text_of(card)
         assert list(buttons(card)) == ["Approve", "Keep planning", "Say what to change…"]
         parent.says("no, look twice", "9900.1", "100.1")
@@ -364,16 +364,16 @@ async def test_words_that_were_begun_before_a_card_was_seen_do_not_decide_it(tmp
         for at, text in enumerate(("yes", "no, because")):
             said = posted(
                 channel=CHANNEL,
-                ts=f"9900.{at}",
+                ref=f"9900.{at}",
                 user=OPERATOR,
                 text=text,
-                thread_ts="100.1",
+                thread="100.1",
                 origin="local",
-                seen_ts="0.0",
+                seen="0.0",
             )
             await parent.stored(parent.deliver(said, Prompt(text=text)))
         assert answered(parent) == []
         assert parent.said(Heartbeat)[-1].waiting == 1
-        seen = msgspec.structs.replace(said, ts="9901.0", text="yes", seen_ts="9900.5")
+        seen = msgspec.structs.replace(said, ref="9901.0", text="yes", seen="9900.5")
         parent.deliver(seen, Prompt(text="yes"))
         await parent.until(lambda: answered(parent) == [("req-1", True)])

@@ -22,13 +22,13 @@ def command(
     parent: Parent, name: str, ts: str, thread_ts: str | None = None, argument: str = "", user: str = USER
 ) -> int:
     text = f"!{name} {argument}".strip()
-    event = posted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread_ts)
+    event = posted(channel=CHANNEL, ref=ts, user=user, text=text, thread=thread_ts)
     return parent.deliver(event, Command(name=name, argument=argument))
 
 
 def slash(parent: Parent, name: str, argument: str = "") -> int:
     event = slashed(
-        channel=CHANNEL, user=USER, command="/butler", text=f"{name} {argument}", trigger_id=f"t-{name}"
+        channel=CHANNEL, user=USER, command="/butler", text=f"{name} {argument}", invocation=f"t-{name}"
     )
     return parent.deliver(event, Command(name=name, argument=argument))
 
@@ -37,7 +37,7 @@ def slash(parent: Parent, name: str, argument: str = "") -> int:
     ("name", "argument", "expected"),
     [
         ("help", "", "`!status`"),
-        ("help", "", "Slack takes slash commands only outside threads"),
+        ("help", "", "Where a thread takes no slash commands"),
         ("help", "stop", "`!stop [all]`: stop running"),
         ("help", "stpo", "Did you mean `!help stop`?"),
         ("ping", "", "pong from sample"),
@@ -49,18 +49,18 @@ def slash(parent: Parent, name: str, argument: str = "") -> int:
         ("reset", "", "in the thread"),
         ("stop", "", "Nothing to stop here."),
         ("kill", "", "Nothing to stop here."),
-        ("output", "", "No run has said anything"),
+        ("output", "", "No run here has produced"),
         ("c", "", "`!c COMMAND`"),
         ("create-image", "", "`!create-image DESCRIPTION`"),
-        ("memory", "", "Nothing is remembered here."),
+        ("memory", "", "Nothing is remembered here yet."),
         ("skills", "", "• `review-diff` Review a change"),
-        ("agents", "", "✅ `claude:` · version 1.2.3 · ready · the default here"),
-        ("agents", "", "❌ `kimi:` · install it"),
+        ("agents", "", "✅ `claude:` Claude Code 1.2.3 · the default here"),
+        ("agents", "", "❌ `kimi:` Kimi Code · install it"),
         ("diff", "", "not a git repository"),
         ("undo", "", "nothing to undo here"),
         ("checks", "now", "`!checks` takes no argument"),
         ("statsu", "", "Did you mean `!status`?"),
-        ("xyzzy", "", "Say `!help`"),
+        ("xyzzy", "", "`!help` lists the commands"),
         ("ping", "pong", "`!ping` takes no argument"),
         ("stop", "everything", "`!stop [all]`"),
     ],
@@ -71,7 +71,7 @@ async def test_a_word_is_answered_in_its_thread_without_a_turn(
     async with worker(settings(tmp_path)) as parent:
         await parent.stored(command(parent, name, "100.1", argument=argument))
         post = await parent.post_with(expected)
-        assert post.thread_ts == "100.1"
+        assert post.thread == "100.1"
         assert not post.only_for
         assert parent.backend.runs == []
         assert "not available" not in str(parent.operations)
@@ -116,7 +116,7 @@ async def test_stop_all_in_a_thread_stops_another_and_says_who(tmp_path: Path) -
         command(parent, "stop", "200.2", "200.1")
         await parent.post_with("`!stop all` stops that too")
         command(parent, "stop", "200.3", "200.1", "all")
-        assert (await parent.post_with(f"Stopped by <@{USER}>")).thread_ts == "100.1"
+        assert (await parent.post_with(f"Stopped by <@{USER}>")).thread == "100.1"
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
 
 
@@ -171,7 +171,7 @@ async def test_continue_outside_threads_goes_on_with_the_one_that_can(tmp_path: 
         run.does(Started("session-1"), Finished(False, "Reached its limit.", "max_turns"))
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
         command(parent, "continue", "200.1")
-        assert (await parent.post_with("Going on with")).thread_ts == "200.1"
+        assert (await parent.post_with("Continuing")).thread == "200.1"
         assert (await parent.run(1)).request.session_id == "session-1"
         # The card that offered it says so, without its button.
         await parent.until(lambda: any("Continued" in text_of(update) for update in parent.updates))
@@ -186,10 +186,10 @@ async def test_continue_asks_which_one_if_there_are_several(tmp_path: Path) -> N
         command(parent, "continue", "200.1")
         card = await parent.post_with("work 0")
         button = blocks_of(card)[1]["elements"][0]
-        assert (button["action_id"], card.thread_ts) == ("codebutler.retry", "200.1")
+        assert (button["action_id"], card.thread) == ("codebutler.retry", "200.1")
         click = clicked(
-            channel=CHANNEL, user=USER, message_ts="9.9", action_id="codebutler.retry", value=button["value"],
-            action_ts="201.0",
+            channel=CHANNEL, user=USER, message="9.9", action_id="codebutler.retry", value=button["value"],
+            press="201.0",
         )  # fmt: skip
         parent.deliver(click)
         assert (await parent.run(2)).request.conversation == f"{CHANNEL}:100.1"
@@ -199,24 +199,24 @@ async def test_a_slash_command_is_answered_for_its_user_alone(tmp_path: Path) ->
     async with worker(settings(tmp_path)) as parent:
         slash(parent, "ping")
         pong = await parent.post_with("pong")
-        assert (pong.thread_ts, pong.only_for) == (None, USER)
+        assert (pong.thread, pong.only_for) == (None, USER)
         slash(parent, "agents")
         assert (await parent.post_with("Available agents")).only_for == USER
         slash(parent, "nosuch")
-        assert (await parent.post_with("I do not know")).only_for == USER
+        assert (await parent.post_with("Unknown command")).only_for == USER
         slash(parent, "continue")
         assert not (await parent.post_with("Nothing here was interrupted")).only_for
-        event = slashed(channel=CHANNEL, user=USER, command="/butler", text="hi", trigger_id="t2")
+        event = slashed(channel=CHANNEL, user=USER, command="/butler", text="hi", invocation="t2")
         parent.deliver(event, Prompt(text="hi", prefix="claude"))
         (await parent.run(0)).finish("Hello.")
         answer = await parent.post_with("Hello.")
-        assert (answer.thread_ts, answer.only_for) == (None, "")
+        assert (answer.thread, answer.only_for) == (None, "")
 
 
 async def test_an_edit_into_a_command_withdraws_the_message(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("statsu", "100.1")
-        edit = edited(channel=CHANNEL, ts="100.1", user=USER, text="!ping", edited_ts="101.0")
+        edit = edited(channel=CHANNEL, ref="100.1", user=USER, text="!ping", edit="101.0")
         parent.deliver(edit, Command(name="ping"))
         await parent.post_with("pong")
         await parent.until(lambda: parent.reactions("100.1") == [])
@@ -227,17 +227,17 @@ async def test_an_edit_into_a_command_withdraws_the_message(tmp_path: Path) -> N
 async def test_an_edit_mends_a_word_that_was_not_understood_once(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         command(parent, "pnig", "100.1")
-        await parent.post_with("I do not know")
+        await parent.post_with("Unknown command")
 
         def edit(text: str, name: str, edited_ts: str, user: str = USER) -> int:
-            event = edited(channel=CHANNEL, ts="100.1", user=user, text=text, edited_ts=edited_ts)
+            event = edited(channel=CHANNEL, ref="100.1", user=user, text=text, edit=edited_ts)
             return parent.deliver(event, Command(name=name))
 
         await parent.stored(edit("!ping", "ping", "101.0", user="U0MALLORY"))
         await parent.stored(edit("!pign", "pign", "102.0"))
-        await parent.until(lambda: sum("I do not know" in text_of(post) for post in parent.posts) == 2)
+        await parent.until(lambda: sum("Unknown command" in text_of(post) for post in parent.posts) == 2)
         edit("!ping", "ping", "103.0")
-        assert (await parent.post_with("pong")).thread_ts == "100.1"
+        assert (await parent.post_with("pong")).thread == "100.1"
         await parent.stored(edit("!ping", "ping", "104.0"))
         await parent.stored(parent.says("x", "900.1"))
         assert sum("pong" in text_of(post) for post in parent.posts) == 1
@@ -246,8 +246,8 @@ async def test_an_edit_mends_a_word_that_was_not_understood_once(tmp_path: Path)
 async def test_an_edit_mends_a_misspelt_word_into_a_prompt(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         command(parent, "fixit", "100.1")
-        await parent.post_with("I do not know")
-        event = edited(channel=CHANNEL, ts="100.1", user=USER, text="fix it", edited_ts="101.0")
+        await parent.post_with("Unknown command")
+        event = edited(channel=CHANNEL, ref="100.1", user=USER, text="fix it", edit="101.0")
         parent.deliver(event, Prompt(text="fix it"))
         assert (await parent.run(0)).request.prompt == "fix it"
 
@@ -256,7 +256,7 @@ async def test_memory_shows_what_every_session_is_told(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         (tmp_path / ".codebutler" / "memory.md").write_text("- use tabs\n- never ``` here\n")
         command(parent, "memory", "100.1")
-        told = text_of(await parent.post_with("Every new session is told"))
+        told = text_of(await parent.post_with("Every new session gets"))
         assert "1. use tabs\n2. never ''' here\n" in told
 
 
@@ -265,7 +265,7 @@ async def test_an_answer_under_way_at_a_death_comes_with_the_next_life(tmp_path:
         parent.backend.survey_waits = True
         await parent.stored(command(parent, "agents", "100.1"))
     async with worker(settings(tmp_path)) as parent:
-        assert (await parent.post_with("Available agents")).thread_ts == "100.1"
+        assert (await parent.post_with("Available agents")).thread == "100.1"
         assert sum(isinstance(each, Post) for each in parent.operations) == 1
     async with worker(settings(tmp_path)) as parent:
         await parent.stored(parent.says("x", "900.1"))

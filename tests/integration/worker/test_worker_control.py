@@ -6,7 +6,7 @@ import re
 import sqlite3
 from pathlib import Path
 
-from codebutler.domain.model import Command, Post
+from codebutler.domain.model import Command, Post, Prompt
 from codebutler.protocol.messages import Audit, Heartbeat, Send, SendFailed, StopTurns, Stored
 from codebutler_worker.agents.backend import (
     Approval,
@@ -19,13 +19,13 @@ from codebutler_worker.agents.backend import (
     ToolUse,
 )
 from codebutler_worker.tools.outcome import PlanStep
-from tests.events import clicked, posted
+from tests.events import clicked, edited, posted
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
 def command(parent: Parent, name: str, ts: str, thread_ts: str | None = None, argument: str = "") -> int:
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name} {argument}".strip(), thread_ts=thread_ts)
+    event = posted(channel=CHANNEL, ref=ts, user=USER, text=f"!{name} {argument}".strip(), thread=thread_ts)
     return parent.deliver(event, Command(name=name, argument=argument))
 
 
@@ -42,7 +42,7 @@ async def test_stop_ends_what_runs_and_withdraws_what_waits(tmp_path: Path) -> N
             "🛑 Stopping 1 run. Withdrew 1 queued.",
             "🛑 Stopped before anything was done.",
         ]
-        assert parent.posts[0].thread_ts == "100.1"
+        assert parent.posts[0].thread == "100.1"
 
 
 async def test_stop_in_one_thread_leaves_another_alone(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ async def test_stop_in_one_thread_leaves_another_alone(tmp_path: Path) -> None:
         parent.says("long work", "100.1")
         run = await parent.run(0)
         await parent.stored(command(parent, "stop", "200.2", "200.1"))
-        assert (await parent.post_with("Nothing to stop")).thread_ts == "200.1"
+        assert (await parent.post_with("Nothing to stop")).thread == "200.1"
         assert not run.closed.is_set()
 
 
@@ -64,10 +64,10 @@ async def test_the_stop_button_stops_its_turn(tmp_path: Path) -> None:
         click = clicked(
             channel=CHANNEL,
             user=USER,
-            message_ts="9000.000001",
+            message="9000.000001",
             action_id="codebutler.stop",
             value=stop["value"],
-            action_ts="101.0",
+            press="101.0",
         )
         parent.deliver(click)
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
@@ -81,7 +81,7 @@ async def test_the_operator_is_named_as_the_one_who_stopped(tmp_path: Path) -> N
         parent.says("long work", "100.1")
         await parent.run(0)
         parent.channel.send(StopTurns(user="operator"))
-        assert (await parent.post_with("Stopped by operator")).thread_ts == "100.1"
+        assert (await parent.post_with("Stopped by operator")).thread == "100.1"
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
 
 
@@ -99,6 +99,37 @@ async def test_steering_puts_a_message_into_the_running_turn(tmp_path: Path) -> 
         assert len(parent.backend.runs) == 1
 
 
+async def test_what_comes_while_a_message_is_put_in_follows_it(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, busy="steer")) as parent:
+        parent.backend.takes_steering = True
+        parent.says("paint it red", "100.1")
+        run = await parent.run(0)
+        parent.backend.may_be_steered.clear()
+        parent.says("no, blue", "100.2", "100.1")
+        await parent.until(lambda: parent.backend.steered == ["no, blue"])
+        await parent.stored(parent.says("and bold", "100.3", "100.1"))
+        parent.backend.may_be_steered.set()
+        await parent.until(lambda: parent.backend.steered == ["no, blue", "and bold"], flow=True)
+        run.finish("Blue and bold.")
+        for ts in ("100.1", "100.2", "100.3"):
+            await parent.until(lambda ts=ts: parent.reactions(ts) == ["white_check_mark"])  # type: ignore[misc]  # a default of a lambda
+        assert len(parent.backend.runs) == 1
+
+
+async def test_what_is_edited_while_it_is_put_in_is_put_in_again(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, busy="steer")) as parent:
+        parent.backend.takes_steering = True
+        parent.says("paint it red", "100.1")
+        await parent.run(0)
+        parent.backend.may_be_steered.clear()
+        parent.says("no, blue", "100.2", "100.1")
+        await parent.until(lambda: parent.backend.steered == ["no, blue"])
+        change = edited(channel=CHANNEL, ref="100.2", user=USER, text="no, green", edit="9.9", thread="100.1")
+        await parent.stored(parent.deliver(change, Prompt(text="no, green")))
+        parent.backend.may_be_steered.set()
+        await parent.until(lambda: parent.backend.steered == ["no, blue", "no, green"], flow=True)
+
+
 async def test_a_turn_that_cannot_be_steered_leaves_the_message_queued(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, busy="steer")) as parent:
         parent.says("paint it red", "100.1")
@@ -114,7 +145,7 @@ async def test_a_busy_conversation_may_reject(tmp_path: Path) -> None:
         parent.says("work", "100.1")
         run = await parent.run(0)
         parent.says("more", "100.2", "100.1")
-        assert (await parent.post_with("⏳")).thread_ts == "100.1"
+        assert (await parent.post_with("⏳")).thread == "100.1"
         run.finish("Done.")
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         await parent.until(lambda: parent.reactions("100.2") == ["x"])
@@ -136,7 +167,7 @@ async def test_progress_is_one_message_edited_now_and_then(tmp_path: Path) -> No
         )
         await parent.until(lambda: parent.updates, flow=True)
         update = parent.updates[0]
-        assert update.target_ts == "9000.000001"
+        assert update.target == "9000.000001"
         assert "`Edit: app.py`" in text_of(update)
         assert "2 tool calls" in text_of(update)
         assert "✓ look" in text_of(update)
@@ -159,7 +190,7 @@ async def test_the_end_of_progress_waits_for_its_message(tmp_path: Path) -> None
         for send in parent.said(Send):
             parent.take(send)
         await parent.until(lambda: parent.updates)
-        assert parent.updates[0].target_ts.startswith("9000.")
+        assert parent.updates[0].target.startswith("9000.")
         assert text_of(parent.updates[0]).startswith("✅")
 
 
@@ -247,7 +278,7 @@ async def test_an_event_that_breaks_us_is_answered_and_passed(tmp_path: Path) ->
             )
         connection.close()
         await parent.stored(parent.says("poison", "100.1"))
-        assert (await parent.post_with("an internal error")).thread_ts == "100.1"
+        assert (await parent.post_with("an internal error")).thread == "100.1"
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
         assert parent.logs("ERR")
         parent.says("one", "200.1")
@@ -260,7 +291,7 @@ async def test_a_lost_session_is_told_of(tmp_path: Path) -> None:
         parent.says("go on", "100.1")
         run = await parent.run(0)
         run.does(Started("session-new", fresh=True))
-        assert (await parent.post_with("could not be resumed")).thread_ts == "100.1"
+        assert (await parent.post_with("could not be resumed")).thread == "100.1"
 
 
 async def test_an_empty_prompt_is_asked_back(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ async def fills(parent: Parent, count: int) -> None:
 
 
 def says_as(parent: Parent, user: str, text: str, ts: str) -> int:
-    return parent.deliver(posted(channel=CHANNEL, ts=ts, user=user, text=text), Prompt(text=text))
+    return parent.deliver(posted(channel=CHANNEL, ref=ts, user=user, text=text), Prompt(text=text))
 
 
 async def test_one_too_many_is_kept_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ async def test_one_too_many_is_kept_and_goes_on_when_there_is_room(tmp_path: Pat
         await fills(parent, 2)
         await parent.stored(parent.says("one too many", "200.1"))
         card = await parent.post_with("Too many of your messages")
-        assert card.thread_ts == "200.1"
+        assert card.thread == "200.1"
         assert list(buttons(card)) == ["Continue", "Drop"]
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 2)
         press(parent, buttons(card)["Continue"])
@@ -59,11 +59,11 @@ async def test_a_flood_in_one_thread_is_told_once_and_kept_whole(tmp_path: Path)
         await fills(parent, 1)
         for number in range(5):
             await parent.stored(parent.says(f"more {number}", f"{400 + number}.1", "400.0"))
-        status = posted(channel=CHANNEL, ts="450.1", user=USER, text="!status")
+        status = posted(channel=CHANNEL, ref="450.1", user=USER, text="!status")
         parent.deliver(status, Command(name="status"))
         # What is on hold has not run.
         await parent.post_with("Today: 1 run ·")
-        edited = events.edited(channel=CHANNEL, ts="402.1", user=USER, text="better", edited_ts="9.9")
+        edited = events.edited(channel=CHANNEL, ref="402.1", user=USER, text="better", edit="9.9")
         await parent.stored(parent.deliver(edited, Prompt(text="better")))
         cards = [post for post in parent.posts if "Too many" in text_of(post)]
         assert len(cards) == 1
@@ -85,7 +85,7 @@ async def test_what_was_kept_can_be_dropped_or_continued_by_a_word(tmp_path: Pat
             press(parent, buttons(card)["Drop"])
             await parent.until(lambda: parent.reactions("200.1") == ["octagonal_sign"])
             return
-        said = posted(channel=CHANNEL, ts="201.1", user=USER, text="!continue", thread_ts="200.1")
+        said = posted(channel=CHANNEL, ref="201.1", user=USER, text="!continue", thread="200.1")
         await parent.stored(parent.deliver(said, Command(name="continue")))
         await parent.post_with("There is still no room for this")
 
@@ -99,10 +99,10 @@ async def test_a_click_of_somebody_else_counts_on_their_own_line(tmp_path: Path)
         click = clicked(
             channel=CHANNEL,
             user="U0BEN",
-            message_ts="9000.1",
+            message="9000.1",
             action_id=action_id,
             value=value,
-            action_ts="1.2",
+            press="1.2",
         )
         await parent.stored(parent.deliver(click))
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 2)

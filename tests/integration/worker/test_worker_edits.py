@@ -17,7 +17,7 @@ ASK_AGAIN = "codebutler.ask_again"
 
 
 def edits(parent: Parent, text: str, number: int, *, user: str = USER, prefix: str | None = None) -> int:
-    event = edited(channel=CHANNEL, ts="100.1", user=user, text=text, edited_ts=f"{200 + number}.0")
+    event = edited(channel=CHANNEL, ref="100.1", user=user, text=text, edit=f"{200 + number}.0")
     return parent.deliver(event, Prompt(text=text, prefix=prefix))
 
 
@@ -37,11 +37,11 @@ def press(parent: Parent, value: str, number: int, user: str = USER) -> int:
         clicked(
             channel=CHANNEL,
             user=user,
-            message_ts="9000.9",
+            message="9000.9",
             action_id=ASK_AGAIN,
             value=value,
-            action_ts=f"{300 + number}.0",
-            thread_ts="100.1",
+            press=f"{300 + number}.0",
+            thread="100.1",
         )
     )
 
@@ -85,7 +85,7 @@ async def test_what_changes_nothing_or_is_somebody_elses_offers_nothing(tmp_path
         edits(parent, "", 2)
         await parent.stored(edits(parent, "rm -rf", 3, user="U0BOB"))
         assert offers(parent) == []
-        event = edited(channel=CHANNEL, ts="100.1", user=USER, text="!status", edited_ts="209.0")
+        event = edited(channel=CHANNEL, ref="100.1", user=USER, text="!status", edit="209.0")
         await parent.stored(parent.deliver(event, Command(name="status", argument="")))
         await parent.post_with("Send the command as a new message")
         assert offers(parent) == []

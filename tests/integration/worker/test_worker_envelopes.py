@@ -37,7 +37,7 @@ async def test_envelopes_are_posted_at_once_in_order_and_each_with_its_sign(tmp_
             "❌ it is:error",
             "it is:unheard",
         ]
-        assert {post.thread_ts for post in parent.posts} == {"100.1"}
+        assert {post.thread for post in parent.posts} == {"100.1"}
         run.does(Finished(True, words, "done"))
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         assert len(shown(parent)) == len(kinds) + 1

@@ -20,7 +20,7 @@ OTHER = "U0BEN"
 async def turn(parent: Parent, ts: str, user: str = USER) -> TurnRequest:
     """A turn of a person, ended at once; its request."""
     number = len(parent.backend.runs)
-    event = posted(channel=CHANNEL, ts=ts, user=user, text="hello", thread_ts=None)
+    event = posted(channel=CHANNEL, ref=ts, user=user, text="hello", thread=None)
     parent.deliver(event, Prompt(text="hello"))
     run = await parent.run(number)
     run.finish()
@@ -63,15 +63,15 @@ async def test_a_persons_fact_is_told_to_their_agents_and_shown_to_them_alone(tm
         assert "Ana" in (await turn(parent, "200.1")).system_prompt
         assert "Ana" not in (await turn(parent, "300.1", OTHER)).system_prompt
 
-        said = posted(channel=CHANNEL, ts="400.1", user=USER, text="!memory", thread_ts=None)
+        said = posted(channel=CHANNEL, ref="400.1", user=USER, text="!memory", thread=None)
         parent.deliver(said, Command(name="memory"))
         shown = text_of(await parent.post_with("1. deploy: staging"))
         assert "Ana" not in shown
-        typed = slashed(channel=CHANNEL, user=USER, command="/butler", text="memory", trigger_id="t1")
+        typed = slashed(channel=CHANNEL, user=USER, command="/butler", text="memory", invocation="t1")
         parent.deliver(typed, Command(name="memory"))
         assert (await parent.post_with("2. name: Ana")).only_for == USER
         typed = slashed(
-            channel=CHANNEL, user=USER, command="/butler", text="memory forget 2", trigger_id="t2"
+            channel=CHANNEL, user=USER, command="/butler", text="memory forget 2", invocation="t2"
         )
         parent.deliver(typed, Command(name="memory", argument="forget 2"))
         await parent.post_with("Forgotten: `name: Ana`")

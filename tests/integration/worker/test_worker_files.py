@@ -17,12 +17,12 @@ from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 PNG = b"\x89PNG\r\n\x1a\npixels"
 PICTURE = File(id="F1", name="a b.png", mimetype="image/png", size_bytes=len(PNG))
-CLIP = File(id="F2", name="audio_message.m4a", subtype="slack_audio", size_bytes=9)
+CLIP = File(id="F2", name="audio_message.m4a", is_voice=True, size_bytes=9)
 
 
 def share(parent: Parent, ts: str, *files: File, text: str = "", thread_ts: str | None = None) -> int:
     """A person shares files, perhaps with words."""
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=text, files=files, thread_ts=thread_ts)
+    event = posted(channel=CHANNEL, ref=ts, user=USER, text=text, files=files, thread=thread_ts)
     return parent.deliver(event, Prompt(text=text))
 
 
@@ -81,7 +81,7 @@ async def test_what_does_not_come_is_told_and_the_turn_goes_on(tmp_path: Path) -
         fetch = await request(parent)
         parent.channel.send(FetchFailed(request_id=fetch.request_id, code="login_page"))
         post = await parent.post_with("the chat does not let me read it")
-        assert post.thread_ts == "100.1"
+        assert post.thread == "100.1"
         assert "`a b.png`" in text_of(post)
         run = await parent.run(0)
         assert run.request.prompt == "look\n\n[attached file a b.png: it could not be fetched]"
@@ -220,10 +220,10 @@ async def test_a_worker_that_died_waiting_asks_again_after_continue(tmp_path: Pa
             clicked(
                 channel=CHANNEL,
                 user=USER,
-                message_ts="9000.000001",
+                message="9000.000001",
                 action_id="codebutler.retry",
                 value=turn_id,
-                action_ts="500.1",
+                press="500.1",
             )
         )
         give(parent, await request(parent), PNG)
@@ -233,7 +233,7 @@ async def test_a_worker_that_died_waiting_asks_again_after_continue(tmp_path: Pa
 async def test_an_edit_keeps_the_files(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=5)) as parent:
         await parent.stored(share(parent, "100.1", PICTURE, text="lok"))
-        edit = edited(channel=CHANNEL, ts="100.1", user=USER, text="look", edited_ts="101.0")
+        edit = edited(channel=CHANNEL, ref="100.1", user=USER, text="look", edit="101.0")
         await parent.stored(parent.deliver(edit, Prompt(text="look")))
         give(parent, await request(parent), PNG)
         prompt = (await parent.run(0)).request.prompt
@@ -254,7 +254,7 @@ async def test_files_do_not_steer_a_running_turn(tmp_path: Path) -> None:
 
 async def test_a_command_takes_no_files(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
-        event = posted(channel=CHANNEL, ts="100.1", user=USER, text="!ping", files=(PICTURE,))
+        event = posted(channel=CHANNEL, ref="100.1", user=USER, text="!ping", files=(PICTURE,))
         await parent.stored(parent.deliver(event, Command(name="ping")))
         await parent.post_with("pong")
         assert parent.said(Fetch) == []
@@ -272,7 +272,7 @@ async def test_a_file_is_sent_at_once_and_not_again_for_the_answer(tmp_path: Pat
         answer = await parent.post_with("Here it is.")
         assert "SLACK" not in text_of(answer)
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
-        assert [(one.filename, one.content, one.thread_ts) for one in uploads(parent)] == [
+        assert [(one.filename, one.content, one.thread) for one in uploads(parent)] == [
             ("a.csv", b"1,2\n", "100.1")
         ]
 

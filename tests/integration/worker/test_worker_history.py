@@ -34,14 +34,14 @@ async def test_a_worker_reads_no_growing_table_whole(tmp_path: Path, monkeypatch
         (await parent.run(0)).finish("It is fixed.")
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
         for number, name in enumerate(("status", "cost", "queue", "recap")):
-            event = posted(channel=CHANNEL, ts=f"{200 + number}.1", user=USER, text=f"!{name}")
+            event = posted(channel=CHANNEL, ref=f"{200 + number}.1", user=USER, text=f"!{name}")
             await parent.stored(parent.deliver(event, Command(name=name)))
         await parent.stored(parent.says("another", "300.1"))
         await parent.run(1)
         await parent.until(lambda: parent.reactions("300.1") == ["eyes"], flow=True)
     async with worker(settings(tmp_path)) as parent:
         await parent.post_with("The machine stopped")
-        await parent.until(lambda: any(told.turns[0].card_ts for told in parent.said(Overview)), flow=True)
+        await parent.until(lambda: any(told.turns[0].card for told in parent.said(Overview)), flow=True)
     monkeypatch.undo()
     with closing(sqlite3.connect(tmp_path / ".codebutler" / "store.db")) as store:
         whole = {

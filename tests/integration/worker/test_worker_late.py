@@ -11,7 +11,7 @@ from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
 def stale(parent: Parent, text: str, ts: str, thread_ts: str | None = None) -> int:
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=thread_ts, late=True, stale=True)
+    event = posted(channel=CHANNEL, ref=ts, user=USER, text=text, thread=thread_ts, late=True, stale=True)
     return parent.deliver(event, Prompt(text=text))
 
 
@@ -23,7 +23,7 @@ async def question(parent: Parent) -> dict[str, str]:
 
 def click(action: str, value: str) -> ButtonClicked:
     return clicked(
-        channel=CHANNEL, user=USER, message_ts="9000.000001", action_id=action, value=value, action_ts="9.9"
+        channel=CHANNEL, user=USER, message="9000.000001", action_id=action, value=value, press="9.9"
     )
 
 
@@ -58,7 +58,7 @@ async def test_an_old_message_is_asked_about_and_run_only_when_told_to(tmp_path:
 
 
 async def test_what_may_be_done_already_is_asked_about_in_words_of_its_own(tmp_path: Path) -> None:
-    event = posted(channel=CHANNEL, ts="100.1", user=USER, text="deploy it", stale=True, handled="maybe")
+    event = posted(channel=CHANNEL, ref="100.1", user=USER, text="deploy it", stale=True, handled="maybe")
     async with worker(settings(tmp_path)) as parent:
         await parent.stored(parent.deliver(event, Prompt(text="deploy it")))
         asked = await parent.post_with("I may have worked on this before: _deploy it_")
@@ -95,12 +95,12 @@ async def test_an_old_message_can_still_be_edited_and_withdrawn(tmp_path: Path) 
     async with worker(settings(tmp_path)) as parent:
         stale(parent, "deploy A", "100.1")
         values = await question(parent)
-        edit = edited(channel=CHANNEL, ts="100.1", user=USER, text="deploy B", edited_ts="101.0")
+        edit = edited(channel=CHANNEL, ref="100.1", user=USER, text="deploy B", edit="101.0")
         await parent.stored(parent.deliver(edit, Prompt(text="deploy B")))
         parent.deliver(click("codebutler.retry", values["codebutler.retry"]))
         assert "deploy B" in (await parent.run(0)).request.prompt
         stale(parent, "forget me", "200.1")
-        gone = deleted(channel=CHANNEL, ts="200.1", user=USER)
+        gone = deleted(channel=CHANNEL, ref="200.1", user=USER)
         await parent.stored(parent.deliver(gone))
         second = blocks_of(parent.posts[-1])[1]["elements"][0]["value"]
         await parent.stored(parent.deliver(click("codebutler.retry", second)))
@@ -112,7 +112,7 @@ async def test_an_old_command_is_not_obeyed_but_answered(tmp_path: Path) -> None
         parent.says("work", "100.1")
         run = await parent.run(0)
         old = posted(
-            channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts="100.1", late=True, stale=True
+            channel=CHANNEL, ref="100.2", user=USER, text="!stop", thread="100.1", late=True, stale=True
         )
         parent.deliver(old, Command(name="stop"))
         await parent.post_with("Send it again")

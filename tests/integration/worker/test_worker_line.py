@@ -19,8 +19,8 @@ def shown(parent: Parent) -> dict[str, str]:
     for number, post in enumerate(parent.posts, start=1):
         if blocks_of(post) and blocks_of(post)[-1]["type"] == "actions":
             ts = f"9000.{number:06d}"
-            threads[ts], texts[ts] = post.thread_ts or "", text_of(post)
-    texts |= {update.target_ts: text_of(update) for update in parent.updates}
+            threads[ts], texts[ts] = post.thread or "", text_of(post)
+    texts |= {update.target: text_of(update) for update in parent.updates}
     return {threads[ts]: texts[ts] for ts in threads}
 
 
@@ -45,7 +45,7 @@ async def test_who_waits_knows_the_place_and_it_is_kept_true(tmp_path: Path) -> 
         first.finish("One.")
         second = await parent.run(1)
         await sees(parent, m1="✅", m2="🔧 claude is working", m3=NEXT, m4=SECOND)
-        assert len([post for post in parent.posts if post.thread_ts == "2.1"]) == 1
+        assert len([post for post in parent.posts if post.thread == "2.1"]) == 1
         second.finish("Two.")
         (await parent.run(2)).finish("Three.")
         (await parent.run(3)).finish("Four.")
@@ -78,16 +78,16 @@ async def test_who_leaves_the_line_lets_the_others_move_up(tmp_path: Path) -> No
         for number in (2, 3, 4):
             parent.says(f"{number}", f"{number}.1")
         await sees(parent, m4=THIRD)
-        parent.deliver(deleted(channel=CHANNEL, ts="2.1", user=USER))
+        parent.deliver(deleted(channel=CHANNEL, ref="2.1", user=USER))
         await sees(parent, m2="🛑 Withdrawn.", m3=NEXT, m4=SECOND)
-        post = next(post for post in parent.posts if post.thread_ts == "3.1")
+        post = next(post for post in parent.posts if post.thread == "3.1")
         click = clicked(
             channel=CHANNEL,
             user=USER,
-            message_ts="9000.000003",
+            message="9000.000003",
             action_id="codebutler.stop",
             value=blocks_of(post)[1]["elements"][0]["value"],
-            action_ts="5.0",
+            press="5.0",
         )
         parent.deliver(click)
         await sees(parent, m3="🛑 Withdrawn.", m4=NEXT)
@@ -102,7 +102,7 @@ async def test_an_edit_in_the_line_keeps_the_place(tmp_path: Path) -> None:
         parent.says("two", "2.1")
         parent.says("three", "3.1")
         await sees(parent, m2=NEXT, m3=SECOND)
-        edit = edited(channel=CHANNEL, ts="2.1", user=USER, text="two, please", edited_ts="4.0")
+        edit = edited(channel=CHANNEL, ref="2.1", user=USER, text="two, please", edit="4.0")
         await parent.stored(parent.deliver(edit, Prompt(text="two, please")))
         first.finish("One.")
         assert (await parent.run(1)).request.prompt == "two, please"
@@ -130,8 +130,8 @@ async def test_each_message_that_waits_is_answered_in_its_own_thread(tmp_path: P
         assert "three" in third.request.prompt
         assert "and this" in third.request.prompt
         third.finish("Three.")
-        assert (await parent.post_with("Two.")).thread_ts == "2.1"
-        assert (await parent.post_with("Three.")).thread_ts == "4.1"
+        assert (await parent.post_with("Two.")).thread == "2.1"
+        assert (await parent.post_with("Three.")).thread == "4.1"
 
 
 async def test_a_message_in_line_that_the_agent_is_told_after_all_says_so(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def knowing(repo: Path) -> RepoSettings:
 
 
 def say(parent: Parent, name: str, argument: str = "", ts: str = "300.1", thread: str | None = None) -> None:
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name} {argument}".strip(), thread_ts=thread)
+    event = posted(channel=CHANNEL, ref=ts, user=USER, text=f"!{name} {argument}".strip(), thread=thread)
     parent.deliver(event, Command(name=name, argument=argument))
 
 
@@ -77,15 +77,15 @@ async def test_all_of_it_comes_in_numbered_parts_that_make_it_up(tmp_path: Path)
         content = lines(1200)
         keep(tmp_path, content)
         say(parent, "logs", LOG)
-        await parent.until(lambda: "puts them together" in told(parent), flow=True)
+        await parent.until(lambda: "joins them" in told(parent), flow=True)
         assert b"".join(file.content for file in uploads(parent)) == content
         assert numbers(parent) == [f"{n:02}-of-05" for n in range(1, 6)]
         assert all(file.content.endswith(b"\n") and len(file.content) <= 8000 for file in uploads(parent))
-        assert {file.thread_ts for file in uploads(parent)} == {"300.1"}
+        assert {file.thread for file in uploads(parent)} == {"300.1"}
         line, *others = parent.posts
         assert text_of(line) == f"📎 `{LOG}`, 37 kB, comes in 5 parts. Sending part 1 of 5… `!stop` ends it."
         assert not others
-        assert told(parent) == f"📎 `{LOG}`, 37 kB, in 5 parts. `cat {LOG}.part-*.log` puts them together."
+        assert told(parent) == f"📎 `{LOG}`, 37 kB, in 5 parts. `cat {LOG}.part-*.log` joins them."
         assert any("Sending part 4 of 5" in text_of(update) for update in parent.updates)
 
 
@@ -111,7 +111,7 @@ async def test_a_secret_between_two_parts_is_in_neither(tmp_path: Path, secret: 
             content[edge - 20 : edge - 20 + len(said)] = said
         keep(tmp_path, bytes(content))
         say(parent, "logs", LOG)
-        await parent.until(lambda: "puts them together" in told(parent), flow=True)
+        await parent.until(lambda: "joins them" in told(parent), flow=True)
         sent = b"".join(file.content for file in uploads(parent))
         assert sent == bytes(content).replace(secret.encode(), b"[redacted]")
         assert sent.count(b"[redacted]") == 2
@@ -126,7 +126,7 @@ async def test_a_part_is_made_only_when_the_one_before_was_taken(tmp_path: Path)
             await parent.clock.advance(60)
             assert len(uploads(parent)) == number
             take(parent)
-        await parent.until(lambda: "puts them together" in told(parent), flow=True)
+        await parent.until(lambda: "joins them" in told(parent), flow=True)
 
 
 def take(parent: Parent) -> None:
@@ -148,7 +148,7 @@ async def test_stop_ends_it_and_says_how_to_get_the_rest(tmp_path: Path) -> None
         take(parent)
         await parent.until(parent.is_idle, flow=True)
         assert told(parent) == (
-            f"📎 `{LOG}`, 37 kB. 🛑 Stopped. Of 5 parts, 1-2 came. `!logs {LOG} 3-5` sends the rest."
+            f"📎 `{LOG}`, 37 kB. 🛑 Stopped. Sent 1-2 of 5 parts. `!logs {LOG} 3-5` sends the rest."
         )
         assert len(uploads(parent)) == 2
         say(parent, "logs", f"{LOG} 3-5", ts="300.3", thread="300.1")
@@ -174,7 +174,7 @@ async def test_a_part_that_slack_refuses_ends_it(tmp_path: Path) -> None:
         parent.channel.send(SendFailed(op_id=op_id, code="storage_limit_reached"))
         await parent.until(lambda: "refused part" in told(parent), flow=True)
         assert told(parent) == (
-            f"📎 `{LOG}`, 37 kB. ❌ The chat refused part 2 (`storage_limit_reached`). Of 5 parts, 1 came. "
+            f"📎 `{LOG}`, 37 kB. ❌ The chat refused part 2 (`storage_limit_reached`). Sent 1 of 5 parts. "
             f"`!logs {LOG} 2-5` sends the rest."
         )
         assert len(uploads(parent)) == 2
@@ -192,7 +192,7 @@ async def test_a_restart_goes_on_with_what_is_missing(tmp_path: Path, taken: int
                 take(parent)
         done = uploads(parent)[:taken]
     async with worker(settings(tmp_path)) as parent:
-        await parent.until(lambda: "puts them together" in told(parent), flow=True)
+        await parent.until(lambda: "joins them" in told(parent), flow=True)
         assert b"".join(file.content for file in [*done, *uploads(parent)]) == content
         assert [send.unsure for send in parent.said(Send) if isinstance(send.operation, Upload)] == [
             True,
@@ -221,7 +221,7 @@ async def test_a_running_sessions_log_counts_as_far_as_it_had_come(tmp_path: Pat
             log.write(lines(3000))
         parent.mute = False
         take(parent)
-        await parent.until(lambda: "puts them together" in told(parent), flow=True)
+        await parent.until(lambda: "joins them" in told(parent), flow=True)
         assert b"".join(file.content for file in uploads(parent)) == content
 
 

@@ -34,7 +34,7 @@ async def ask(parent: Parent, argument: str, ts: str, thread_ts: str | None = No
     """Say ``!logs ARGUMENT``; what the bot does then."""
     before = len(parent.operations)
     text = f"!logs {argument}".strip()
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=thread_ts)
+    event = posted(channel=CHANNEL, ref=ts, user=USER, text=text, thread=thread_ts)
     parent.deliver(event, Command(name="logs", argument=argument))
     await parent.until(lambda: len(parent.operations) > before)
     await parent.until(parent.is_idle, flow=True)
@@ -56,7 +56,9 @@ async def test_the_newest_sessions_log_comes_as_a_file(tmp_path: Path) -> None:
         said = await ask(parent, "", "300.1")
         (file,) = uploads(said)
         assert (file.filename, file.content) == (f"{session}.log", b"\x1b[31mraw\x00\xff bytes\r\n")
-        assert file.thread_ts == "300.1"
+        assert file.thread == "300.1"
+        assert texts(said).startswith(f"📎 `{session}`, ")
+        assert "all that this run's program wrote" in texts(said)
 
 
 async def test_in_a_thread_it_is_that_threads_and_a_name_is_any(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.schema import BudgetSection, DailyLimit, NativeSection, Price, RepoSettings
+from codebutler.config.budget import BudgetSection, DailyLimit
+from codebutler.config.schema import NativeSection, Price, RepoSettings
 from tests.integration.worker.test_worker_budget import TO_MIDNIGHT_S, ZONE, held
 from tests.memory_kit import (
     append,
@@ -64,7 +65,7 @@ async def test_learning_waits_for_a_day_with_room(tmp_path: Path, model: Complet
         await talk(parent)  # $0.12
         await silence(parent)
         told = await parent.until(lambda: parent.logs("MEM"), flow=True)
-        assert told == ["nothing is learned of a conversation today: budget.repo.usdPerDay is used up"]
+        assert told == ["nothing is learned from a conversation today: budget.repo.usdPerDay is used up"]
         assert model.requests == []
         await parent.clock.advance(TO_MIDNIGHT_S)
         await parent.until(lambda: memory(tmp_path) == "- Deploys go to staging first\n", flow=True)

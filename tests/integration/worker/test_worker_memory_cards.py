@@ -88,10 +88,10 @@ async def test_a_stranger_cannot_decide_with_another_channels_button(
             foreign = clicked(
                 channel="C0OTHER",
                 user=USER,
-                message_ts=ts,
+                message=ts,
                 action_id="codebutler.memory_keep",
                 value=change,
-                action_ts="1",
+                press="1",
             )
             parent.deliver(foreign)
             press(parent, "codebutler.memory_keep", "no such change", ts)

@@ -14,7 +14,7 @@ COLOUR = Question("req-2", "Which colour?", ("Red", "Blue"))
 
 
 def calls(parent: Parent, text: str, ts: str) -> int:
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=text, mentioned=True)
+    event = posted(channel=CHANNEL, ref=ts, user=USER, text=text, mentioned=True)
     return parent.deliver(event, Prompt(text=text))
 
 

@@ -13,7 +13,7 @@ from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 def says(parent: Parent, text: str, ts: str, user: str = OPERATOR) -> None:
     name, _, argument = text.removeprefix("!").partition(" ")
-    event = posted(channel=CHANNEL, ts=ts, user=user, text=text)
+    event = posted(channel=CHANNEL, ref=ts, user=user, text=text)
     parent.deliver(event, Command(name=name, argument=argument))
 
 
@@ -24,7 +24,7 @@ async def ended(parent: Parent, ts: str) -> TurnOutcome:
     )
     before = parent.heard[: parent.heard.index(told)]
     said = [each.operation for each in before if isinstance(each, Send)]
-    assert [each for each in said if isinstance(each, Post)][-1].thread_ts == ts
+    assert [each for each in said if isinstance(each, Post)][-1].thread == ts
     return told.outcome
 
 

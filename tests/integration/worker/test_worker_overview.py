@@ -51,7 +51,7 @@ async def test_what_is_asked_is_told_with_its_card(tmp_path: Path) -> None:
         run.does(Started("session-1"), COMMAND)
         note = await told(parent, "waiting", asked=1)
         [asked] = note.asked
-        assert asked.card_ts == card_ts(parent, "Permission needed")
+        assert asked.card == card_ts(parent, "Permission needed")
         assert "touch a" in asked.text
         run.does(COLOUR)
         note = await told(parent, "waiting", asked=2)
@@ -118,17 +118,17 @@ async def test_an_interrupted_turn_is_told_with_the_card_that_asks(tmp_path: Pat
         await parent.post_with("The machine stopped")
         await parent.clock.advance(5)
         note = await told(parent, "interrupted")
-        await parent.until(lambda: notes(parent)[0].card_ts, flow=True)
-        assert notes(parent)[0].card_ts == card_ts(parent, "The machine stopped")
+        await parent.until(lambda: notes(parent)[0].card, flow=True)
+        assert notes(parent)[0].card == card_ts(parent, "The machine stopped")
         parent.deliver(
             clicked(
                 channel=CHANNEL,
                 user=USER,
-                message_ts=notes(parent)[0].card_ts,
+                message=notes(parent)[0].card,
                 action_id="codebutler.drop",
                 value=note.id,
-                action_ts="500.1",
-                thread_ts="100.1",
+                press="500.1",
+                thread="100.1",
             )
         )
         await told(parent, "stopped")
@@ -138,9 +138,19 @@ def pressed(asked: Asked, at: str) -> ButtonClicked:
     return clicked(
         channel=CHANNEL,
         user=USER,
-        message_ts=asked.card_ts,
+        message=asked.card,
         action_id="codebutler.allow",
         value=asked.id,
-        action_ts=at,
-        thread_ts="100.1",
+        press=at,
+        thread="100.1",
     )
+
+
+async def test_each_run_of_a_thread_is_told_when_it_has_ended(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        for number, (ref, text) in enumerate([("100.1", "write it"), ("100.2", "test it")]):
+            parent.says(text, ref, "100.1")
+            (await parent.run(number)).finish(f"Done {number}.")
+            await parent.post_with(f"Done {number}")
+        ended = [("test it", "done"), ("write it", "done")]
+        await parent.until(lambda: [(note.text, note.state) for note in notes(parent)] == ended, flow=True)

@@ -25,7 +25,7 @@ def buttons(shown: Post | Update) -> dict[str, tuple[str, str]]:
 
 def press(parent: Parent, button: tuple[str, str], *, at: str = "500.1") -> int:
     event = clicked(
-        channel=CHANNEL, user=USER, message_ts="9000.1", action_id=button[0], value=button[1], action_ts=at
+        channel=CHANNEL, user=USER, message="9000.1", action_id=button[0], value=button[1], press=at
     )
     return parent.deliver(event)
 
@@ -140,7 +140,7 @@ async def test_a_stop_of_everything_is_one_of_this_too(tmp_path: Path) -> None:
 async def test_a_word_in_the_thread_drops_it(tmp_path: Path, word: str) -> None:
     async with worker(settings(tmp_path)) as parent:
         await parks(parent)
-        event = posted(channel=CHANNEL, ts="101.1", user=USER, text=f"!{word}", thread_ts="100.1")
+        event = posted(channel=CHANNEL, ref="101.1", user=USER, text=f"!{word}", thread="100.1")
         parent.deliver(event, Command(name=word))
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
         assert any("🛑 Dropped." in text_of(update) for update in parent.updates)

@@ -36,11 +36,11 @@ def press(parent: Parent, value: str, *, user: str = USER, at: str = "500.1") ->
     event = clicked(
         channel=CHANNEL,
         user=user,
-        message_ts=card_ts(parent),
+        message=card_ts(parent),
         action_id="codebutler.answer",
         value=value,
-        action_ts=at,
-        thread_ts="100.1",
+        press=at,
+        thread="100.1",
         user_name="ana",
     )
     return parent.deliver(event)

@@ -60,7 +60,7 @@ def settings(repo: Path, mode: SandboxMode) -> RepoSettings:
 
 
 def message(text: str, ts: str = "100.1") -> tuple[Event, Request]:
-    return posted(channel="C0REPO", ts=ts, user="U0ANA", text=text), Prompt(text=text)
+    return posted(channel="C0REPO", ref=ts, user="U0ANA", text=text), Prompt(text=text)
 
 
 async def heard(process: WorkerProcess, messages: AsyncIterator[ToParent], kind: type[ToParent]) -> ToParent:
@@ -68,7 +68,7 @@ async def heard(process: WorkerProcess, messages: AsyncIterator[ToParent], kind:
     async with asyncio.timeout(DEADLINE_S):
         async for one in messages:
             if isinstance(one, Send):
-                process.send(Sent(op_id=one.op_id, ts="9000.1" if isinstance(one.operation, Post) else ""))
+                process.send(Sent(op_id=one.op_id, ref="9000.1" if isinstance(one.operation, Post) else ""))
             if isinstance(one, kind):
                 return one
     raise AssertionError(f"the pipe ended before {kind}")

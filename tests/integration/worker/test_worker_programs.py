@@ -17,8 +17,8 @@ from codebutler.config.schema import (
 )
 from codebutler.domain.model import Command, Post, Update
 from codebutler.protocol.messages import Audit, Heartbeat, Send, StopTurns
-from codebutler_worker.agents.backend import Finished, Output, Started, ToolUse
-from codebutler_worker.conversation.messages import GONE, LATE
+from codebutler_worker.agents.backend import GONE, Finished, Output, Started, ToolUse
+from codebutler_worker.conversation.messages import LATE
 from tests.events import posted
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
@@ -46,7 +46,7 @@ class Typist:
     def __init__(self, parent: Parent, refusal: str = "") -> None:
         self.typed: list[str] = []
         self._refusal = refusal
-        parent.backend.type = self.type  # type: ignore[attr-defined]  # what makes an agent one to type into
+        parent.backend.type = self.type  # type: ignore[method-assign]  # what makes an agent one to type into
 
     async def type(self, turn_id: str, text: str) -> str:
         assert turn_id
@@ -61,7 +61,7 @@ def thread(parent: Parent) -> list[str]:
         match send.operation:
             case Post() as post:
                 shown[f"9000.{len(shown) + 1:06d}"] = text_of(post)
-            case Update(target_ts=ts) as update:
+            case Update(target=ts) as update:
                 shown[ts] = text_of(update)
     return list(shown.values())
 
@@ -107,7 +107,7 @@ async def test_what_it_said_is_said_again_as_it_was(tmp_path: Path) -> None:
         run = await begun(parent, "rehearsal", "cat README.md")
         run.does(Finished(True, "# *Title*\n```\ncode", "done", exit_code=0))
         await parent.until(lambda: parent.reactions(MINE) == ["white_check_mark"])
-        event = posted(channel=CHANNEL, ts="100.2", user=USER, text="!output", thread_ts=MINE)
+        event = posted(channel=CHANNEL, ref="100.2", user=USER, text="!output", thread=MINE)
         parent.deliver(event, Command(name="output"))
         said = await parent.post_with("done: rehearsal, cat README.md")
         assert text_of(said).startswith("```\n# *Title*\n`\u200b`\u200b`\ncode\n```\n")
@@ -319,7 +319,7 @@ async def test_a_crash_ends_it_with_a_word_and_nothing_runs_twice(tmp_path: Path
     async with worker(config) as parent:
         await parent.until(lambda: "x" in parent.reactions(MINE))
         (notice,) = parent.posts
-        assert "The machine stopped while `make it` ran" in text_of(notice)
+        assert "The machine stopped while `make it` was running" in text_of(notice)
         assert blocks_of(notice) == ()
         await parent.until(parent.is_idle, flow=True)
         assert parent.backend.runs == []
@@ -328,7 +328,7 @@ async def test_a_crash_ends_it_with_a_word_and_nothing_runs_twice(tmp_path: Path
 async def test_a_kill_ends_a_session_without_asking_it(tmp_path: Path) -> None:
     async with worker(configured(tmp_path)) as parent:
         run = await begun(parent, "claude")
-        event = posted(channel=CHANNEL, ts="100.2", user=USER, text="!kill", thread_ts=MINE)
+        event = posted(channel=CHANNEL, ref="100.2", user=USER, text="!kill", thread=MINE)
         parent.deliver(event, Command(name="kill"))
         await parent.until(run.closed.is_set)
         await parent.until(lambda: parent.reactions(MINE) == ["octagonal_sign"])
@@ -345,7 +345,7 @@ async def test_an_interrupted_session_is_told_how_to_end_it(tmp_path: Path) -> N
 
         parent.backend.stop = stop  # type: ignore[method-assign, assignment]  # a session's
         run = await begun(parent, "claude")
-        event = posted(channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts=MINE)
+        event = posted(channel=CHANNEL, ref="100.2", user=USER, text="!stop", thread=MINE)
         parent.deliver(event, Command(name="stop"))
         await parent.until(lambda: len(asked) == 1)
         assert "Sent Ctrl-C to 1 session" in thread(parent)[-1]

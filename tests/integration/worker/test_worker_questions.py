@@ -43,11 +43,11 @@ def press(
     event = clicked(
         channel=CHANNEL,
         user=user,
-        message_ts="9000.000001",
+        message="9000.000001",
         action_id="codebutler.answer",
         value=pressed,
-        action_ts=at,
-        thread_ts="100.1",
+        press=at,
+        thread="100.1",
         user_name=name,
         picked=picked,
     )
@@ -178,11 +178,11 @@ async def test_the_answers_outlive_the_worker_on_their_card(tmp_path: Path) -> N
             clicked(
                 channel=CHANNEL,
                 user=USER,
-                message_ts="9000.000009",
+                message="9000.000009",
                 action_id="codebutler.retry",
                 value=value(notice, "Continue"),
-                action_ts="600.1",
-                thread_ts="100.1",
+                press="600.1",
+                thread="100.1",
             )
         )
         again = await parent.run(0)

@@ -11,12 +11,12 @@ from typing import Literal
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import ButtonClicked, Post
 from codebutler.protocol.messages import Audit, Configure, Goodbye, Heartbeat, Hello, Log, Send, TurnEnded
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage
 from codebutler_worker.worker.bootstrap import serve
+from tests.clock import ManualClock
 from tests.events import clicked
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, OneAgent, Parent, ScriptedBackend, settings, worker
@@ -26,11 +26,11 @@ def click(action_id: str, value: str, message_ts: str, action_ts: str = "500.1")
     return clicked(
         channel=CHANNEL,
         user=USER,
-        message_ts=message_ts,
+        message=message_ts,
         action_id=action_id,
         value=value,
-        action_ts=action_ts,
-        thread_ts="100.1",
+        press=action_ts,
+        thread="100.1",
     )
 
 
@@ -62,7 +62,7 @@ async def test_a_turn_that_was_running_is_never_rerun_but_asked_about(tmp_path: 
     await die_while_running(tmp_path)
     async with worker(settings(tmp_path)) as parent:
         question = await parent.post_with("rename the module and fix the tests")
-        assert question.thread_ts == "100.1"
+        assert question.thread == "100.1"
         assert [(act.user, act.kind, act.decision) for act in parent.said(Audit)] == [
             (USER, "claude", "interrupted")
         ]
@@ -78,7 +78,7 @@ async def test_who_waits_is_told_however_often_we_die_in_between(tmp_path: Path)
         parent.says("what time is it?", "100.1")
         (await parent.run(0)).finish("Late.")
         (first,) = await parent.until(lambda: parent.said(TurnEnded), flow=True)
-        assert (first.thread_ts, first.messages, first.outcome) == ("100.1", ("100.1",), "done")
+        assert (first.thread, first.messages, first.outcome) == ("100.1", ("100.1",), "done")
     async with worker(settings(tmp_path)) as parent:
         assert await parent.until(lambda: parent.said(TurnEnded), flow=True) == [first]
         await parent.until(parent.is_idle, flow=True)
@@ -106,14 +106,14 @@ async def test_continue_resumes_the_session_once(tmp_path: Path) -> None:
         assert "report that first" in run.request.prompt
         assert "rename the module" not in run.request.prompt  # the session has it
         await parent.until(lambda: parent.updates)
-        assert parent.updates[0].target_ts == "9000.000001"
+        assert parent.updates[0].target == "9000.000001"
         assert "Continued" in text_of(parent.updates[0])
         assert blocks_of(parent.updates[0]) == ()
         run.finish("Half was done, now all is.", "session-9")
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         await parent.stored(parent.deliver(click("codebutler.retry", turn_id, "9000.000001", "500.2")))
         told = await parent.post_with("already decided")
-        assert (told.only_for, told.thread_ts) == (USER, "100.1")
+        assert (told.only_for, told.thread) == (USER, "100.1")
         await parent.stored(parent.deliver(click("codebutler.drop", turn_id, "9000.000001", "500.3")))
     async with worker(settings(tmp_path)) as parent:
         await parent.stored(parent.deliver(click("codebutler.retry", turn_id, "9000.000001", "500.4")))
@@ -284,3 +284,61 @@ async def test_what_is_said_at_the_end_is_one_commit_with_the_answer_first(tmp_p
         assert (answer.value, answer.outdated) == ("answer", False)
         assert (progress.value, progress.outdated) == ("progress", True)
         assert len(parent.operations) == before + 2
+
+
+async def restart_while_running(repo: Path, *, agent: str | None = None) -> None:
+    """A planned restart ends a turn whose agent takes longer than it is given."""
+    async with worker(settings(repo)) as parent:
+        parent.says("rename the module", "100.1", prefix=agent)
+        run = await parent.run(0)
+        run.does(Started("session-9"))
+        await parent.until(lambda: b"session-9" in _sessions(repo))
+        await parent.shut_down("restart", grace_s=0.6)
+        told = [text_of(post) for post in parent.posts]
+        assert told == ["🔄 CodeButler is restarting. This run resumes as soon as it is back."]
+
+
+async def test_after_a_planned_restart_a_turn_goes_on_once_in_its_session(tmp_path: Path) -> None:
+    await restart_while_running(tmp_path)
+    async with worker(settings(tmp_path)) as parent:
+        run = await parent.run(0)
+        assert run.request.session_id == "session-9"
+        assert "Look at what is done and what is not" in run.request.prompt
+        assert [act.decision for act in parent.said(Audit)][:1] == ["restarted"]
+        run.finish("Renamed.", "session-9")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
+        assert not any("machine stopped" in text_of(post) for post in parent.posts)
+    async with worker(settings(tmp_path)) as parent:
+        await parent.clock.advance(60)
+        assert parent.backend.runs == []
+
+
+async def test_a_crash_after_the_restart_is_asked_about_like_any(tmp_path: Path) -> None:
+    await restart_while_running(tmp_path)
+    async with worker(settings(tmp_path)) as parent:
+        (await parent.run(0)).does(Started("session-9"))
+        await parent.until(lambda: parent.is_idle() or parent.said(Heartbeat)[-1].running == 1)
+    async with worker(settings(tmp_path)) as parent:
+        question = await parent.post_with("The machine stopped")
+        assert set(buttons(question)) == {"codebutler.retry", "codebutler.drop"}
+        assert parent.backend.runs == []
+
+
+async def test_a_restart_that_took_long_is_asked_about(tmp_path: Path) -> None:
+    await restart_while_running(tmp_path)
+    with sqlite3.connect(tmp_path / ".codebutler" / "store.db") as connection:
+        connection.execute("UPDATE turns SET not_before = '2025-12-31T00:00:00.000000+00:00'")
+    connection.close()
+    async with worker(settings(tmp_path)) as parent:
+        await parent.post_with("The machine stopped")
+        assert parent.backend.runs == []
+
+
+async def test_a_stop_is_no_restart(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("rename the module", "100.1")
+        await parent.run(0)
+        await parent.shut_down("shutdown", grace_s=0.6)
+    async with worker(settings(tmp_path)) as parent:
+        await parent.post_with("The machine stopped")
+        assert parent.backend.runs == []

@@ -23,7 +23,7 @@ def write(root: Path, name: str, text: str = "Slowly, with care.", program: str 
 
 
 def says(parent: Parent, argument: str, ts: str) -> None:
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!skills {argument}", thread_ts=None)
+    event = posted(channel=CHANNEL, ref=ts, user=USER, text=f"!skills {argument}", thread=None)
     parent.deliver(event, Command(name="skills", argument=argument))
 
 
@@ -101,7 +101,7 @@ async def test_a_skill_that_runs_is_for_the_agent_that_can_run_it(tmp_path: Path
 async def test_a_slash_command_gives_it_to_the_channel(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         event = slashed(
-            channel=CHANNEL, user=USER, command="/butler", text="skills commit-message", trigger_id="t1"
+            channel=CHANNEL, user=USER, command="/butler", text="skills commit-message", invocation="t1"
         )
         parent.deliver(event, Command(name="skills", argument="commit-message"))
         (await parent.run(0)).finish("feat: done")

@@ -12,7 +12,7 @@ from tests.worker_kit import Parent, settings, worker
 
 
 def doings(parent: Parent) -> list[str]:
-    return [message.text for message in parent.said(Doing) if message.thread_ts == "100.1"]
+    return [message.text for message in parent.said(Doing) if message.thread == "100.1"]
 
 
 async def test_the_thread_shows_what_is_done_until_the_end(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ async def test_verbose_tells_every_tool_with_its_result_before_the_answer(tmp_pa
         )
         post = await parent.post_with("12 passed")
         assert "✓ `Bash: npm test`" in text_of(post)
-        assert post.thread_ts == "100.1"
+        assert post.thread == "100.1"
         run.does(ToolUse("3", "Bash", "ls"), ToolResult("3", True, "last words"))
         run.finish("Done.")
         await parent.post_with("Done.")

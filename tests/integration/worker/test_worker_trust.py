@@ -31,10 +31,10 @@ def click(user: str, value: str, *, channel: str = CHANNEL, number: int = 1) -> 
     return clicked(
         channel=channel,
         user=user,
-        message_ts="9000.000001",
+        message="9000.000001",
         action_id="codebutler.retry",
         value=value,
-        action_ts=f"500.{number}",
+        press=f"500.{number}",
     )
 
 
@@ -50,7 +50,7 @@ async def at_its_limit(parent: Parent) -> str:
 async def test_nobody_edits_anothers_words(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("tidy up", "100.1")
-        edit = edited(channel=CHANNEL, ts="100.1", user=OTHER, text="delete it", edited_ts="101.0")
+        edit = edited(channel=CHANNEL, ref="100.1", user=OTHER, text="delete it", edit="101.0")
         await parent.stored(parent.deliver(edit, Prompt(text="delete it")))
         assert (await parent.run(0)).request.prompt == "tidy up"
 
@@ -58,7 +58,7 @@ async def test_nobody_edits_anothers_words(tmp_path: Path) -> None:
 async def test_nobody_deletes_anothers_words(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("tidy up", "100.1")
-        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ts="100.1", user=OTHER)))
+        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ref="100.1", user=OTHER)))
         assert (await parent.run(0)).request.prompt == "tidy up"
 
 

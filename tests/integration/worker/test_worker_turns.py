@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.model import Command, Prompt, React, Upload
 from codebutler.protocol.messages import Heartbeat, Send, Stored, TurnStarted
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, TurnRequest, Usage
+from tests.clock import ManualClock
 from tests.events import deleted, edited, posted
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, OneAgent, ScriptedBackend, settings, worker
@@ -27,7 +27,7 @@ async def test_a_message_is_answered_in_its_thread(tmp_path: Path) -> None:
         assert parent.reactions("100.1") == []
         run.finish("It is **fixed**.")
         post = await parent.post_with("fixed")
-        assert post.thread_ts == "100.1"
+        assert post.thread == "100.1"
         assert blocks_of(post)[0]["type"] == "markdown"
         assert re.search(r"_tokens: 12 in / 34 out • \d+s • 3 turns • \$0\.12_\Z", blocks_of(post)[0]["text"])
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
@@ -67,7 +67,7 @@ async def test_marks_that_slack_takes_slowly_hold_up_no_answer(tmp_path: Path) -
         await parent.until(lambda: marks() > 64, flow=True)
         await parent.clock.advance(60)
         assert marks() < 150
-        event = posted(channel=CHANNEL, ts="900.1", user=USER, text="!ping")
+        event = posted(channel=CHANNEL, ref="900.1", user=USER, text="!ping")
         parent.deliver(event, Command(name="ping"))
         await parent.until(lambda: parent.posts)
 
@@ -98,7 +98,7 @@ async def test_debounce_makes_one_turn_of_several_messages(tmp_path: Path) -> No
 
 async def test_an_event_delivered_twice_runs_once(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
-        event = posted(channel=CHANNEL, ts="100.1", user=USER, text="hello")
+        event = posted(channel=CHANNEL, ref="100.1", user=USER, text="hello")
         parent.deliver(event, Prompt(text="hello"))
         seq = parent.deliver(event, Prompt(text="hello"))
         await parent.stored(seq)
@@ -122,7 +122,7 @@ async def test_a_thread_resumes_its_session_and_waits_for_its_turn(tmp_path: Pat
         assert second.request.prompt == "second"
         second.finish("Two.", "session-7")
         await parent.post_with("Two.")
-        assert [post.thread_ts for post in parent.posts] == ["100.1", "100.1"]
+        assert [post.thread for post in parent.posts] == ["100.1", "100.1"]
 
 
 async def test_another_thread_has_a_session_of_its_own_and_its_turn_after(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_another_thread_has_a_session_of_its_own_and_its_turn_after(tmp_pa
         second = await parent.run(1)
         assert second.request.session_id is None
         second.finish("Two.", "session-2")
-        assert (await parent.post_with("Two.")).thread_ts == "200.1"
+        assert (await parent.post_with("Two.")).thread == "200.1"
 
 
 async def test_two_turns_run_side_by_side_where_that_is_allowed(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_the_whole_channel_may_be_one_conversation(tmp_path: Path) -> None
         run = await parent.run(0)
         assert run.request.prompt == "one\n\ntwo"
         run.finish("Both.", "session-1")
-        assert (await parent.post_with("Both.")).thread_ts == "100.2"
+        assert (await parent.post_with("Both.")).thread == "100.2"
         parent.says("three", "300.1")
         assert (await parent.run(1)).request.session_id == "session-1"
 
@@ -161,11 +161,11 @@ async def test_the_whole_channel_may_be_one_conversation(tmp_path: Path) -> None
 async def test_an_edit_replaces_what_has_not_started(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("delete everything", "100.1")
-        edit = edited(channel=CHANNEL, ts="100.1", user=USER, text="delete nothing", edited_ts="101.0")
+        edit = edited(channel=CHANNEL, ref="100.1", user=USER, text="delete nothing", edit="101.0")
         await parent.stored(parent.deliver(edit, Prompt(text="delete nothing")))
         run = await parent.run(0)
         assert run.request.prompt == "delete nothing"
-        late = edited(channel=CHANNEL, ts="100.1", user=USER, text="too late", edited_ts="102.0")
+        late = edited(channel=CHANNEL, ref="100.1", user=USER, text="too late", edit="102.0")
         await parent.stored(parent.deliver(late, Prompt(text="too late")))
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
@@ -176,9 +176,9 @@ async def test_a_deleted_message_is_withdrawn(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("one", "100.1")
         parent.says("two", "100.2", "100.1")
-        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ts="100.1", user=USER)))
+        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ref="100.1", user=USER)))
         parent.says("gone", "200.1")
-        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ts="200.1", user=USER)))
+        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ref="200.1", user=USER)))
         run = await parent.run(0)
         assert run.request.prompt == "two"
         run.finish()

@@ -28,7 +28,7 @@ def repo(tmp_path: Path) -> Path:
 
 
 def command(parent: Parent, name: str, ts: str, thread_ts: str | None = None, argument: str = "") -> int:
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name} {argument}".strip(), thread_ts=thread_ts)
+    event = posted(channel=CHANNEL, ref=ts, user=USER, text=f"!{name} {argument}".strip(), thread=thread_ts)
     return parent.deliver(event, Command(name=name, argument=argument))
 
 
@@ -36,8 +36,8 @@ def press(parent: Parent, card: Post, moment: str, thread_ts: str = "100.1") -> 
     button = blocks_of(card)[1]["elements"][0]
     assert button["action_id"] == "codebutler.undo"
     click = clicked(
-        channel=CHANNEL, user=USER, message_ts="9000.9", action_id=button["action_id"], value=button["value"],
-        action_ts=moment, thread_ts=thread_ts,
+        channel=CHANNEL, user=USER, message="9000.9", action_id=button["action_id"], value=button["value"],
+        press=moment, thread=thread_ts,
     )  # fmt: skip
     parent.deliver(click)
 
@@ -59,13 +59,13 @@ async def test_undo_asks_puts_back_and_can_be_undone(repo: Path) -> None:
         assert "+print('changed')" in text_of(await parent.post_with("1 file changed"))
         command(parent, "undo", "100.3", "100.1")
         card = await parent.post_with("↩ Undo “write print")
-        assert card.thread_ts == "100.1"
+        assert card.thread == "100.1"
         assert "app.py" in text_of(card)
         assert (repo / "app.py").read_text() == "print('changed')\n"
         press(parent, card, "101.0")
         press(parent, card, "101.1")
         await parent.post_with("That is already undone")
-        await parent.post_with("Put back 1 file")
+        await parent.post_with("Undid changes to 1 file")
         assert (repo / "app.py").read_text() == "print('hello')\n"
         await parent.until(lambda: any("↩ Undoing" in text_of(update) for update in parent.updates))
         await parent.until(parent.is_idle, flow=True)
@@ -73,7 +73,7 @@ async def test_undo_asks_puts_back_and_can_be_undone(repo: Path) -> None:
         again = await parent.post_with("↩ Undo “undo: write print")
         press(parent, again, "102.0")
         await parent.until(
-            lambda: sum("Put back 1 file" in text_of(post) for post in parent.posts) == 2, flow=True
+            lambda: sum("Undid changes to 1 file" in text_of(post) for post in parent.posts) == 2, flow=True
         )
         assert (repo / "app.py").read_text() == "print('changed')\n"
 
@@ -91,9 +91,9 @@ async def test_undo_takes_the_last_turn_that_changed_anything(repo: Path) -> Non
         command(parent, "undo", "200.1")
         card = await parent.post_with("↩ Undo “write 1”")
         assert "would be removed" in text_of(card)
-        assert card.thread_ts == "200.1"
+        assert card.thread == "200.1"
         press(parent, card, "201.0", "200.1")
-        assert (await parent.post_with("Put back 1 file")).thread_ts == "200.1"
+        assert (await parent.post_with("Undid changes to 1 file")).thread == "200.1"
         assert not (repo / "new.py").exists()
 
 
@@ -129,7 +129,7 @@ async def test_the_changes_of_a_turn_that_died_can_be_undone(repo: Path) -> None
         await parent.post_with("The machine stopped")
         command(parent, "undo", "100.3", "100.1")
         press(parent, await parent.post_with("↩ Undo “write”"), "101.0")
-        await parent.post_with("Put back 1 file")
+        await parent.post_with("Undid changes to 1 file")
         assert (repo / "app.py").read_text() == "print('hello')\n"
 
 
@@ -140,12 +140,12 @@ async def test_a_long_difference_is_a_file_and_for_one_alone_a_summary(repo: Pat
         post = await parent.post_with("1 file changed")
         assert "long.txt" in text_of(post)
         (file,) = await parent.until(lambda: [each for each in parent.operations if isinstance(each, Upload)])
-        assert (file.filename, file.thread_ts, file.content.count(b"+line")) == (
+        assert (file.filename, file.thread, file.content.count(b"+line")) == (
             "changes.diff",
             "100.1",
             5000,
         )
-        event = slashed(channel=CHANNEL, user=USER, command="/butler", text="diff", trigger_id="t1")
+        event = slashed(channel=CHANNEL, user=USER, command="/butler", text="diff", invocation="t1")
         parent.deliver(event, Command(name="diff"))
         assert (await parent.post_with("as a file")).only_for == USER
         assert sum(isinstance(each, Upload) for each in parent.operations) == 1
@@ -153,14 +153,14 @@ async def test_a_long_difference_is_a_file_and_for_one_alone_a_summary(repo: Pat
 
 async def test_checks_are_a_turn_that_runs_the_repositorys_command(repo: Path) -> None:
     async with worker(settings(repo)) as parent:
-        event = posted(channel=CHANNEL, ts="100.1", user=USER, text="!checks")
+        event = posted(channel=CHANNEL, ref="100.1", user=USER, text="!checks")
         parent.deliver(event, Prompt(text="checks", prefix="checks"))
-        await parent.post_with("set `checks.command`")
+        await parent.post_with("set `checks.commands`")
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
         (repo / "Makefile").write_text("test:\n\ttrue\n")
         parent.says("work", "200.1")
         await parent.run(0)
-        event = posted(channel=CHANNEL, ts="300.1", user=USER, text="!checks")
+        event = posted(channel=CHANNEL, ref="300.1", user=USER, text="!checks")
         await parent.stored(parent.deliver(event, Prompt(text="checks", prefix="checks")))
         # A tree that is being written is not checked.
         await parent.until(lambda: parent.reactions("300.1") == ["hourglass_flowing_sand"], flow=True)

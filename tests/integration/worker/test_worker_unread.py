@@ -17,7 +17,7 @@ MARK = "[sent earlier; your run was stopped before you read it]"
 
 
 async def command(parent: Parent, name: str, ts: str) -> None:
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name}", thread_ts="100.1")
+    event = posted(channel=CHANNEL, ref=ts, user=USER, text=f"!{name}", thread="100.1")
     await parent.stored(parent.deliver(event, Command(name=name)))
 
 
@@ -32,10 +32,10 @@ def retry(card: Post) -> ButtonClicked:
     return clicked(
         channel=CHANNEL,
         user=USER,
-        message_ts="9000.1",
+        message="9000.1",
         action_id="codebutler.retry",
         value=value,
-        action_ts="500.1",
+        press="500.1",
     )
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import pytest
+
+from codebutler.config.schema import AuthorizationRule, AuthorizationSection
 from codebutler.domain.model import Post
-from codebutler.protocol.messages import Doing, Heartbeat, Send
-from codebutler_worker.agents.backend import Approval, Question, Started
+from codebutler.protocol.messages import Doing, Heartbeat, Send, TurnEnded
+from codebutler_worker.agents.backend import Approval, Question, Started, Text
 from tests.events import clicked
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
@@ -33,11 +37,11 @@ async def allow(parent: Parent) -> None:
         clicked(
             channel=CHANNEL,
             user=USER,
-            message_ts="9000.000001",
+            message="9000.000001",
             action_id="codebutler.allow",
             value=value,
-            action_ts="500.1",
-            thread_ts="100.1",
+            press="500.1",
+            thread="100.1",
         )
     )
     await parent.until(lambda: parent.backend.answers)
@@ -107,7 +111,7 @@ async def test_two_reminders_are_sent_and_nothing_expires_by_itself(tmp_path: Pa
         assert reminders(parent) == []
         await after(parent, 200)
         first = await parent.post_with(f"{STILL} your approval: <https://slack.com/archives/{CHANNEL}/p9000")
-        assert (first.mention, first.thread_ts) == (USER, "100.1")
+        assert (first.mention, first.thread) == (USER, "100.1")
         await after(parent, 3600)
         await parent.until(lambda: len(reminders(parent)) == 2)
         await after(parent, DAY_S / 4)
@@ -115,6 +119,79 @@ async def test_two_reminders_are_sent_and_nothing_expires_by_itself(tmp_path: Pa
         assert parent.backend.answers == []
         await allow(parent)
         assert parent.backend.answers[0][1].allow
+
+
+PLAN = Approval("req-3", "ExitPlanMode", "", {"plan": "1. look"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "card", "what"),
+    [(ASKED, "Permission needed", "approval"), (WHICH, "Which?", "answer"), (PLAN, "1. look", "approval")],
+)
+async def test_every_card_calls_who_asked_reminds_twice_and_waits(
+    tmp_path: Path, asked: Approval | Question, card: str, what: str
+) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await asks(parent, asked)
+        assert (await parent.post_with(card)).mention == USER
+        await after(parent, 650)
+        assert (await parent.post_with(f"{STILL} your {what}")).mention == USER
+        await after(parent, 3600)
+        await parent.until(lambda: [post.mention for post in reminders(parent)] == [USER, USER])
+        await after(parent, DAY_S / 4)
+        assert len(reminders(parent)) == 2
+        assert parent.backend.answers == []
+
+
+async def test_a_question_in_passing_calls_who_asked(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("paint it", "100.1")
+        envelope = "<<<SLACK:question>>>Which colour?\n\n- Blue\n- Green<<<END_SLACK>>>"
+        (await parent.run(0)).does(Started("session-1"), Text(envelope))
+        assert (await parent.post_with("Which colour?")).mention == USER
+
+
+@pytest.mark.parametrize(
+    ("asked", "card", "words"),
+    [(ASKED, "Permission needed", "yes"), (WHICH, "Which?", "the first"), (PLAN, "1. look", "no, not so")],
+)
+async def test_who_may_not_decide_is_called_and_told_why(
+    tmp_path: Path, asked: Approval | Question, card: str, words: str
+) -> None:
+    """By a press of the card's first button, and by words below it."""
+    given = settings(tmp_path)
+    rule = AuthorizationRule(channels=(CHANNEL,), users=(USER,), allowed_prefixes=("claude",))
+    other = AuthorizationRule(channels=(CHANNEL,), users=("U0BEN",), allowed_prefixes=("kimi",))
+    ruled = msgspec.structs.replace(given.config, authorization=AuthorizationSection(rules=(rule, other)))
+    async with worker(msgspec.structs.replace(given, config=ruled)) as parent:
+        await asks(parent, asked)
+        post = await parent.post_with(card)
+        button = blocks_of(post)[-1]["elements"][0]
+        parent.deliver(
+            clicked(
+                channel=CHANNEL,
+                user="U0BEN",
+                message="9000.000001",
+                action_id=button["action_id"],
+                value=button["value"],
+                press="500.1",
+                thread="100.1",
+            )
+        )
+
+        def told() -> list[str]:
+            return [each.mention for each in parent.posts if "You are not authorized" in text_of(each)]
+
+        await parent.until(lambda: told() == ["U0BEN"], flow=True)
+        parent.says(words, "9999.1", "100.1", user="U0BEN")
+        await parent.until(lambda: told() == ["U0BEN", "U0BEN"], flow=True)
+        await parent.until(
+            lambda: any(
+                "9999.1" in end.messages and end.outcome == "refused" for end in parent.said(TurnEnded)
+            ),
+            flow=True,
+        )
+        assert parent.backend.answers == []
 
 
 async def test_what_is_decided_is_not_reminded_of(tmp_path: Path) -> None:

@@ -27,13 +27,13 @@ def repo(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def command(parent: Parent, name: str, ts: str, thread_ts: str | None = None) -> None:
-    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name}", thread_ts=thread_ts)
+def command(parent: Parent, name: str, ref: str, thread: str | None = None) -> None:
+    event = posted(channel=CHANNEL, ref=ref, user=USER, text=f"!{name}", thread=thread)
     parent.deliver(event, Command(name=name, argument=""))
 
 
-async def done(parent: Parent, ts: str) -> None:
-    await parent.until(lambda: parent.reactions(ts) == ["white_check_mark"], flow=True)
+async def done(parent: Parent, ref: str) -> None:
+    await parent.until(lambda: parent.reactions(ref) == ["white_check_mark"], flow=True)
 
 
 async def test_two_threads_work_side_by_side_and_do_not_see_each_other(repo: Path) -> None:
@@ -49,9 +49,9 @@ async def test_two_threads_work_side_by_side_and_do_not_see_each_other(repo: Pat
             assert f"You are working in: {place}" in run.request.system_prompt
             (place / "app.py").write_text(f"print('{run.request.prompt}')\n")
             run.finish(session_id=f"session of {run.request.prompt}")
-        for ts, task in (("100.1", "one"), ("200.1", "two")):
-            await done(parent, ts)
-            told = await parent.until(partial(tellings, parent, ts), flow=True)
+        for ref, task in (("100.1", "one"), ("200.1", "two")):
+            await done(parent, ref)
+            told = await parent.until(partial(tellings, parent, ref), flow=True)
             assert [f"`codebutler/{task}-" in text for text in told] == [True]
         assert (repo / "app.py").read_text() == "print('hello')\n"
         await parent.until(parent.is_idle, flow=True)
@@ -62,7 +62,7 @@ async def test_two_threads_work_side_by_side_and_do_not_see_each_other(repo: Pat
         again.finish()
         await done(parent, "100.2")
         await parent.until(parent.is_idle, flow=True)
-        assert sum("worktree of its own" in text_of(post) for post in parent.posts) == 2
+        assert sum("in its own worktree" in text_of(post) for post in parent.posts) == 2
 
 
 async def test_a_question_leaves_no_worktree_and_no_branch_behind(repo: Path) -> None:
@@ -82,15 +82,15 @@ async def test_a_question_leaves_no_worktree_and_no_branch_behind(repo: Path) ->
         assert again.request.workdir == run.request.workdir
         (again.request.workdir / "app.py").unlink()
         again.finish()
-        await parent.post_with("on the branch `codebutler/change-")
+        await parent.post_with("on branch `codebutler/change-")
 
 
-def tellings(parent: Parent, ts: str) -> list[str]:
+def tellings(parent: Parent, ref: str) -> list[str]:
     """What a thread was told of its worktree."""
     return [
         text_of(post)
         for post in parent.posts
-        if post.thread_ts == ts and "worktree of its own" in text_of(post)
+        if post.thread == ref and "in its own worktree" in text_of(post)
     ]
 
 

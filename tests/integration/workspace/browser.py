@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
-from codebutler.workspace.manifest import Offers, Shortcut, SlashCommand
+from codebutler.workspace.manifest import AppCommand, Offers, Shortcut
 from codebutler.workspace.records import Json
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
@@ -21,8 +21,8 @@ from tests.integration.workspace.deployer import Deployer
 
 OFFERS = Offers(
     commands=(
-        SlashCommand(command="/deploy", description="Opens the form"),
-        SlashCommand(command="/butler", words={"status": "what runs", "stop": "ends it"}),
+        AppCommand(command="/deploy", description="Opens the form"),
+        AppCommand(command="/butler", words={"status": "what runs", "stop": "ends it"}),
     ),
     words={"help": "what there is", "stop": "ends it"},
     shortcuts=(

@@ -10,10 +10,10 @@ from slack_sdk.models.messages.chunk import MarkdownTextChunk, TaskUpdateChunk
 from slack_sdk.web.async_client import AsyncWebClient
 from websockets.asyncio.client import ClientConnection, connect
 
-from codebutler.domain.clock import ManualClock
 from codebutler.workspace.manifest import Subscriptions, subscriptions_of
 from codebutler.workspace.records import Json
 from codebutler.workspace.server import Options, WorkspaceServer
+from tests.clock import ManualClock
 from tests.integration.workspace.conftest import client_for, refused
 
 

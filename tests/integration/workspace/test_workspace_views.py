@@ -10,9 +10,9 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from codebutler.domain.clock import ManualClock
 from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.server import Options, WorkspaceServer
+from tests.clock import ManualClock
 from tests.integration.workspace.conftest import client_for
 from tests.integration.workspace.deployer import TARGETS, Deployer, button, deploy_form, page
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.config.agent_sessions import claude_sessions
 from codebutler.config.schema import ClaudeSection
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.claude import command
@@ -78,9 +79,9 @@ def test_a_line_is_one_line() -> None:
 
 def test_only_the_directorys_own_sessions_are_visible(tmp_path: Path) -> None:
     claude = Path("/home/you/.claude")
-    assert command.sessions(claude, Path("/srv/my.repo_x")) == claude / "projects" / "-srv-my-repo-x"
-    assert command.sessions(claude, Path("/srv/café 🛒")) == claude / "projects" / "-srv-caf----"
-    assert command.sessions(claude, Path("/" + "x" * 250)) == claude / "projects"
+    assert claude_sessions(claude, Path("/srv/my.repo_x")) == claude / "projects" / "-srv-my-repo-x"
+    assert claude_sessions(claude, Path("/srv/café 🛒")) == claude / "projects" / "-srv-caf----"
+    assert claude_sessions(claude, Path("/" + "x" * 250)) == claude / "projects"
     around = command.Installation(tmp_path, "/usr/bin", binary=BINARY)
     with pytest.raises(AgentUnavailableError, match="other directories would show"):
         command.policy(around, Path("/" + "x" * 250), "s", "none", {})

@@ -10,9 +10,9 @@ import pytest
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
-    Limit,
     Plan,
     Question,
+    Refusal,
     Started,
     Text,
     Thinking,
@@ -56,7 +56,7 @@ def brief(event: AgentEvent) -> str:
             return f"{type(event).__name__} {name} {summary}".strip()
         case ToolResult(_, ok):
             return "ok" if ok else "not ok"
-        case Limit(text):
+        case Refusal(text):
             return text
         case Question(_, text, options):
             return f"{text} {'/'.join(options)}"

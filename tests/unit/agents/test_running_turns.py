@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.backend import AgentEvent, Finished, Text, TurnRequest
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import BUSY, LiveTurn, TurnBackend
+from tests.clock import ManualClock
 
 DONE = Finished(ok=True, text="", reason="done")
 
@@ -71,6 +71,18 @@ async def test_a_session_that_has_an_owner_runs_nothing_else() -> None:
     agent.working.set()
     agent.ending.set()
     assert (await rest(first))[-1] == (await rest(other))[-1] == DONE
+
+
+async def test_with_another_model_or_mode_it_has_the_same_owner() -> None:
+    agent, chosen = Agent(), Agent()
+    chosen.share_sessions(agent)
+    first = agent.turn("1")
+    await anext(first)
+    assert await rest(chosen.turn("2")) == [Finished(ok=False, text=BUSY, reason="failed")]
+    for each in (agent, chosen):
+        each.working.set()
+        each.ending.set()
+    assert (await rest(first))[-1] == (await rest(chosen.turn("3")))[-1] == DONE
 
 
 async def test_the_owner_keeps_its_session_until_its_process_is_gone() -> None:

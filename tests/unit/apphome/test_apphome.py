@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from msgspec.structs import replace
 
 from codebutler.chat.layout import Placed, Section, placed
 from codebutler.chat.slack.render import blocks_of
+from codebutler.chat.telegram.render import laid_out
+from codebutler.config.chats import message_url
 from codebutler.config.schema import CommandRule, Config
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatRateLimitedError
+from codebutler.domain.message import every_text
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.intake.repos import Repo
 from codebutler.parent import apphome_page
@@ -24,6 +27,8 @@ from codebutler.parent.apphome import PACE_S, AppHome, HomeSources
 from codebutler.parent.apphome_page import RepoCard, stranger
 from codebutler.parent.parts import LatestTurns
 from codebutler.platform.tasks import Observers, beside
+from codebutler.text.markup import Addresses, linked
+from tests.clock import ManualClock, settle
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -38,13 +43,13 @@ def note(
     at = (NOW - timedelta(minutes=minutes)).isoformat()
     return TurnNote(
         state=state,
-        thread_ts="17.000001",
+        thread="17.000001",
         text=text,
         agent="claude",
         at=at,
         cost_usd=cost_usd,
         id="t1",
-        card_ts="17.000002" if state in ("interrupted", "parked") else "",
+        card="17.000002" if state in ("interrupted", "parked") else "",
         asked=asked,
     )
 
@@ -54,11 +59,26 @@ def card(*turns: TurnNote, name: str = "shop", worker: str = "running", trouble:
 
 
 def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[dict[str, Any]]:
-    return blocks_of(apphome_page.home(cards, trouble, now))
+    parts = apphome_page.home(cards, trouble, now)
+    return blocks_of([every_text(part, lambda text: linked(text, message_url)) for part in parts])
 
 
 def text(blocks: list[dict[str, Any]]) -> str:
     return "\n".join(str(block["text"]["text"]) for block in blocks if "text" in block)
+
+
+def test_a_chat_that_knows_no_channels_shows_the_name() -> None:
+    group = RepoCard(
+        name="shop",
+        channel="tg:-1001",
+        worker="running",
+        turns=(note("waiting"),),
+        channel_name="A [b](c)_d_",
+    )
+    rendered = laid_out(apphome_page.home([group], "", NOW))
+    shown = "\n".join(part.text for part in rendered.parts)
+    assert "#tg:" not in shown
+    assert shown.count("A [b](c)_d_") == 2
 
 
 def test_what_needs_somebody_comes_first_with_a_link_to_its_thread() -> None:
@@ -98,11 +118,11 @@ def buttons(blocks: list[dict[str, Any]]) -> list[tuple[str, str, Placed]]:
 
 
 def at(card_ts: str, value: str) -> Placed:
-    return Placed(channel="C1", message_ts=card_ts, value=value, thread_ts="17.000001")
+    return Placed(channel="C1", message=card_ts, value=value, thread="17.000001")
 
 
 def test_what_is_asked_is_shown_whole_and_decided_there() -> None:
-    asked = Asked(id="r1", card_ts="17.000003", text="🔐 Permission needed: `Bash` <!channel>")
+    asked = Asked(id="r1", card="17.000003", text="🔐 Permission needed: `Bash` <!channel>")
     blocks = home([card(note("waiting", asked=(asked,)))], "", NOW)
     assert "Permission needed: `Bash`" in text(blocks)
     assert "<!channel>" not in text(blocks)
@@ -114,7 +134,7 @@ def test_what_is_asked_is_shown_whole_and_decided_there() -> None:
 
 
 def test_what_is_not_shown_whole_is_decided_in_its_thread_only() -> None:
-    blocks = home([card(note("waiting", asked=(Asked(id="r1", card_ts="17.000003"),)))], "", NOW)
+    blocks = home([card(note("waiting", asked=(Asked(id="r1", card="17.000003"),)))], "", NOW)
     assert buttons(blocks) == []
     assert "🔐 Needs your approval: <https://slack.com/archives/C1/p17000001|" in text(blocks)
     assert "open its thread" in str(blocks)
@@ -122,7 +142,7 @@ def test_what_is_not_shown_whole_is_decided_in_its_thread_only() -> None:
 
 def test_several_answers_are_ticked() -> None:
     asked = Asked(
-        id="q1", card_ts="17.000003", text="Which?", options=("Roof", "Door"), is_question=True, several=True
+        id="q1", card="17.000003", text="Which?", options=("Roof", "Door"), is_question=True, several=True
     )
     blocks = home([card(note("waiting", asked=(asked,)))], "", NOW)
     group = next(block for block in blocks if block.get("block_id") == "q1")
@@ -137,7 +157,7 @@ def test_several_answers_are_ticked() -> None:
 
 
 def test_the_options_of_a_question_are_buttons() -> None:
-    asked = Asked(id="q1", card_ts="17.000003", text="Which?", options=("Red", "<!here>"), is_question=True)
+    asked = Asked(id="q1", card="17.000003", text="Which?", options=("Red", "<!here>"), is_question=True)
     blocks = home([card(note("waiting", asked=(asked,)))], "", NOW)
     red, here = buttons(blocks)
     assert red == ("Red", "codebutler.answer", at("17.000003", "q1:0"))
@@ -178,7 +198,7 @@ STATES = ["waiting", "interrupted", "parked", "running", "queued", "done", "fail
 ASKED = st.builds(
     Asked,
     id=st.just("a" * 32),
-    card_ts=st.just("17.000002"),
+    card=st.just("17.000002"),
     text=st.text(max_size=4000),
     options=st.lists(st.text(max_size=100), max_size=6).map(tuple),
     is_question=st.booleans(),
@@ -243,17 +263,22 @@ class Slack:
     def trouble(self) -> str:
         return ""
 
-    async def url(self) -> str:
-        return "https://acme.slack.com/"
+    async def addresses(self) -> Addresses:
+        return partial(message_url, home="https://acme.slack.com/")
 
     @asynccontextmanager
     async def life(self, *, has_homes: bool = True) -> AsyncIterator[AppHome]:
         changed = Observers[()]()
         self.turns = LatestTurns(self, changed.tell)
-        sources = HomeSources(self.turns, self.cards, self.trouble)
+        sources = HomeSources(self.turns, self.cards, self.trouble, "slack.allowedUsers")
         board = self if has_homes else None
         home = AppHome(
-            board, self, sources, self.clock, lambda said: said.replace("s3cret", "[redacted]"), self.url
+            board,
+            self,
+            sources,
+            self.clock,
+            lambda said: said.replace("s3cret", "[redacted]"),
+            self.addresses,
         )
         changed.add(home.changed)
         async with beside(home.run(), name="home"):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.forms import PressedInVain
-from codebutler.domain.clock import ManualClock
+from codebutler.chat.slack.integration import NOT_SERVED, UnservedPresses
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
-from codebutler.parent.slack import NOT_SERVED, UnservedPresses
 from codebutler.platform.tasks import Tasks
+from tests.clock import ManualClock
 from tests.memory_chat import MemoryChat
 
 
@@ -43,7 +43,7 @@ async def test_in_a_thread_only_who_pressed_sees_it() -> None:
     (done,) = pressed.chat.done
     assert (done.channel, done.operation) == (
         "C1",
-        Post(message=said(NOT_SERVED), thread_ts="5.1", only_for="U1"),
+        Post(message=said(NOT_SERVED), thread="5.1", only_for="U1"),
     )
 
 

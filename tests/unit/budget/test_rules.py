@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.config.budget import BudgetSection, DailyLimit, TotalLimit
 from codebutler.config.merge import BUILTIN_COMMANDS
-from codebutler.config.schema import BudgetSection, Config, DailyLimit
-from codebutler_worker.budget import (
+from codebutler.config.schema import Config
+from codebutler_worker.runtime.budget import (
     SCOPES,
+    Beyond,
     counts,
     day_of,
+    end_of,
     is_limited,
     lines,
+    month_of,
     overview,
     used_up,
     used_up_text,
@@ -60,7 +64,10 @@ LIMITS = st.builds(
     turns_per_day=st.none() | st.integers(1, 1000),
     minutes_per_day=st.none() | st.floats(0, 10_000),
 )
-BUDGETS = st.builds(BudgetSection, repo=LIMITS, user=LIMITS, thread=LIMITS, job=LIMITS)
+TOTALS = st.builds(
+    TotalLimit, usd_per_day=st.none() | st.floats(0, 1000), turns_per_month=st.none() | st.integers(1, 1000)
+)
+BUDGETS = st.builds(BudgetSection, repo=LIMITS, user=LIMITS, thread=LIMITS, job=LIMITS, total=TOTALS)
 
 
 def spent(
@@ -185,6 +192,45 @@ def test_the_words_name_what_is_used_up_and_the_key() -> None:
         "Budget today: repository 1.2M of 2.0M tokens, 1h01m of 1h30m · you $5.02 of $5.00, 3 of 10 runs"
     )
     assert overview(lines(BudgetSection(), [], ANA)) == ""
+
+
+def test_the_total_counts_what_others_use_and_names_its_period() -> None:
+    budget = BudgetSection(total=TotalLimit(usd_per_day=5, turns_per_month=10))
+    spents, beyond = (
+        [spent(ANA, 2, turns=3), spent(NIGHTLY, 1)],
+        Beyond(UsageTotal(1.5), UsageTotal(20, turns=6)),
+    )
+    found = lines(budget, spents, BEN, beyond)
+    assert [(line.key, line.used) for line in found] == [
+        ("budget.total.usdPerDay", 4.5),
+        ("budget.total.turnsPerMonth", 10),
+    ]
+    line = used_up(found)
+    assert line is not None
+    assert used_up_text(line) == (
+        "The total budget for this month is used up: 10 of 10 runs. "
+        "Raise budget.total.turnsPerMonth in the configuration to continue sooner."
+    )
+    assert lines(budget, spents, BEN) == ()
+
+
+@given(BUDGETS, SPENT, ACCOUNTS, USED, USED)
+def test_what_others_use_never_makes_room(
+    budget: BudgetSection, spents: list[Spent], account: BudgetAccount, day: UsageTotal, month: UsageTotal
+) -> None:
+    alone = lines(budget, spents, account, Beyond())
+    together = lines(budget, spents, account, Beyond(day, month))
+    assert [line.key for line in alone] == [line.key for line in together]
+    assert all(one.used <= other.used for one, other in zip(alone, together, strict=True))
+
+
+@given(MOMENTS, ZONES)
+def test_every_moment_lies_in_one_month(now: datetime, zone: ZoneInfo) -> None:
+    first, next_one = month_of(now, zone)
+    assert first <= now < next_one
+    assert first.astimezone(zone).date().replace(day=1) == now.astimezone(zone).date().replace(day=1)
+    assert month_of(next_one, zone)[0] == next_one
+    assert end_of("day", now, zone) <= end_of("month", now, zone) == next_one
 
 
 def test_every_scope_of_the_configuration_is_held_to() -> None:

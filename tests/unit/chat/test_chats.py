@@ -11,11 +11,11 @@ import pytest
 from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.config.channels import ChatName
-from codebutler.domain.clock import ManualClock, settle
+from codebutler.config.chats import ChatName
 from codebutler.domain.errors import ChatAuthError, ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
+from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 
 GROUP = "tg:-1001234"
@@ -74,4 +74,11 @@ async def test_a_chat_that_is_not_served_refuses(two: tuple[Chats, MemoryChat, M
     slack_only = Chats([chats.named("Slack")])
     with pytest.raises(ChatError, match="Telegram is not connected"):
         await slack_only.submit(GROUP, "op", Post(message=said("hello")))
-    assert await Chats([chats.named("Telegram")]).workspace_url() == ""
+
+
+async def test_each_message_has_the_address_of_its_own_chat(
+    two: tuple[Chats, MemoryChat, MemoryChat],
+) -> None:
+    address = await two[0].addresses()
+    assert address("C1", "1.2") == "https://slack.com/archives/C1/p12"
+    assert address("tg:-1001", "000000000005") == "https://t.me/c/1/5"

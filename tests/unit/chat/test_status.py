@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from codebutler.chat.chats import MAX_WAITING, PACE_S, StatusBoard
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 
 

@@ -9,6 +9,7 @@ import pytest
 from codebutler.cli.chatroom.keyboard import Lines
 from codebutler.cli.chatroom.link import DIARY_NAME, MOST_CHARS, MOST_TYPED, Diary, read_diary, write_diary
 from codebutler.config.paths import Home
+from codebutler.domain.refs import MessageRef
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_the_diary_is_for_its_owner_and_no_reason_to_fail(tmp_path: Path) -> Non
     home = Home(tmp_path / "home")
     assert read_diary(home) == Diary()
     write_diary(home, Diary().with_typed("héllo\nthere").with_thread("sample", "1.1"))
-    assert read_diary(home) == Diary(typed=("héllo\nthere",), threads={"sample": "1.1"})
+    assert read_diary(home) == Diary(typed=("héllo\nthere",), threads={"sample": MessageRef("1.1")})
     file = home.root / DIARY_NAME
     assert file.stat().st_mode & 0o777 == 0o600
     for broken in (b"{", b'{"typed": 7}', b"x" * 2**20):

@@ -80,8 +80,8 @@ def test_code_blocks_are_told_apart_while_they_are_written() -> None:
 
 def test_a_programs_output_is_no_markdown() -> None:
     room = ChatRoom()
-    room.take(Said(text="⏳ Running…", ts="1.2"))
-    assert room.take(Said(text="```\n* *a* `b`\n```\n✅ exit code 0", ts="1.2")) == [
+    room.take(Said(text="⏳ Running…", ref="1.2"))
+    assert room.take(Said(text="```\n* *a* `b`\n```\n✅ exit code 0", ref="1.2")) == [
         ShownLine("* *a* `b`", "code"),
         ShownLine("✅ exit code 0", "markdown"),
     ]
@@ -91,7 +91,7 @@ def test_what_is_to_be_decided_is_shown_as_it_is() -> None:
     card = Said(
         text="Permission needed: `Bash`\n```\necho `rm -rf x`\n```\n**`rm`**",
         kind="card",
-        ts="1.2",
+        ref="1.2",
         choices=(Choice(label="Allow", action_id="codebutler.allow", value="a1"),),
     )
     lines = ChatRoom().take(card)

@@ -30,17 +30,17 @@ def test_an_answer_that_was_told_while_it_came_is_not_told_again() -> None:
         "🔧 Bash: ls",
         "Two  files.",
     ]
-    assert room.take(Said(text=f"Two files.\n\n{FOOTER}", ts="1.2")) == [
+    assert room.take(Said(text=f"Two files.\n\n{FOOTER}", ref="1.2")) == [
         ShownLine(FOOTER.strip("_"), "faint")
     ]
     # Of another turn, and the same words: nobody has heard them yet.
-    assert show(room, Said(text=f"Two files.\n\n{FOOTER}", ts="1.3")) == ["Two files.", FOOTER.strip("_")]
+    assert show(room, Said(text=f"Two files.\n\n{FOOTER}", ref="1.3")) == ["Two files.", FOOTER.strip("_")]
 
 
 def test_an_answer_that_came_otherwise_is_told_whole() -> None:
     room = ChatRoom()
     show(room, Heard(kind="text", text="I look."))
-    assert show(room, Said(text=f"Done: `a_b`\n\n{FOOTER}", ts="1.2")) == ["Done: `a_b`", FOOTER.strip("_")]
+    assert show(room, Said(text=f"Done: `a_b`\n\n{FOOTER}", ref="1.2")) == ["Done: `a_b`", FOOTER.strip("_")]
 
 
 def test_prose_is_shown_line_by_line_while_it_is_written() -> None:
@@ -60,10 +60,10 @@ def test_prose_is_shown_line_by_line_while_it_is_written() -> None:
 def test_of_an_edited_page_only_what_is_new_is_shown() -> None:
     room = ChatRoom()
     page = "```\none\n10 %\n```"
-    assert show(room, Said(text="⏳ Running…", ts="1.2", choices=(STOP,))) == ["⏳ Running…"]
+    assert show(room, Said(text="⏳ Running…", ref="1.2", choices=(STOP,))) == ["⏳ Running…"]
     assert room.is_busy
-    assert show(room, Said(text=f"{page}\n⏳ Running…", ts="1.2", choices=(STOP,))) == ["one", "10 %"]
-    assert show(room, Said(text="```\none\n20 %\nend\n```\n✅ exit code 0", ts="1.2")) == [
+    assert show(room, Said(text=f"{page}\n⏳ Running…", ref="1.2", choices=(STOP,))) == ["one", "10 %"]
+    assert show(room, Said(text="```\none\n20 %\nend\n```\n✅ exit code 0", ref="1.2")) == [
         "20 %",
         "end",
         "✅ exit code 0",
@@ -73,13 +73,13 @@ def test_of_an_edited_page_only_what_is_new_is_shown() -> None:
 
 def test_progress_is_told_until_something_better_is() -> None:
     room = ChatRoom()
-    first = Said(text="🔧 claude is working · 0s", kind="progress", ts="1.2", choices=(STOP,))
+    first = Said(text="🔧 claude is working · 0s", kind="progress", ref="1.2", choices=(STOP,))
     assert show(room, first) == ["🔧 claude is working"]
-    later = Said(text="🔧 claude is working · 15s", kind="progress", ts="1.2", choices=(STOP,))
+    later = Said(text="🔧 claude is working · 15s", kind="progress", ref="1.2", choices=(STOP,))
     assert show(room, later, Heard(kind="text", text="Aha.")) == ["Aha."]
-    assert show(room, Said(text="💬 Aha. · 20s", kind="progress", ts="1.2", choices=(STOP,))) == []
+    assert show(room, Said(text="💬 Aha. · 20s", kind="progress", ref="1.2", choices=(STOP,))) == []
     assert room.is_busy
-    assert show(room, Said(text="✅ 20s · 1 tool", kind="progress", ts="1.2")) == []
+    assert show(room, Said(text="✅ 20s · 1 tool", kind="progress", ref="1.2")) == []
     assert not room.is_busy
 
 
@@ -94,16 +94,16 @@ def test_busy_until_everything_that_was_said_has_its_outcome() -> None:
     room = ChatRoom()
     assert room.wish("one") == Say(text="one")
     assert room.wish("two") == Say(text="two")
-    show(room, Posted(channel="C1", ts="1.1", thread_ts="1.1"), Ended(ts="1.1", outcome="done"))
+    show(room, Posted(channel="C1", ref="1.1", thread="1.1"), Ended(ref="1.1", outcome="done"))
     assert room.is_busy
-    assert room.thread_ts == "1.1"
-    show(room, Ended(ts="", outcome="failed"))
+    assert room.thread == "1.1"
+    show(room, Ended(ref="", outcome="failed"))
     assert not room.is_busy
 
 
 def test_a_card_is_decided_by_number_or_in_a_word() -> None:
     room = ChatRoom()
-    card = Said(text="Leave?", kind="card", ts="1.5", choices=(ALLOW, SESSION, DENY))
+    card = Said(text="Leave?", kind="card", ref="1.5", choices=(ALLOW, SESSION, DENY))
     assert show(room, card) == [
         "Leave?",
         "  [1] Allow",
@@ -111,25 +111,25 @@ def test_a_card_is_decided_by_number_or_in_a_word() -> None:
         "  [3] Deny",
         "Type a number, or your answer.",
     ]
-    assert room.wish("3") == Press(ts="1.5", action_id="codebutler.deny", value="a1")
-    assert room.wish("Yes.") == Press(ts="1.5", action_id="codebutler.allow", value="a1")
-    assert room.wish("no, because of that") == Say(text="no, because of that", seen_ts="1.5")
+    assert room.wish("3") == Press(ref="1.5", action_id="codebutler.deny", value="a1")
+    assert room.wish("Yes.") == Press(ref="1.5", action_id="codebutler.allow", value="a1")
+    assert room.wish("no, because of that") == Say(text="no, because of that", seen="1.5")
     with pytest.raises(Misread, match="no choice 4: type 1 to 3"):
         room.wish("4")
     with pytest.raises(Misread, match="only one"):
         room.wish("1, 2")
-    decided = Said(text="Leave?\n✅ Allowed by operator.", kind="card", ts="1.5")
+    decided = Said(text="Leave?\n✅ Allowed by operator.", kind="card", ref="1.5")
     assert show(room, decided) == ["✅ Allowed by operator."]
-    assert room.wish("3") == Say(text="3", seen_ts="1.5")
+    assert room.wish("3") == Say(text="3", seen="1.5")
 
 
 def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
     room = ChatRoom()
     other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
-    show(room, Said(text="Touch?", kind="card", ts="1.5", choices=(ALLOW, DENY)))
-    show(room, Said(text="Push?", kind="card", ts="1.6", choices=(other,)))
-    assert room.wish("1") == Press(ts="1.6", action_id="codebutler.allow", value="a2")
-    assert show(room, Said(text="Push?\n✅ Allowed by ben.", kind="card", ts="1.6")) == [
+    show(room, Said(text="Touch?", kind="card", ref="1.5", choices=(ALLOW, DENY)))
+    show(room, Said(text="Push?", kind="card", ref="1.6", choices=(other,)))
+    assert room.wish("1") == Press(ref="1.6", action_id="codebutler.allow", value="a2")
+    assert show(room, Said(text="Push?\n✅ Allowed by ben.", kind="card", ref="1.6")) == [
         "✅ Allowed by ben.",
         "Still open:",
         "Touch?",
@@ -137,22 +137,22 @@ def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
         "  [2] Deny",
         "Type a number, or your answer.",
     ]
-    assert room.wish("1") == Press(ts="1.5", action_id="codebutler.allow", value="a1")
+    assert room.wish("1") == Press(ref="1.5", action_id="codebutler.allow", value="a1")
 
 
 def test_the_end_of_an_earlier_card_asks_nothing_again() -> None:
     room = ChatRoom()
     other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
-    show(room, Said(text="Touch?", kind="card", ts="1.5", choices=(ALLOW,)))
-    show(room, Said(text="Push?", kind="card", ts="1.6", choices=(other,)))
-    assert show(room, Said(text="Touch?\n🚫 Denied.", kind="card", ts="1.5")) == ["🚫 Denied."]
-    assert room.wish("1") == Press(ts="1.6", action_id="codebutler.allow", value="a2")
+    show(room, Said(text="Touch?", kind="card", ref="1.5", choices=(ALLOW,)))
+    show(room, Said(text="Push?", kind="card", ref="1.6", choices=(other,)))
+    assert show(room, Said(text="Touch?\n🚫 Denied.", kind="card", ref="1.5")) == ["🚫 Denied."]
+    assert room.wish("1") == Press(ref="1.6", action_id="codebutler.allow", value="a2")
 
 
 def test_a_short_yes_is_not_for_several_requests() -> None:
     room = ChatRoom()
     other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
-    show(room, Said(text="Two", kind="card", ts="1.5", choices=(ALLOW, DENY, other)))
+    show(room, Said(text="Two", kind="card", ref="1.5", choices=(ALLOW, DENY, other)))
     for words in ("yes", "no", "y"):
         with pytest.raises(Misread, match="type a number"):
             room.wish(words)
@@ -163,13 +163,13 @@ def test_boxes_are_ticked_by_their_numbers() -> None:
     boxes = (answer("red", "q1", 0, box=True), answer("blue", "q1", 1, box=True))
     done = Choice(label="Done", action_id="codebutler.answer", value="q1:ticked")
     choices = (*boxes, done, answer("left", "q2", 0))
-    shown = show(room, Said(text="Which?", kind="card", ts="1.5", choices=choices))
+    shown = show(room, Said(text="Which?", kind="card", ref="1.5", choices=choices))
     assert shown[1:4] == ["  [1] red", "  [2] blue", "  [3] left"]
     assert room.wish("1 2, 1") == Press(
-        ts="1.5", action_id="codebutler.answer", value="q1:ticked", picked=("q1:0", "q1:1")
+        ref="1.5", action_id="codebutler.answer", value="q1:ticked", picked=("q1:0", "q1:1")
     )
-    assert room.wish("3") == Press(ts="1.5", action_id="codebutler.answer", value="q2:0")
-    with pytest.raises(Misread, match="one question"):
+    assert room.wish("3") == Press(ref="1.5", action_id="codebutler.answer", value="q2:0")
+    with pytest.raises(Misread, match="different questions"):
         room.wish("1,3")
 
 

@@ -19,7 +19,7 @@ def row(worker: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
 
 def test_what_the_worker_reports_is_marked() -> None:
     shown = (
-        "shop  C01  running, 11 MB, programs 3, 2 to be taken; worker reports 0 running, 0 waiting, 2 queued"
+        "shop  C01  running, 11 MB, programs 3, 2 undelivered; worker reports 0 running, 0 waiting, 2 queued"
     )
     assert _repo(row({"programs": 3, "undelivered": 2}), 4) == shown
 
@@ -30,6 +30,10 @@ def test_a_report_that_does_not_fit_is_named_beside_a_problem() -> None:
 
 def test_a_supervisor_of_an_earlier_version_is_shown() -> None:
     assert _repo(row(), 6) == "shop    C01  running, 11 MB; worker reports 0 running, 0 waiting, 2 queued"
+
+
+def test_a_channel_is_shown_as_people_read_it() -> None:
+    assert _repo(row(channel="Shop"), 4).startswith("shop  Shop  running")
 
 
 @pytest.mark.parametrize(("running", "programs"), [(0, 0), (1, 0), (1, 3)])

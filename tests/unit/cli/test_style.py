@@ -70,7 +70,9 @@ def test_the_widest_columns_give_way_first() -> None:
 
 def test_a_name_that_is_too_long_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     in_terminal(monkeypatch)
-    lines = definitions([("--agent claude|kimi|native|rehearsal", "Who answers."), ("-x", "Short.")])
+    lines = definitions(
+        [("--agent claude|kimi|native|rehearsal", "The agent that answers."), ("-x", "Short.")]
+    )
     assert lines[0] == "  --agent claude|kimi|native|rehearsal"
-    assert lines[1].strip() == "Who answers."
+    assert lines[1].strip() == "The agent that answers."
     assert lines[2].split() == ["-x", "Short."]

@@ -1,34 +1,65 @@
-"""What may stand in ``sandbox.hosts``."""
+"""What a host is told of its repository, and what it makes of that."""
 
 from __future__ import annotations
 
-import pytest
+import msgspec
 
-from codebutler.config.load import check_layer
-from codebutler.domain.errors import ConfigError
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        "pypi.org",
-        "*.pythonhosted.org",
-        "localhost:3000",
-        "10.0.0.5:5432",
-        "[::1]:8080",
-        "a-b.example:8443",
-        "x",
-    ],
+from codebutler.config.chats import SlackSection, TelegramSection
+from codebutler.config.hosts import assigned, combined
+from codebutler.config.schema import (
+    AgentSection,
+    ApprovalsSection,
+    AuthorizationRule,
+    AuthorizationSection,
+    Config,
+    OpenAISection,
+    RepoSettings,
+    SandboxSection,
 )
-def test_names_and_addresses_are_taken(host: str) -> None:
-    assert check_layer({"sandbox": {"hosts": [host]}}, "here").sandbox.hosts == (host,)
+
+RULE = AuthorizationRule(channels=("C1",), users=("U1",), allowed_prefixes=("claude",))
 
 
-@pytest.mark.parametrize(
-    "host",
-    ["", "*", "*.", "https://pypi.org", "pypi.org/simple", "a b", "::1", "a*.example", "*.*.example", "user@a.example",
-     "a.example:", "a.example:123456", "a.example\n", "bücher.example"],
-)  # fmt: skip
-def test_anything_else_is_refused_with_its_key(host: str) -> None:
-    with pytest.raises(ConfigError, match=r"hosts"):
-        check_layer({"sandbox": {"hosts": [host]}}, "here")
+def told() -> RepoSettings:
+    config = Config(
+        slack=SlackSection(bot_token="xoxb-secret", app_token="xapp-secret", allowed_users=("U1",)),
+        telegram=TelegramSection(bot_token="123:secret"),
+        openai=OpenAISection(api_key="sk-secret"),
+        authorization=AuthorizationSection(rules=(RULE,), blocklist=("gateway",)),
+        approvals=ApprovalsSection(quorum={"push": 2}),
+        sandbox=SandboxSection(mode="none"),
+    )
+    settings = RepoSettings(
+        name="shop", path="laptop:shop", channel_id="C1", config=config, agent_env={"KEY": "secret"}
+    )
+    return assigned(settings)
+
+
+def test_no_token_and_no_key_leaves_the_gateway() -> None:
+    assert b"secret" not in msgspec.json.encode(told())
+
+
+def test_who_may_speak_and_decide_is_the_gateways() -> None:
+    here = Config(
+        slack=SlackSection(allowed_users=("U9",)),
+        authorization=AuthorizationSection(may_loosen=("*",)),
+        approvals=ApprovalsSection(quorum={}),
+    )
+    config = combined(here, told().config)
+    assert config.allowed_users == ("U1",)
+    assert config.authorization.rules == (RULE,)
+    assert config.authorization.may_loosen == ()
+    assert config.approvals.quorum == {"push": 2}
+
+
+def test_what_runs_on_the_machine_and_how_is_its_own() -> None:
+    here = Config(
+        agent=AgentSection(default="kimi"),
+        openai=OpenAISection(api_key="sk-own"),
+        sandbox=SandboxSection(mode="bwrap"),
+        authorization=AuthorizationSection(blocklist=("own",), allowlist=("too",)),
+    )
+    config = combined(here, told().config)
+    assert (config.agent, config.openai, config.sandbox) == (here.agent, here.openai, here.sandbox)
+    assert config.authorization.blocklist == ("own",)
+    assert config.authorization.allowlist == ("too",)

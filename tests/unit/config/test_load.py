@@ -115,8 +115,8 @@ def test_a_byte_order_mark_is_no_fault() -> None:
         ),
         ('{"agent": {"parallelTurns": 1000000}}', "config.json: agent.parallelTurns: expected int <= 64"),
         ('{"claude": {"timeout": 1e300}}', "config.json: claude.timeout: expected float <= 525600"),
-        ("[]", 'config.json: expected a JSON object such as {"slack": {…}}'),
-        ('{"agent": {},}', "config.json: line 1 column 14: malformed JSON"),
+        ("[]", 'config.json: expected a JSON object such as {"agent": {…}}'),
+        ('{"agent": {}', "config.json: line 1 column 13: malformed JSON"),
         ('{"agent": {}, "agent": {}}', "the key agent appears twice in one object"),
         ('{"agent": {"debounceSeconds": NaN}}', "NaN is not a JSON number"),
         ("", "config.json: line 1 column 1: malformed JSON"),
@@ -163,7 +163,7 @@ def test_a_file_of_the_whatsapp_era_is_told_how_to_migrate() -> None:
             "slack.botToken: expected a bot token (xoxb-…), this is an app-level",
         ),
         ('{"slack": {"botToken": "%s", "x": 1}}', "slack.x: unknown key"),
-        ('{"agent": {"default": "%s"}}', "agent.default: expected one of claude"),
+        ('{"agent": {"default": "%s"}}', "agent.default: expected a lower-case word"),
         ('{"slack": {"apiBaseUrl": "%s"}}', "slack.apiBaseUrl: expected a URL"),
         ('{"slack": {"botToken": ["%s"]}}', "slack.botToken: expected str, got array"),
         ('{"slack": {"botToken": "%s"', "malformed JSON"),
@@ -216,3 +216,21 @@ def outcome(data: bytes) -> str:
     except ConfigError as error:
         return str(error)
     return "taken"
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ('{"spy": {}}', "claude.mcp.spy: expected either a command or a url"),
+        (
+            '{"spy": {"command": "a", "url": "https://b"}}',
+            "claude.mcp.spy: expected either a command or a url",
+        ),
+        ('{"spy": {"url": "file:///etc"}}', "claude.mcp"),
+        ('{"spy": {"command": "a", "env": {}}}', "env: unknown key"),
+        ('{"--x": {"command": "a"}}', "a short name of lower-case letters"),
+        ('{"codebutler": {"command": "a"}}', "other than codebutler"),
+    ],
+)
+def test_an_mcp_server_is_a_program_or_an_address(server: str, said: str) -> None:
+    assert said in refusal(f'{{"claude": {{"mcp": {server}}}}}')

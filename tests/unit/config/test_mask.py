@@ -12,7 +12,7 @@ from codebutler.config.secrets import MASK, is_secret, mask_text, masked
 def test_every_key_that_holds_a_secret_is_known() -> None:
     names = {path[-1] for path, _ in leaves(msgspec.to_builtins(Config()))}
 
-    assert {name for name in names if name.endswith(("Token", "Key"))} == {
+    assert {name for name in names if name.endswith(("Token", "Key", "token"))} == {
         name for name in names if is_secret(name)
     }
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codebutler.config.chats import SlackSection
 from codebutler.config.merge import JsonObject, Layer, default_layer, leaves, merge
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.programs import objection
-from codebutler.config.schema import Config, SlackSection
+from codebutler.config.schema import Config
 from codebutler.config.stricter import _ORDERS, USUAL, is_plain, stricter
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.conversation.quorum import needed_for

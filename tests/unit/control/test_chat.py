@@ -13,26 +13,26 @@ import pytest
 from codebutler.chat.port import HistoryPage
 from codebutler.chat.slack.answers import operation_metadata
 from codebutler.chat.slack.history import history_message
+from codebutler.config.chats import SlackSection
 from codebutler.config.registry import RepoEntry
-from codebutler.config.schema import Config, SlackSection
+from codebutler.config.schema import Config
 from codebutler.control.chat import Chat, Speaker
 from codebutler.control.listeners import Listeners
 from codebutler.control.messages import (
+    ChatOpened,
     ChatRequest,
     Choice,
     ControlReply,
     Ended,
     Heard,
-    Opened,
     Past,
     Posted,
     Press,
     Said,
     Say,
-    Started,
     Wish,
+    Working,
 )
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import (
@@ -50,6 +50,7 @@ from codebutler.intake.intake import Outcome
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Served
 from codebutler.protocol.messages import Live
+from tests.clock import ManualClock
 from tests.events import posted
 
 SERVED = Served(
@@ -75,7 +76,7 @@ OVERHEARD: tuple[tuple[str | None, str, Origin], ...] = (
 
 def entry(thread_ts: str | None, user: str, origin: Origin) -> Entry:
     """Something that was let in."""
-    event = posted(channel="C1", ts="9.0", user=user, text="me too", thread_ts=thread_ts, origin=origin)
+    event = posted(channel="C1", ref="9.0", user=user, text="me too", thread=thread_ts, origin=origin)
     return Entry(
         seq=1, channel="C1", event=event, request=NoRequest(), received_at=datetime(2026, 1, 1, tzinfo=UTC)
     )
@@ -110,9 +111,9 @@ class Around:
         return f"{len(self.said)}.0"
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self, channel: str, *, thread: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> HistoryPage:
-        assert (channel, thread_ts, since_s) == ("C1", "0.5", 0.0)
+        assert (channel, thread, since_s) == ("C1", "0.5", 0.0)
         if self.refusal is not None:
             raise self.refusal
         at = int(cursor or 0)
@@ -147,6 +148,10 @@ class Terminal:
     def wish(self, wish: Wish | None) -> None:
         self._wishes.put_nowait(wish)
 
+    def tell(self, operation: Operation, ref: str, channel: str = "C1") -> None:
+        for listener in self.listeners.of(channel):
+            listener.tell(operation, ref)
+
     async def hear(self, count: int) -> list[ControlReply]:
         async with asyncio.timeout(30):
             return [await anext(self.replies) for _ in range(count)]
@@ -163,37 +168,38 @@ async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Aro
         terminal.wish(Say(text="fix <it>"))
         terminal.wish(Say(text="!ping"))
         assert await terminal.hear(3) == [
-            Opened(repo="shop", agent="claude"),
-            Posted(channel="C1", ts="1.0", thread_ts="1.0"),
-            Posted(channel="C1", ts="2.0", thread_ts="1.0"),
+            ChatOpened(repo="shop", agent="claude"),
+            Posted(channel="C1", ref="1.0", thread="1.0"),
+            Posted(channel="C1", ref="2.0", thread="1.0"),
         ]
         assert around.said == [
             ("C1", Post(message=said("**operator:** fix \\<it>"))),
-            ("C1", Post(message=said("**operator:** !ping"), thread_ts="1.0")),
+            ("C1", Post(message=said("**operator:** !ping"), thread="1.0")),
         ]
         assert [(e.text, e.origin) for e in around.taken if isinstance(e, MessagePosted)] == [
             ("fix <it>", "local"),
             ("!ping", "local"),
         ]
-        tell = terminal.listeners.tell
-        tell("C1", Post(message=said("pong"), thread_ts="1.0"), "3.0")
-        tell("C1", Post(message=said("of another thread"), thread_ts="0.1"), "3.1")
-        tell("C2", Post(message=said("of another channel"), thread_ts="1.0"), "3.2")
-        terminal.listeners.started("C1", ("2.0",))
+        terminal.tell(Post(message=said("pong"), thread="1.0"), "3.0")
+        terminal.tell(Post(message=said("of another thread"), thread="0.1"), "3.1")
+        terminal.tell(Post(message=said("of another channel"), thread="1.0"), "3.2", channel="C2")
+        for listener in terminal.listeners.of("C1"):
+            listener.started(("2.0",))
         await terminal.listeners.ended("C1", ("2.0",), "done")
         for thread_ts, user, origin in OVERHEARD:
             terminal.listeners.overhear(entry(thread_ts, user, origin), around.routed.append)
         assert len(around.routed) == len(OVERHEARD)
-        terminal.listeners.live("C1", Live(thread_ts="1.0", kind="tool", text="🔧 ls"))
-        terminal.listeners.live("C1", Live(thread_ts="0.1", kind="tool", text="🔧 elsewhere"))
+        for listener in terminal.listeners.of("C1"):
+            listener.live(Live(thread="1.0", kind="tool", text="🔧 ls"))
+            listener.live(Live(thread="0.1", kind="tool", text="🔧 elsewhere"))
         await terminal.listeners.ended("C1", ("1.0", "7.0"), "stopped")
         assert await terminal.hear(6) == [
-            Said(text="pong", ts="3.0"),
-            Started(ts="2.0"),
-            Ended(ts="2.0", outcome="done"),
+            Said(text="pong", ref="3.0"),
+            Working(ref="2.0"),
+            Ended(ref="2.0", outcome="done"),
             Past(who="U1", text="me too"),
             Heard(kind="tool", text="🔧 ls"),
-            Ended(ts="1.0", outcome="stopped"),
+            Ended(ref="1.0", outcome="stopped"),
         ]
         terminal.wish(None)
         with pytest.raises(StopAsyncIteration):
@@ -201,17 +207,17 @@ async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Aro
 
 
 async def test_a_press_is_the_operators(around: Around) -> None:
-    terminal = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5"))
+    terminal = Terminal(around, ChatRequest(repo="shop", thread="0.5"))
     async with aclosing(terminal.replies):
         await terminal.hear(1)
         for _ in range(2):
-            terminal.wish(Press(ts="7.000001", action_id="codebutler.allow", value="a1", picked=("a1:0",)))
-        terminal.wish(Press(ts="7.000001", action_id="codebutler.deny_reason", value="a1"))
+            terminal.wish(Press(ref="7.000001", action_id="codebutler.allow", value="a1", picked=("a1:0",)))
+        terminal.wish(Press(ref="7.000001", action_id="codebutler.deny_reason", value="a1"))
         (told,) = await terminal.hear(1)
         assert isinstance(told, Said)
         assert told.text.startswith("⚠️")
         clicks = [event for event in around.taken if isinstance(event, ButtonClicked)]
-        assert {(c.user, c.origin, c.thread_ts, c.picked) for c in clicks} == {
+        assert {(c.user, c.origin, c.thread, c.picked) for c in clicks} == {
             (OPERATOR, "local", "0.5", ("a1:0",))
         }
         assert len({click.key for click in clicks}) == 2
@@ -224,7 +230,7 @@ async def test_what_gets_nowhere_is_told_and_waits_for_nothing(around: Around) -
         around.refusal = ChatError(code="is_archived")
         terminal.wish(Say(text="one"))
         ended, told = await terminal.hear(2)
-        assert ended == Ended(ts="", outcome="failed")
+        assert ended == Ended(ref="", outcome="failed")
         assert isinstance(told, Said)
         assert "Slack refused the message" in told.text
         around.refusal, around.outcome = None, "refused"
@@ -246,7 +252,7 @@ async def test_a_slack_that_keeps_us_waiting_is_told(around: Around) -> None:
         _, told = await terminal.hear(2)
         assert told == Said(text="⏳ Slack refuses the token; your message is sent as soon as it can be.")
         around.open.set()
-        assert await terminal.hear(1) == [Posted(channel="C1", ts="1.0", thread_ts="1.0")]
+        assert await terminal.hear(1) == [Posted(channel="C1", ref="1.0", thread="1.0")]
 
 
 async def test_a_chat_that_goes_on_begins_with_its_past(around: Around) -> None:
@@ -264,7 +270,7 @@ async def test_a_chat_that_goes_on_begins_with_its_past(around: Around) -> None:
             "blocks": [{"type": "actions", "elements": [ALLOW]}],
         },
     )
-    terminal = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5", past=9))
+    terminal = Terminal(around, ChatRequest(repo="shop", thread="0.5", past=9))
     async with aclosing(terminal.replies):
         assert await terminal.hear(5) == [
             Past(who="operator", text="a < b"),
@@ -273,18 +279,18 @@ async def test_a_chat_that_goes_on_begins_with_its_past(around: Around) -> None:
             Said(
                 text="Leave?",
                 kind="card",
-                ts="0.7",
+                ref="0.7",
                 choices=(Choice(label="Allow", action_id="codebutler.allow", value="a1"),),
             ),
-            Opened(repo="shop", agent="claude", thread_ts="0.5"),
+            ChatOpened(repo="shop", agent="claude", thread="0.5"),
         ]
         # The card is decided elsewhere: it is known here.
-        terminal.listeners.tell("C1", Update(target_ts="0.7", message=said("Leave? Allowed.")), "")
-        assert await terminal.hear(1) == [Said(text="Leave? Allowed.", kind="card", ts="0.7")]
+        terminal.tell(Update(target="0.7", message=said("Leave? Allowed.")), "")
+        assert await terminal.hear(1) == [Said(text="Leave? Allowed.", kind="card", ref="0.7")]
     around.refusal = ChatError(code="thread_not_found")
-    without = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5", past=9))
+    without = Terminal(around, ChatRequest(repo="shop", thread="0.5", past=9))
     async with aclosing(without.replies):
-        assert await without.hear(1) == [Opened(repo="shop", agent="claude", thread_ts="0.5")]
+        assert await without.hear(1) == [ChatOpened(repo="shop", agent="claude", thread="0.5")]
 
 
 async def test_a_wish_that_cannot_be_read_ends_the_chat(around: Around) -> None:

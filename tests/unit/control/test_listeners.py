@@ -25,7 +25,7 @@ async def hear(*told: tuple[Operation, str] | TurnOutcome) -> list[Said | Done]:
             if isinstance(each, str):
                 await listeners.ended("C1", ("1.1",), each)
             else:
-                listeners.tell("C1", *each)
+                listener.tell(*each)
         async with asyncio.timeout(5):
             return [reply async for reply in listener.answers()]
 
@@ -34,17 +34,17 @@ async def test_texts_of_the_thread_until_the_outcome_is_told() -> None:
     listeners = Listeners()
     with listeners.added("C1", "1.1") as listener:
         listener.await_outcome("1.1")
-        listeners.started("C1", ("1.1",))
+        listener.started(("1.1",))
         # No emoji says how it went: people set them, too.
-        listeners.tell("C1", React(target_ts="1.1", name="white_check_mark"), "")
-        listeners.tell("C1", Post(message=said("elsewhere"), thread_ts="0.5"), "1.2")
-        listeners.tell("C1", Post(message=said("the answer"), thread_ts="1.1"), "1.3")
+        listener.tell(React(target="1.1", mark="done"), "")
+        listener.tell(Post(message=said("elsewhere"), thread="0.5"), "1.2")
+        listener.tell(Post(message=said("the answer"), thread="1.1"), "1.3")
         await listeners.ended("C1", ("0.5",), "failed")
         await listeners.ended("C2", ("1.1",), "failed")
         await listeners.ended("C1", ("1.0", "1.1"), "done")
         async with asyncio.timeout(5):
             replies = [reply async for reply in listener.answers()]
-    assert replies == [Said(text="the answer", ts="1.3"), Done(text="done")]
+    assert replies == [Said(text="the answer", ref="1.3"), Done(text="done")]
 
 
 @pytest.mark.parametrize("outcome", ["failed", "stopped", "refused", "interrupted"])
@@ -54,24 +54,24 @@ async def test_what_was_not_done_is_not_ok(outcome: TurnOutcome) -> None:
 
 async def test_progress_is_marked_as_such_and_followed() -> None:
     replies = await hear(
-        (Post(message=said("🔧 at work", BUTTON), thread_ts="1.1", value="progress"), "1.2"),
-        (Update(target_ts="1.2", message=said("✅ 3s")), ""),
-        (Update(target_ts="9.9", message=said("of another turn")), ""),
+        (Post(message=said("🔧 at work", BUTTON), thread="1.1", value="progress"), "1.2"),
+        (Update(target="1.2", message=said("✅ 3s")), ""),
+        (Update(target="9.9", message=said("of another turn")), ""),
         "done",
     )
     assert replies == [
-        Said(text="🔧 at work", kind="progress", ts="1.2", choices=(CHOICE,)),
-        Said(text="✅ 3s", kind="progress", ts="1.2"),
+        Said(text="🔧 at work", kind="progress", ref="1.2", choices=(CHOICE,)),
+        Said(text="✅ 3s", kind="progress", ref="1.2"),
         Done(text="done"),
     ]
 
 
 async def test_every_answer_counts_until_the_outcome() -> None:
     replies = await hear(
-        (Post(message=said("on it"), thread_ts="1.1"), "1.2"),
-        (Post(message=said("the answer"), thread_ts="1.1"), "1.3"),
-        (Upload(filename="cat.png", content=b"\x89PNG\r\n\x1a\n", thread_ts="1.1"), ""),
-        (Upload(filename="answer.md", content=b"all of it", thread_ts="1.1"), ""),
+        (Post(message=said("on it"), thread="1.1"), "1.2"),
+        (Post(message=said("the answer"), thread="1.1"), "1.3"),
+        (Upload(filename="cat.png", content=b"\x89PNG\r\n\x1a\n", thread="1.1"), ""),
+        (Upload(filename="answer.md", content=b"all of it", thread="1.1"), ""),
         "stopped",
     )
     assert [reply.text for reply in replies] == [
@@ -86,21 +86,21 @@ async def test_every_answer_counts_until_the_outcome() -> None:
 
 async def test_an_agents_markdown_stays_as_it_is() -> None:
     replies = await hear(
-        (Post(message=Message(markdown="**bold**", is_foreign=True), thread_ts="1.1"), "1.2"),
+        (Post(message=Message(markdown="**bold**", is_foreign=True), thread="1.1"), "1.2"),
         "done",
     )
-    assert replies[0] == Said(text="**bold**", ts="1.2")
+    assert replies[0] == Said(text="**bold**", ref="1.2")
 
 
 async def test_a_terminal_shows_no_secret_either() -> None:
     listeners = Listeners(redact=Redactor(["held-value-0123"]).redact)
     with listeners.added("C1", "1.1") as listener:
         listener.await_outcome("1.1")
-        upload = Upload(filename="a.txt", content=b"key: held-value-0123", thread_ts="1.1")
-        listeners.tell("C1", upload, "")
+        upload = Upload(filename="a.txt", content=b"key: held-value-0123", thread="1.1")
+        listener.tell(upload, "")
         await listeners.ended("C1", ("1.1",), "done")
         async with asyncio.timeout(30):
             assert [reply async for reply in listener.answers()] == [
-                Said(text="📎 a.txt\nkey: [redacted]", ts="file "),
+                Said(text="📎 a.txt\nkey: [redacted]", ref="file "),
                 Done(text="done"),
             ]

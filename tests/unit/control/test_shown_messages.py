@@ -27,11 +27,11 @@ def button(action_id: str, label: str = "Go", value: str = "v") -> Button:
 
 
 def post(text: str, *buttons: Button, thread_ts: str = "1.0", value: Value = "answer") -> Told:
-    return Post(message=said(text, *buttons), thread_ts=thread_ts, value=value), "1.1"
+    return Post(message=said(text, *buttons), thread=thread_ts, value=value), "1.1"
 
 
 def edit(text: str, *buttons: Button, value: Value = "progress") -> Told:
-    return Update(target_ts="1.1", message=said(text, *buttons), value=value), ""
+    return Update(target="1.1", message=said(text, *buttons), value=value), ""
 
 
 def shown(listener: Listener, told: Told) -> Said | None:
@@ -63,7 +63,7 @@ def test_of_what_kind_a_message_is(first: Told, kind: str, then: Told, kind_then
     listener = Listener("C1", "1.0")
     heard = [shown(listener, first), shown(listener, then)]
     assert [said.kind for said in heard if said] == [kind, kind_then]
-    assert {said.ts for said in heard if said} == {"1.1"}
+    assert {said.ref for said in heard if said} == {"1.1"}
 
 
 def test_a_card_is_told_whole() -> None:
@@ -72,7 +72,7 @@ def test_a_card_is_told_whole() -> None:
         PermissionRequest(id="2", texts=("c",), verdict="y"),
     )
     heard = shown(
-        Listener("C1", "1.0"), (Post(message=Message(card=ApprovalCard(requests)), thread_ts="1.0"), "1.1")
+        Listener("C1", "1.0"), (Post(message=Message(card=ApprovalCard(requests)), thread="1.0"), "1.1")
     )
     assert heard is not None
     assert heard.text == "a <\nb\nx\nc\ny"
@@ -82,8 +82,8 @@ def test_only_its_own_thread_is_heard() -> None:
     listener = Listener("C1", "1.0")
     assert shown(listener, post("elsewhere", thread_ts="0.5")) is None
     assert shown(listener, edit("of a message elsewhere")) is None
-    assert shown(listener, (React(target_ts="1.0", name="eyes"), "")) is None
-    assert shown(listener, (Upload(filename="a", content=b"\xff", thread_ts="0.5"), "F1")) is None
+    assert shown(listener, (React(target="1.0", mark="working"), "")) is None
+    assert shown(listener, (Upload(filename="a", content=b"\xff", thread="0.5"), "F1")) is None
 
 
 def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
@@ -91,7 +91,7 @@ def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
     form = PermissionRequest(id="r", texts=("May I?",))
     listener = Listener("C1", "1.0")
     heard = [
-        shown(listener, (Post(message=Message(card=card), thread_ts="1.0"), "1.1"))
+        shown(listener, (Post(message=Message(card=card), thread="1.0"), "1.1"))
         for card in (QuestionCard((asked,)), ApprovalCard((form,)))
     ]
     said, approval = heard
@@ -111,7 +111,7 @@ def test_a_file_is_shown_unless_it_is_too_long_for_a_terminal() -> None:
         (b"x" * 200_001, "📎 a.log, 0.2 MB: see its thread in the chat."),
         (b"\x1b[31m", "📎 a.log, 0.0 kB: see its thread in the chat."),
     ):
-        said = shown(listener, (Upload(filename="a.log", content=content, thread_ts="1.1"), "F1"))
+        said = shown(listener, (Upload(filename="a.log", content=content, thread="1.1"), "F1"))
         assert said is not None
         assert said.text == text
 
@@ -119,7 +119,7 @@ def test_a_file_is_shown_unless_it_is_too_long_for_a_terminal() -> None:
 def test_text_is_as_it_was_meant_and_without_secrets() -> None:
     listener = Listener("C1", "1.0", redact=lambda text: text.replace("hunter2", "[redacted]"))
     assert shown(listener, post("a \\<b> @\u200bhere hunter2")) == Said(
-        text="a <b> @here [redacted]", ts="1.1"
+        text="a <b> @here [redacted]", ref="1.1"
     )
     card = shown(listener, post("?", button(ALLOW, "hunter2")))
     assert card is not None

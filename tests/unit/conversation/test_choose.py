@@ -20,7 +20,7 @@ def turn(number: int, conversation: str = "C:1", due_in_s: float = 0) -> TurnRow
         id=f"turn-{number}",
         conversation=conversation,
         channel_id="C",
-        thread_ts="1",
+        thread="1",
         agent="claude",
         created_at=iso(NOW),
         not_before=iso(NOW + timedelta(seconds=due_in_s)),

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from codebutler.config.schema import Config, RepoSettings, SlackSection
-from codebutler.domain.clock import ManualClock
+from codebutler.config.chats import SlackSection
+from codebutler.config.programs import program_names
+from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.model import ButtonClicked, NoRequest
 from codebutler.platform.backups import Restored
-from codebutler_worker.conversation.parked import CONTINUED_REASON, after_restore, recover
-from codebutler_worker.runtime.turns import STATES
+from codebutler_worker.conversation.parked import CONTINUED_REASON, after_restore, leave_for_restart, recover
+from codebutler_worker.runtime.turns import LIVE, STATES
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.worker.inbox import EventInbox
+from tests.clock import ManualClock
 from tests.events import clicked
 
 RETRY, DROP, STOP = "codebutler.retry", "codebutler.drop", "codebutler.stop"
@@ -45,13 +48,33 @@ CLICKS = {
 
 def turn(state: TurnState, reason: str = "") -> TurnRow:
     return TurnRow(
-        id="t1", conversation="C1:1.1", channel_id="C1", thread_ts="1.1", agent="claude", created_at="", state=state,
+        id="t1", conversation="C1:1.1", channel_id="C1", thread="1.1", agent="claude", created_at="", state=state,
         reason=reason,
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("agent", ["claude", "run", "checks", "undo", "image"])
+async def test_only_an_agents_live_turn_goes_on_after_a_restart(agent: str, tmp_path: Path) -> None:
+    for state in STATES:
+        (tmp_path / state).mkdir()
+        async with open_store(tmp_path / state / "store.db", ManualClock()) as store:
+            await store.run(partial(_put, replace(turn(state), agent=agent)))
+            await store.run(partial(leave_for_restart, config=Config()))
+            await store.run(partial(recover, programs=program_names(Config())))
+            after = await store.run(lambda uow: uow.turns.in_states(*STATES))
+            goes_on = agent == "claude" and state in LIVE
+            assert len(after) == 1 + goes_on, (agent, state)
+            if goes_on:
+                assert [(row.state, row.reason) for row in after] == [
+                    ("interrupted", CONTINUED_REASON),
+                    ("queued", "interrupted"),
+                ]
+            await store.run(partial(recover, programs=program_names(Config())))
+            assert await store.run(lambda uow: uow.turns.in_states(*STATES)) == after
+
+
 def click(button: str) -> ButtonClicked:
-    return clicked(channel="C1", user="U1", message_ts="2.1", action_id=button, value="t1", action_ts="3.1")
+    return clicked(channel="C1", user="U1", message="2.1", action_id=button, value="t1", press="3.1")
 
 
 @pytest.mark.parametrize("button", [RETRY, DROP, STOP])
@@ -112,7 +135,7 @@ async def test_a_receipt_in_every_state(state: OperationState, receipt: str, tmp
         await store.run(lambda uow: _receive(uow, receipt, "2"))
         row = await store.run(lambda uow: uow.outbox.get("o1"))
         assert row is not None
-        assert (row.state, row.ts or row.code) == ((receipt, "2") if state == "pending" else (state, "1"))
+        assert (row.state, row.ref or row.code) == ((receipt, "2") if state == "pending" else (state, "1"))
 
 
 def _put(row: TurnRow, uow: UnitOfWork) -> None:

@@ -78,9 +78,12 @@ def test_a_message_of_files_alone_is_their_notes() -> None:
     assert with_files("  ", ["[a]", "[b]"]) == "[a]\n[b]"
 
 
-def test_the_agent_is_told_how_to_send_a_file_as_it_is_understood() -> None:
+def test_the_agent_is_told_how_to_send_a_file_and_to_ask_for_a_push_as_it_is_understood() -> None:
     told = parts_of(system_prompt("/r", ""))
-    assert [part for part in told if isinstance(part, Envelope)] == [Envelope("file", "path/of/the/file")]
+    assert [part for part in told if isinstance(part, Envelope)] == [
+        Envelope("file", "path/of/the/file"),
+        Envelope("push", "why"),
+    ]
 
 
 def test_what_was_answered_before_the_end_is_told_where_it_goes_on() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler_worker.conversation.queue import FreeSlots, choose, in_line
-from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.rows import TurnRow, racers_conversation
 from codebutler_worker.store.unit_of_work import iso
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -19,7 +19,7 @@ def turn(number: int, conversation: str, due_in_s: float = 0) -> TurnRow:
         id=f"turn-{number}",
         conversation=conversation,
         channel_id="C",
-        thread_ts="1",
+        thread="1",
         agent="claude",
         created_at=iso(NOW),
         not_before=iso(NOW + timedelta(seconds=due_in_s)),
@@ -40,6 +40,27 @@ def test_who_only_debounces_does_not_wait() -> None:
 
 def test_a_busy_conversation_waits_where_others_start() -> None:
     assert line_of([turn(1, "a"), turn(2, "b")], {"a"}, 1) == ["turn-1"]
+
+
+def started(queued: list[TurnRow], busy: set[str], room: int) -> list[str]:
+    return [one.id for one in choose(queued, busy, NOW, FreeSlots(room), debounce_s=0).start]
+
+
+ONE, TWO = (racers_conversation("a", "key", number) for number in range(2))
+
+
+def test_the_agents_of_a_race_share_a_place() -> None:
+    assert started([turn(1, ONE), turn(2, TWO), turn(3, "b")], set(), 1) == ["turn-1", "turn-2"]
+    assert started([turn(2, TWO), turn(3, "b")], {ONE}, 0) == ["turn-2"]
+    assert FreeSlots(3).after([turn(1, ONE), turn(2, TWO), turn(3, "b")]).agents == 1
+    other = racers_conversation("a", "other", 0)
+    assert started([turn(2, other)], {ONE}, 0) == []
+
+
+def test_what_is_said_in_a_thread_waits_for_the_race_in_it_and_not_the_other_way_round() -> None:
+    assert started([turn(1, "a")], {ONE}, 5) == []
+    assert started([turn(1, ONE), turn(2, "a")], set(), 5) == ["turn-1"]
+    assert started([turn(1, ONE)], {"a"}, 5) == ["turn-1"]
 
 
 QUEUE = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([0.0, 2.0])), max_size=8)

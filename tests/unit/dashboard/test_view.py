@@ -8,14 +8,15 @@ from typing import Any
 
 import msgspec
 
+from codebutler.config.chats import message_url
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.observe.ring import LogLine
 from codebutler.web.dashboard.dashboard import LogFilter, changes
+from codebutler.web.dashboard.runs import TEXT_CHARS
 from codebutler.web.dashboard.view import (
     MAX_ERRORS,
     MAX_RECENT,
     MAX_WORK,
-    TEXT_CHARS,
     DashboardFacts,
     page_of,
 )
@@ -36,7 +37,7 @@ def repo(name: str = "shop", state: str = "running", problem: str = "", **more: 
 def turn(state: str, text: str = "fix it", minutes: int = 5, **more: Any) -> TurnNote:
     at = (NOW - timedelta(minutes=minutes)).isoformat()
     return TurnNote(
-        state=state, thread_ts="17.000001", text=text, agent="claude", at=at, id=f"{state}{minutes}", **more
+        state=state, thread="17.000001", text=text, agent="claude", at=at, id=f"{state}{minutes}", **more
     )
 
 
@@ -49,7 +50,14 @@ def facts(*repos: dict[str, Any], **more: Any) -> DashboardFacts:
         "outbox": {"pending": 5},
     }
     built = DashboardFacts(
-        status=status, turns={}, served={"shop": ("claude", "shop")}, jobs=[], errors=[], now=NOW
+        status=status,
+        turns={},
+        served={"shop": ("claude", "#shop")},
+        jobs=[],
+        timers=[],
+        errors=[],
+        now=NOW,
+        address=message_url,
     )
     return replace(built, **more)
 
@@ -74,8 +82,8 @@ def test_a_repository_is_shown_with_its_worker_its_channel_and_its_day() -> None
 
 
 def test_what_waits_for_people_is_named_oldest_first_with_its_thread() -> None:
-    push = Asked(id="a", card_ts="1.2", text="🔐 **Bash** \\<x>\n```\ngit push\n```")
-    which = Asked(id="q", card_ts="1.2", text="🤔 Which?", is_question=True)
+    push = Asked(id="a", card="1.2", text="🔐 **Bash** \\<x>\n```\ngit push\n```")
+    which = Asked(id="q", card="1.2", text="🤔 Which?", is_question=True)
     turns = (
         turn("waiting", minutes=1, asked=(push, push)),
         turn("waiting", minutes=9, asked=(which,)),
@@ -116,8 +124,7 @@ def test_work_is_what_runs_and_then_what_is_in_line_with_its_cost() -> None:
 def test_a_worker_that_makes_things_up_fills_no_page() -> None:
     huge = "x" * 1_000_000
     turns = tuple(
-        TurnNote(state="running", thread_ts=huge, text=huge, agent=huge, at=huge, id=huge)
-        for _ in range(1000)
+        TurnNote(state="running", thread=huge, text=huge, agent=huge, at=huge, id=huge) for _ in range(1000)
     )
     page = page_of(facts(turns={"shop": turns}))
     assert len(page.work) == MAX_WORK

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.model import Command, NoRequest, Prompt, Request
 from codebutler.intake.dispatcher import RETRY_S, AuditFirst
 from codebutler.intake.records import Entry
 from codebutler.observe.chain import AuditAct
 from codebutler.platform.tasks import beside
+from tests.clock import ManualClock, settle
 from tests.events import deleted, posted
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -19,8 +19,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def entry(seq: int, request: Request, channel: str = "C1") -> Entry:
     if isinstance(request, NoRequest):
-        return Entry(seq, channel, deleted(channel=channel, ts="0.1", user="U1"), request, NOW)
-    event = posted(channel=channel, ts=f"{seq}.0", user="U1", text=f"text {seq}")
+        return Entry(seq, channel, deleted(channel=channel, ref="0.1", user="U1"), request, NOW)
+    event = posted(channel=channel, ref=f"{seq}.0", user="U1", text=f"text {seq}")
     return Entry(seq, channel, event, request, NOW)
 
 

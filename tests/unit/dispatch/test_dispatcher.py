@@ -12,7 +12,7 @@ from tests.events import posted
 
 
 def entry(seq: int) -> Entry:
-    event = posted(channel="D1", ts=f"{seq}.0", user="U1", text="x")
+    event = posted(channel="D1", ref=f"{seq}.0", user="U1", text="x")
     return Entry(seq, "D1", event, NoRequest(), datetime(2026, 1, 1, tzinfo=UTC))
 
 

@@ -24,7 +24,7 @@ def entry(seq: int, event: Event) -> Entry:
 
 
 def posted(ts: str, channel: str = "C1", origin: str = "chat") -> MessagePosted:
-    return events.posted(channel=channel, ts=ts, user="U1", text="x", origin=origin)
+    return events.posted(channel=channel, ref=ts, user="U1", text="x", origin=origin)
 
 
 def test_what_is_held_comes_in_the_order_it_was_written() -> None:
@@ -36,11 +36,11 @@ def test_what_is_held_comes_in_the_order_it_was_written() -> None:
     held.take(
         entry(
             3,
-            edited(channel="C1", ts="1767225601.000000", user="U1", text="y", edited_ts="1767225602.000000"),
+            edited(channel="C1", ref="1767225601.000000", user="U1", text="y", edit="1767225602.000000"),
         ),
         workers.go_on,
     )
-    held.take(entry(4, deleted(channel="C1", ts="1767225603.000000", user="U1")), workers.go_on)
+    held.take(entry(4, deleted(channel="C1", ref="1767225603.000000", user="U1")), workers.go_on)
     held.take(entry(5, posted("1767225601.500000", "C2")), workers.go_on)
     assert workers.seqs == [5]
     held.release("C1")
@@ -53,7 +53,7 @@ def test_clicks_and_local_messages_never_wait() -> None:
     workers = Workers()
     held = HeldBack()
     held.hold("C1")
-    click = clicked(channel="C1", user="U1", message_ts="1.1", action_id="a", value="v", action_ts="1.2")
+    click = clicked(channel="C1", user="U1", message="1.1", action_id="a", value="v", press="1.2")
     held.take(entry(1, click), workers.go_on)
     held.take(entry(2, posted("1.0", origin="local")), workers.go_on)
     assert workers.seqs == [1, 2]

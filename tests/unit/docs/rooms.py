@@ -28,9 +28,11 @@ def imports(package: str) -> Imports:
     """Which room imports which. A room is a folder at the top of the package."""
     found: Imports = {}
     place = PLACES[package]
-    for file in sorted(place.glob("*/**/*.py")):
+    files = sorted(place.glob("*/**/*.py"))
+    rooms = {file.relative_to(place).parts[0] for file in files}
+    for file in files:
         room = file.relative_to(place).parts[0]
-        others = {other for other in _rooms(package, file) if (place / other).is_dir()}
+        others = rooms.intersection(_rooms(package, file))
         found.setdefault(room, set()).update(others - {room})
     return found
 

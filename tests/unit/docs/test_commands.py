@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from codebutler.cli.logs import parsed
+from codebutler.cluster.membership import ClusterMembership
 from codebutler.config.load import check_layer
 from codebutler.config.merge import leaves
 from codebutler.config.schema import Config
@@ -22,17 +23,33 @@ from tests.unit.docs.pages import PAGES, ROOT, Block, blocks, fault, options, re
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 # The system's own programs that a page may tell people to run.
-SYSTEM = {"cat", "cd", "chmod", "cp", "debootstrap", "export", "git", "mv", "pipx", "rm", "tar"}
+SYSTEM = {
+    "cat",
+    "cd",
+    "chmod",
+    "cp",
+    "debootstrap",
+    "export",
+    "git",
+    "mv",
+    "nats-server",
+    "pipx",
+    "rm",
+    "tar",
+}
 # What is code and no command: pictures of something, held by the named tests.
 PICTURES = {
     "docs/reference/chat.md": "the figures below an answer, held by tests/unit/present/test_answer.py",
+    "docs/how-to/see-what-changed.md": "a card, held by tests/unit/changes/test_card.py",
     "docs/explanation/delivery.md": "arrows between processes",
+    "docs/how-to/run-in-a-container.md": "commands of docker; tests/e2e/test_image.py builds and runs the image",
     "docs/how-to/use-docker.md": "flags, held by tests/unit/sandbox/test_docker_argv.py",
 }
 HOOK_ENV = {"CI_HOOK_SECRET": "s" * 16}
 KEYS = {".".join(path) for path, _ in leaves(msgspec.to_builtins(Config()))} | {
     "native.prices",
     "approvals.quorum",
+    "claude.mcp",
 }
 SECTIONS = {key.partition(".")[0] for key in KEYS}
 ids = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
@@ -61,7 +78,7 @@ def _console(block: Block) -> None:
 
 def _drawn(block: Block) -> None:
     """`make docs` draws it, and whether it is as drawn is tested with what else is written so."""
-    assert block.text.startswith("graph ")
+    assert block.text.startswith(("graph ", "sequenceDiagram\n"))
 
 
 def _ours(command: str, *, whole: bool) -> None:
@@ -79,6 +96,8 @@ def _json(block: Block) -> None:
     given = json.loads(block.text)
     if "features" in given:
         assert offers_of(block.text)
+    elif "servers" in given:
+        msgspec.convert(given, ClusterMembership)
     else:
         check_layer(given, block.name)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from codebutler.domain.commands import as_table
+from codebutler.domain.command_help import as_table
+from tests.unit.docs.man import PAGE, manual
 from tests.unit.docs.pages import ROOT
 from tests.unit.docs.rooms import PARENT, WORKER, picture
+from tests.unit.docs.way import sequence
 
 COMMANDS = ROOT / "docs" / "reference" / "chat.md"
 ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
@@ -18,11 +20,18 @@ def written(page: Path) -> str:
     text = page.read_text()
     if page == COMMANDS:
         return re.sub(r"(?<=\n## Commands\n\n)(\|.*\n)+", lambda _: f"{as_table()}\n", text)
-    for heading, package in (("The parent's rooms", PARENT), ("The worker's rooms", WORKER)):
-        text = re.sub(rf"(?<=\n### {heading}\n\n)```mermaid\n.*?```", picture(package), text, flags=re.DOTALL)
+    for heading, drawn in (
+        ("### The parent's rooms", picture(PARENT)),
+        ("### The worker's rooms", picture(WORKER)),
+        ("## The way of one message", f"{sequence()}\n"),
+    ):
+        text = re.sub(
+            rf"(?<=\n{heading}\n\n)```mermaid\n.*?```(\n\n\| step (\|.*\n)+)?", drawn, text, flags=re.DOTALL
+        )
     return text
 
 
 if __name__ == "__main__":
     for each in (COMMANDS, ARCHITECTURE):
         each.write_text(written(each))
+    PAGE.write_text(manual())

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from codebutler.chat.slack.app import BOT_SCOPES, TokenFacts, ahead_of
+from codebutler.chat.slack.checks import clock_finding, scopes_finding
 from codebutler.cli.doctor import report
-from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection, SlackSection
-from codebutler.operations.chat_checks import clock_finding, scopes_finding
+from codebutler.config.chats import SlackSection
+from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection
 from codebutler.operations.doctor import disk_finding, groups
 from codebutler.protocol.messages import fail, ok, warn
 from codebutler_worker.agents.survey import Survey
@@ -100,7 +101,7 @@ def test_repositories_that_differ_in_their_channel_only_are_looked_at_once() -> 
 
 
 FINDINGS = (
-    ok("home", "/h", "yours alone"),
+    ok("home", "/h", "private"),
     warn("disk", "/h", "scarce"),
     ok("slack", "bot token", "fine"),
     fail("slack", "app token", "refused: do\x1b this"),
@@ -126,7 +127,7 @@ def test_what_needs_attention_is_shown_by_area_and_the_rest_in_a_line() -> None:
 def test_all_of_it_is_shown_by_area() -> None:
     assert list(report(FINDINGS, every=True)) == [
         "Home",
-        "  ok    /h: yours alone",
+        "  ok    /h: private",
         "  ok    configuration: can be used",
         "Disk",
         "  warn  /h: scarce",

@@ -135,10 +135,10 @@ def test_what_is_in_force_is_told_in_one_line(section: SandboxSection, walls: st
         ((), ""),
         (
             (HostPort("a.example", 443), HostPort("a.example", 80)),
-            "reach `a.example`: `sandbox.hosts` opens that._",
+            "access to `a.example`. To allow it, change `sandbox.hosts`._",
         ),
-        ((HostPort("10.0.0.5", 5432), HostPort("::1", 443)), "reach `10.0.0.5:5432`, `::1`: "),
-        (tuple(HostPort(f"h{n}.example", 443) for n in range(9)), "`h4.example` and 4 more: "),
+        ((HostPort("10.0.0.5", 5432), HostPort("::1", 443)), "access to `10.0.0.5:5432`, `::1`. "),
+        (tuple(HostPort(f"h{n}.example", 443) for n in range(9)), "`h4.example` and 4 more. "),
     ],
 )
 def test_whoever_reads_the_answer_learns_what_was_refused(refused: tuple[HostPort, ...], note: str) -> None:

@@ -7,7 +7,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from codebutler.intake.absence import Absence, Arrival, late, line, merged, span, with_interrupted
+from codebutler.intake.absence import (
+    PRESSES_NOT_KEPT,
+    Absence,
+    Arrival,
+    ChatRetention,
+    late,
+    line,
+    merged,
+    span,
+    with_interrupted,
+)
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -145,4 +155,23 @@ LOST = "Messages sent more than 24 h ago did not reach me: send them again if th
 def test_what_a_chat_does_not_keep_is_not_called_nothing(
     absence: Absence, arrivals: list[Arrival], newest_s: float, expected: str
 ) -> None:
-    assert line(absence, "C1", arrivals, newest_s, timedelta(hours=24)) == expected
+    assert line(absence, "C1", arrivals, newest_s, ChatRetention(timedelta(hours=24))) == expected
+
+
+@pytest.mark.parametrize(
+    ("minutes", "kept", "expected"),
+    [
+        (4, ChatRetention(presses=timedelta(seconds=150)), f"👋 Back after 4 min. {PRESSES_NOT_KEPT}"),
+        (2, ChatRetention(presses=timedelta(seconds=150)), ""),
+        (4, ChatRetention(), ""),
+        (
+            3 * DAY,
+            ChatRetention(timedelta(hours=24), timedelta(seconds=150)),
+            f"👋 Back after 3 days. {LOST} {PRESSES_NOT_KEPT}",
+        ),
+    ],
+)
+def test_presses_that_a_chat_does_not_keep_are_told_where_a_card_waits(
+    minutes: float, kept: ChatRetention, expected: str
+) -> None:
+    assert line(away((0, minutes)), "C1", [], sent(-5000), kept) == expected

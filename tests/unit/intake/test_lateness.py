@@ -25,13 +25,13 @@ NOW = datetime(2026, 1, 1, 2, tzinfo=UTC)
     ],
 )
 def test_lateness(age: timedelta, away: timedelta, late: bool, stale: bool) -> None:
-    event = posted(channel="C1", ts=ts_at((NOW - age).timestamp()), user="U1", text="hello")
+    event = posted(channel="C1", ref=ts_at((NOW - age).timestamp()), user="U1", text="hello")
     told = dated(event, NOW, NOW - away, 12)
     assert isinstance(told, MessagePosted)
     assert (told.late, told.stale) == (late, stale)
 
 
 def test_only_what_slack_says_can_be_late() -> None:
-    local = posted(channel="C1", ts="1.0", user="U1", text="x", origin="local")
-    edit = edited(channel="C1", ts="2.0", user="U1", text="x", edited_ts="3.0")
+    local = posted(channel="C1", ref="1.0", user="U1", text="x", origin="local")
+    edit = edited(channel="C1", ref="2.0", user="U1", text="x", edit="3.0")
     assert [dated(each, NOW, NOW, 12) for each in (local, edit)] == [local, edit]

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
 from codebutler_worker.media.files import FETCH_S, Fetched, Fetcher, NotFetchedError
+from tests.clock import ManualClock, settle
 
 
 class Line:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.domain.model import File
 from codebutler_worker.media.kinds import (
     NAME_CHARS,
     SNIFF_BYTES,
@@ -78,11 +79,10 @@ def test_any_name_is_one_harmless_component(name: str) -> None:
     assert safe.isprintable()
 
 
-def test_voice_messages_are_told_by_slacks_mark_type_or_name() -> None:
-    assert is_voice("video/mp4", "slack_audio", "clip")
-    assert is_voice("audio/mp4", "", "x.m4a")
-    assert is_voice("", "", "audio_message.m4a")
-    assert not is_voice("video/mp4", "", "film.mp4")
+def test_voice_messages_are_told_by_the_chat_or_their_type() -> None:
+    assert is_voice(File(id="F1", mimetype="video/mp4", is_voice=True))
+    assert is_voice(File(id="F1", mimetype="audio/mp4"))
+    assert not is_voice(File(id="F1", name="film.mp4", mimetype="video/mp4"))
 
 
 def test_a_clip_gets_an_ending_the_service_knows() -> None:

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from codebutler.domain.clock import ManualClock, settle
 from codebutler_worker.agents.backend import Answer
 from codebutler_worker.agents.running import CutOffError, Waits
+from tests.clock import ManualClock, settle
 
 LIMIT_S = 60.0
 

@@ -10,11 +10,11 @@ from tests.events import clicked, posted
 PRESS = clicked(
     channel="C1",
     user="U1",
-    message_ts="5.4",
+    message="5.4",
     action_id="codebutler.deny",
     value="r1",
-    action_ts="V1",
-    thread_ts="5.1",
+    press="V1",
+    thread="5.1",
     words="too dear",
 )
 
@@ -25,7 +25,7 @@ def test_a_reason_from_a_form_is_kept() -> None:
 
 
 def test_a_message_is_kept_with_its_thread_or_itself() -> None:
-    act = act_of(posted(channel="C1", ts="1.1", user="U1", text="hello"), "prompt", "allowed")
+    act = act_of(posted(channel="C1", ref="1.1", user="U1", text="hello"), "prompt", "allowed")
     assert (act.thread, act.text) == ("1.1", "hello")
 
 

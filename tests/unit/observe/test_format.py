@@ -39,13 +39,12 @@ def test_what_is_no_tag_is_not_taken_over(tag: str) -> None:
     assert plain().format(record("hi", tag=tag))[19:] == " INF  hi"
 
 
-class Ana:
-    def named(self, text: str, *, with_ids: bool = False) -> str:
-        return text.replace("U0ANA", "Ana\x1b[2J (U0ANA)" if with_ids else "Ana\x1b[2J")
+def ana(text: str, with_ids: bool) -> str:
+    return text.replace("U0ANA", "Ana\x1b[2J (U0ANA)" if with_ids else "Ana\x1b[2J")
 
 
 def test_people_have_names_in_the_log_and_ids_where_something_is_wrong() -> None:
-    named = LineFormatter(str, Ana())
+    named = LineFormatter(str, ana)
     assert named.format(record('U0ANA: "hi"', tag="MSG")).endswith('MSG  Ana\\x1b[2J: "hi"')
     assert named.format(record("U0ANA may not", logging.WARNING)).endswith("WRN  Ana\\x1b[2J (U0ANA) may not")
 

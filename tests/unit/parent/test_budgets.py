@@ -18,7 +18,7 @@ def test_the_newest_word_of_a_worker_counts_until_its_day_is_over() -> None:
     budgets = Budgets()
     assert budgets.words("shop", NOW) == ""
     used = DayUse(runs=3, tokens=12_345, usd=1.2, minutes=61.0)
-    budgets.keep("shop", Budget(limits=LIMITS, until=(NOW + timedelta(hours=12)).isoformat(), used=used))
+    budgets.told["shop"] = Budget(limits=LIMITS, until=(NOW + timedelta(hours=12)).isoformat(), used=used)
     assert budgets.words("shop", NOW) == "3 runs, 12.3k tokens, $1.20 of $5.00, 1h01m of 1h30m"
     assert budgets.words("shop", NOW + timedelta(hours=12)) == "0 runs, $0.00 of $5.00, 0 min of 1h30m"
     assert budgets.today("blog", NOW) is None
@@ -27,7 +27,7 @@ def test_the_newest_word_of_a_worker_counts_until_its_day_is_over() -> None:
 @pytest.mark.parametrize("until", ["", "tomorrow", "2026-01-02T00:00:00"])
 def test_a_worker_that_tells_nonsense_tells_nothing(until: str) -> None:
     budgets = Budgets()
-    budgets.keep("shop", Budget(limits=LIMITS, until=until))
+    budgets.told["shop"] = Budget(limits=LIMITS, until=until)
     assert budgets.today("shop", NOW) is None
 
 

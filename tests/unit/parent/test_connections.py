@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import pytest
 
+from codebutler.chat.platform import ConnectedChat
 from codebutler.chat.slack.socket import SocketStatus
-from codebutler.config.channels import ChatName
+from codebutler.config.chats import ChatSection, SlackSection, TelegramSection
 from codebutler.config.schema import Config
-from codebutler.domain.clock import settle
 from codebutler.domain.errors import ChatAuthError
-from codebutler.parent.integration import ChatConnections, ConnectedChat
+from codebutler.parent.integration import ChatConnections
 from codebutler.platform.tasks import Tasks
+from tests.clock import settle
 
 REFUSED = ChatAuthError("Slack refuses the token", "invalid_auth")
 
@@ -49,13 +50,13 @@ class Line:
 class One:
     """A chat that is connected by such a line."""
 
-    def __init__(self, name: ChatName) -> None:
+    def __init__(self, section: type[ChatSection]) -> None:
         self.connection = Line()
         self.met: list[Collection[str]] = []
         self.tokens: list[str] = []
         self.refused: ChatAuthError | None = None
         self.chat = ConnectedChat(
-            name=name,
+            section=section,
             connection=self.connection,
             check=self.check,
             use_tokens=lambda config: self.tokens.append(config.telegram.bot_token),
@@ -104,7 +105,7 @@ async def connected(*chats: One) -> AsyncIterator[tuple[ChatConnections, list[st
 
 @pytest.fixture
 async def two() -> AsyncIterator[Two]:
-    slack, telegram = One("Slack"), One("Telegram")
+    slack, telegram = One(SlackSection), One(TelegramSection)
     async with connected(slack, telegram) as (connections, lines, running):
         yield Two(slack, telegram, connections, lines, running)
 
@@ -144,7 +145,7 @@ async def test_tokens_that_every_chat_refuses_end_the_start(two: Two) -> None:
 
 
 async def test_with_one_chat_alone_its_refusal_is_the_end() -> None:
-    slack = One("Slack")
+    slack = One(SlackSection)
     async with connected(slack) as (_, lines, running):
         slack.connection.ending.set_exception(REFUSED)
         with pytest.raises(ChatAuthError):
@@ -153,7 +154,7 @@ async def test_with_one_chat_alone_its_refusal_is_the_end() -> None:
 
 
 async def test_with_one_chat_alone_an_error_of_ours_is_raised() -> None:
-    slack = One("Slack")
+    slack = One(SlackSection)
     async with connected(slack) as (_, _lines, running):
         slack.connection.ending.set_exception(KeyError("type"))
         with pytest.raises(KeyError):

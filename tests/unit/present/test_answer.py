@@ -53,7 +53,7 @@ def test_a_short_answer_is_one_post_with_its_footer() -> None:
     (post,) = answer("Fixed **it**.", FOOT, "100.1", 3500)
     assert shown(post) == f"Fixed **it**.\n\n{FOOT}"
     assert isinstance(post, Post)
-    assert post.thread_ts == "100.1"
+    assert post.thread == "100.1"
     assert text_of(post).startswith("Fixed *it*.")
 
 
@@ -87,7 +87,7 @@ def test_a_very_long_answer_is_a_file_and_its_first_paragraph() -> None:
     assert isinstance(file, Upload)
     assert file.filename == "answer.md"
     assert file.content.decode() == text.strip()
-    assert file.thread_ts == "100.1"
+    assert file.thread == "100.1"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Finished,
-    Limit,
     Plan,
+    Refusal,
     Started,
     Text,
     Thinking,
@@ -32,13 +32,13 @@ from codebutler_worker.tools.outcome import PlanStep
         (ToolUse("1", "Think", ""), "tool", "🔧 Think"),
         (ToolResult("1", False, "no such\nfile"), "tool", "❌ no such file"),
         (Plan((PlanStep("read", "done"), PlanStep("write", "pending"))), "plan", "✓ read\n· write"),
-        (Limit("try again"), "note", "⏳ try again"),
+        (Refusal("try again"), "note", "⏳ try again"),
     ],
 )
 def test_what_listeners_hear(event: AgentEvent, kind: str, text: str) -> None:
     told = live(event, "1.0")
     assert told is not None
-    assert (told.kind, told.text, told.thread_ts) == (kind, text, "1.0")
+    assert (told.kind, told.text, told.thread) == (kind, text, "1.0")
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from codebutler.text.amounts import thousands
+from codebutler.text.amounts import amount, thousands
 from codebutler_worker.agents.backend import (
     Approval,
     Finished,
-    Limit,
     Plan,
     Question,
+    Refusal,
     Started,
     Text,
     Thinking,
@@ -20,7 +20,7 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     Usage,
 )
-from codebutler_worker.present.lines import money, one_line, ordinal, span
+from codebutler_worker.present.lines import one_line, ordinal, span
 from codebutler_worker.present.notices import failed, interrupted
 from codebutler_worker.present.progress import TurnProgress, collapsed, in_line, reduce, running
 from codebutler_worker.tools.outcome import PlanStep
@@ -64,7 +64,7 @@ def test_the_message_shows_activity_plan_and_waiting() -> None:
         Thinking("hm"),
         ToolUse("1", "Bash", "npm `x` <!channel>"),
         Plan(tuple(PlanStep(f"step {number}", "pending") for number in range(10))),
-        Limit("rate limited, retrying"),
+        Refusal("rate limited, retrying"),
         Usage(1, 2),
     )
     message = running(view, 75, "turn-1", "claude")
@@ -174,7 +174,7 @@ def test_span(seconds: float, text: str) -> None:
     ("usd", "text"), [(0, "$0.00"), (0.12, "$0.12"), (0.004, "<$0.01"), (12.5, "$12.50")]
 )
 def test_money(usd: float, text: str) -> None:
-    assert money(usd) == text
+    assert amount("usd", usd) == text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.answer import clean
-from codebutler_worker.agents.backend import AgentEvent, Limit, Text, Thinking, ToolUse, Writing
+from codebutler_worker.agents.backend import AgentEvent, Refusal, Text, Thinking, ToolUse, Writing
 from codebutler_worker.present.progress import MOST_CHARS, MOST_LINES, TurnProgress, latest, reduce, running
 from tests.shown import text_of
 
@@ -25,7 +25,7 @@ def test_it_grows_in_the_progress_message_and_goes_when_it_is_whole() -> None:
     assert "is writing" not in text_of(running(reduce(longer, Text("All of it.")), 4, "t", "agent"))
 
 
-@pytest.mark.parametrize("event", [Text("done"), ToolUse("1", "Bash", "ls"), Limit("asking again")])
+@pytest.mark.parametrize("event", [Text("done"), ToolUse("1", "Bash", "ls"), Refusal("asking again")])
 def test_what_comes_of_it_takes_its_place(event: AgentEvent) -> None:
     assert reduce(reduce(TurnProgress(), Writing("half")), event).writing == ""
 
@@ -41,7 +41,7 @@ def test_that_it_thinks_is_shown_until_something_comes_of_it() -> None:
         (Writing("I will"), "💬 agent is writing"),
         (Text("Found it."), "💬 Found it."),
         (ToolUse("2", "Bash", "make"), "🔧 `Bash: make`"),
-        (Limit("asking again"), "🔧 `Bash: ls`"),
+        (Refusal("asking again"), "🔧 `Bash: ls`"),
     ):
         assert text_of(running(reduce(view, event), 7, "t", "agent")).startswith(shown)
 

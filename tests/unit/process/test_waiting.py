@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.platform.tasks import first_of, settled_within, wait_for
+from tests.clock import ManualClock, settle
 
 
 async def for_ever() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.web.dashboard.changes import LineComment, message_of
 from codebutler_worker.agents.rehearsal.language import (
     Intent,
     is_inside,
@@ -153,3 +154,9 @@ def test_only_what_the_prompt_says_itself_is_a_file_that_came(note: str) -> None
 def test_a_skill_is_left_to_agents_that_can_read() -> None:
     asked = "list the files\n\n[skill review: do it this way]\nLook at it.\n\nSay more.\n[end of the skill]"
     assert understand(asked) == [Intent("List")]
+
+
+def test_comments_from_a_page_of_changes_are_not_taken_for_sentences() -> None:
+    comment = LineComment(path="greet.py", first=2, last=2, quote=("+delete x",), text="Why not Hi?")
+    said = message_of([comment, comment])
+    assert understand(user_prompt([PromptMessage(said)])) == [Intent("Commented")]

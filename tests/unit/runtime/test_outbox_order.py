@@ -39,14 +39,14 @@ def row(
 def ending(
     op_id: str, outcome: TurnOutcome = "done", conversation: str = "C1:1.0"
 ) -> tuple[OutboxRow, TurnEnded]:
-    told = TurnEnded(op_id=op_id, thread_ts="1.0", messages=("1.0",), outcome=outcome)
+    told = TurnEnded(op_id=op_id, thread="1.0", messages=("1.0",), outcome=outcome)
     return OutboxRow(
         op_id=op_id, turn_id="t", conversation=conversation, kind="ended", payload="", created_at=""
     ), told
 
 
 def react(name: str, *, remove: bool = False) -> React:
-    return React(target_ts="1.0", name=name, remove=remove)
+    return React(target="1.0", mark=name, remove=remove)
 
 
 async def test_marks_that_are_taken_away_before_they_could_be_set_are_neither() -> None:
@@ -54,13 +54,13 @@ async def test_marks_that_are_taken_away_before_they_could_be_set_are_neither() 
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("card", Post(message=said("it waits")))])
     await outbox.publish(
-        [row("wait", react("hourglass"), "card"), row("off", react("eyes", remove=True), "card")]
+        [row("wait", react("queued"), "card"), row("off", react("working", remove=True), "card")]
     )
     # Somebody lets it go on at once, while it is not known yet whether the card was posted.
-    await outbox.publish([row("on", react("eyes")), row("unwait", react("hourglass", remove=True))])
+    await outbox.publish([row("on", react("working")), row("unwait", react("queued", remove=True))])
     await outbox.publish([row("answer", Post(message=said("done")))])
     await outbox.publish(
-        [row("tick", react("tick"), "answer"), row("end", react("eyes", remove=True), "answer")]
+        [row("tick", react("done"), "answer"), row("end", react("working", remove=True), "answer")]
     )
     assert [each.op_id for each in sent] == ["card", "answer"]
     await outbox.sent("answer", "3.0")
@@ -77,23 +77,23 @@ async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
     sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("card", Post(message=said("it waits")))])
-    await outbox.publish([row("off", react("eyes", remove=True), "card")])
-    await outbox.publish([row("on", react("eyes"))])
+    await outbox.publish([row("off", react("working", remove=True), "card")])
+    await outbox.publish([row("on", react("working"))])
     assert [each.op_id for each in sent] == ["card"]
     await outbox.sent("card", "2.0")
     assert [each.op_id for each in sent] == ["card", "off", "on"]
-    await outbox.publish([row("end", react("eyes", remove=True))])
+    await outbox.publish([row("end", react("working", remove=True))])
     assert [each.op_id for each in sent] == ["card", "off", "on", "end"]
 
 
 async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> None:
     sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
-    await outbox.publish([row("edit", Update(target_ts="1.0", message=said("the last lines")))])
+    await outbox.publish([row("edit", Update(target="1.0", message=said("the last lines")))])
     await outbox.publish(
-        [row("end", Post(message=said("it ended")), "edit"), row("tick", react("tick"), "end")]
+        [row("end", Post(message=said("it ended")), "edit"), row("tick", react("done"), "end")]
     )
-    await outbox.publish([row("next", Post(message=said("the next turn"))), row("eyes", react("eyes"))])
+    await outbox.publish([row("next", Post(message=said("the next turn"))), row("eyes", react("working"))])
     await outbox.publish([row("other", Post(message=said("elsewhere")), conversation="C1:2.0")])
     assert [each.op_id for each in sent] == ["edit", "eyes", "other"]
     await outbox.sent("edit", "1.0")
@@ -105,7 +105,7 @@ async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> N
 async def test_what_waits_for_an_edit_is_said_when_slack_has_refused_the_edit() -> None:
     sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
-    await outbox.publish([row("edit", Update(target_ts="1.0", message=said("the last lines")))])
+    await outbox.publish([row("edit", Update(target="1.0", message=said("the last lines")))])
     await outbox.publish([row("end", Post(message=said("it ended")), "edit")])
     await outbox.failed("edit", "message_not_found")
     assert [each.op_id for each in sent] == ["edit", "end"]
@@ -133,9 +133,9 @@ async def test_the_end_of_a_turn_is_told_when_all_that_answers_it_is_there() -> 
         [
             row("file", Upload(filename="a", content=b"a")),
             row("answer", Post(message=said("done"))),
-            row("page", Update(target_ts="1.1", message=said("the last page"), value="answer")),
-            row("progress", Update(target_ts="1.2", message=said("✅ Done"))),
-            row("tick", react("tick"), "answer"),
+            row("page", Update(target="1.1", message=said("the last page"), value="answer")),
+            row("progress", Update(target="1.2", message=said("✅ Done"))),
+            row("tick", react("done"), "answer"),
             ending("end"),
         ]
     )
@@ -164,8 +164,8 @@ async def test_the_end_of_a_turn_is_told_when_all_that_answers_it_is_there() -> 
 def full(count: int) -> list[tuple[OutboxRow, Operation]]:
     """So much is under way that what comes next waits."""
     elsewhere = [row(f"p{n}", Post(message=said("x")), conversation=f"C1:{n}.9") for n in range(count)]
-    edits = [row(f"u{n}", Update(target_ts=f"{n}.8", message=said("x"))) for n in range(count)]
-    marks = [row(f"m{n}", React(target_ts=f"{n}.7", name="eyes")) for n in range(100)]
+    edits = [row(f"u{n}", Update(target=f"{n}.8", message=said("x"))) for n in range(count)]
+    marks = [row(f"m{n}", React(target=f"{n}.7", mark="working")) for n in range(100)]
     return [*elsewhere, *edits, *marks]
 
 
@@ -175,17 +175,17 @@ async def test_what_was_made_needless_before_it_left_is_not_sent() -> None:
     await outbox.publish(full(64))
     under_way = len(sent)
     progress = Post(message=said("at work", STOP), value="progress")
-    await outbox.publish([row("progress", progress), row("eyes", react("eyes"))])
-    await outbox.publish([row("first", Update(target_ts="", message=said("1")), "progress")])
-    await outbox.publish([row("again", Update(target_ts="5.0", message=said("1")))])
-    await outbox.publish([row("newer", Update(target_ts="5.0", message=said("2")))])
+    await outbox.publish([row("progress", progress), row("eyes", react("working"))])
+    await outbox.publish([row("first", Update(target="", message=said("1")), "progress")])
+    await outbox.publish([row("again", Update(target="5.0", message=said("1")))])
+    await outbox.publish([row("newer", Update(target="5.0", message=said("2")))])
     # The turn ends: its answer, what becomes of its progress, its marks.
     await outbox.publish(
         [
             row("answer", Post(message=said("done"))),
-            row("last", Update(target_ts="", message=said("Done")), "progress"),
-            row("tick", react("tick"), "answer"),
-            row("off", react("eyes", remove=True), "answer"),
+            row("last", Update(target="", message=said("Done")), "progress"),
+            row("tick", react("done"), "answer"),
+            row("off", react("working", remove=True), "answer"),
             ending("end"),
         ]
     )
@@ -202,7 +202,7 @@ async def test_progress_that_is_under_way_when_its_turn_ends_is_needed_no_more()
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     progress = Post(message=said("at work", STOP), value="progress")
     await outbox.publish([row("progress", progress)])
-    await outbox.publish([row("last", Update(target_ts="", message=said("Done")), "progress"), ending("end")])
+    await outbox.publish([row("last", Update(target="", message=said("Done")), "progress"), ending("end")])
     told = [each for each in sent if isinstance(each, Send)]
     assert [(each.op_id, each.unsure) for each in told] == [("progress", False), ("progress", True)]
     assert told[1].operation == Post(message=said("at work", STOP), value="progress", outdated=True)
@@ -210,5 +210,5 @@ async def test_progress_that_is_under_way_when_its_turn_ends_is_needed_no_more()
     await outbox.sent("progress", "9.0")
     await outbox.sent("progress", "")
     assert [each.operation for each in sent if isinstance(each, Send) and each.op_id == "last"] == [
-        Update(target_ts="9.0", message=said("Done"))
+        Update(target="9.0", message=said("Done"))
     ]

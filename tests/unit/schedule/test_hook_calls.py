@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import OPERATOR, Event, MessagePosted, Post
 from codebutler.intake.intake import Outcome
 from codebutler.schedule.hooks import REMEMBERED, Calls, HookRunner, began, taken
 from codebutler.schedule.jobs import Hook
+from tests.clock import ManualClock
 from tests.shown import text_of
 
 HOOK = Hook("ci", "shop", "C1", "look at {{ body }}", "CI <build>", b"secret", "claude")
@@ -27,6 +27,7 @@ class World:
         self.posts: dict[str, str] = {}
         self.texts: list[str] = []
         self.wishes: dict[str, MessagePosted] = {}
+        self.looked: list[tuple[str, tuple[int, ...]]] = []
         self.outcome: Outcome = "accepted"
         self.steps = self.die_at = 0
         self.fails: Exception | None = None
@@ -60,14 +61,17 @@ class World:
     async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
         self._step()
         assert isinstance(event, MessagePosted)
-        if event.ts in self.wishes:
+        if event.ref in self.wishes:
             return "duplicate"
-        self.wishes[event.ts] = event
+        self.wishes[event.ref] = event
         self._step()
         return self.outcome
 
     def desk(self) -> HookRunner:
-        return HookRunner(self, self.publish, self.accept, ManualClock())
+        return HookRunner(self, self.publish, self.accept, self.look, ManualClock())
+
+    def look(self, repo: str, numbers: tuple[int, ...]) -> None:
+        self.looked.append((repo, numbers))
 
 
 async def test_a_call_is_said_and_handed_in_as_the_operators_wish() -> None:

@@ -74,13 +74,13 @@ def test_what_comes_is_no_word_of_ours_and_names_no_program(prompt: str, said: s
     called = hook(file=f"hooks: [{{name: ci, secretEnv: CI_SECRET, prompt: '{prompt}'}}]")
     for body in (said, {"x": said}, [said]):
         text = called.text(body)
-        event = posted(channel="C1", ts="1.1", user=OPERATOR, text=text, origin="schedule")
+        event = posted(channel="C1", ref="1.1", user=OPERATOR, text=text, origin="schedule")
         assert request_of(event, {"run", "claude", "sh"}) == Prompt(text=text)
 
 
 def test_whatever_comes_goes_to_the_agent_that_the_owner_named() -> None:
     called = hook(file="hooks: [{name: ci, secretEnv: CI_SECRET, agent: claude, prompt: '{{ body }}'}]")
-    event = posted(channel="C1", ts="1.1", user=OPERATOR, text=called.text("run: x"), origin="schedule")
+    event = posted(channel="C1", ref="1.1", user=OPERATOR, text=called.text("run: x"), origin="schedule")
     assert request_of(event, {"run", "claude"}) == Prompt(text="run: x", prefix="claude")
 
 

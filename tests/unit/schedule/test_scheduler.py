@@ -7,30 +7,48 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from codebutler.domain.clock import ManualClock, settle
+from codebutler.chat.chats import Chats
+from codebutler.config.paths import Home
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import OPERATOR, Command, Event, MessagePosted, Post, TurnOutcome
 from codebutler.intake.intake import Outcome
+from codebutler.intake.repos import RepoTable
 from codebutler.parent.commands.asked import Resources, answer
+from codebutler.parent.new_repos import Means, NewRepos
+from codebutler.parent.parts import Reloads
+from codebutler.parent.spending import Ledgers
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.schedule.commands import Asker, ScheduleCommands
 from codebutler.schedule.files import FoundJobs
 from codebutler.schedule.jobs import JobPlace, parse_file, place_at
 from codebutler.schedule.scheduler import Scheduler
+from tests.clock import ManualClock, settle
 from tests.shown import text_of
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 FILE = "jobs: [{name: tests, cron: '0 * * * *', command: make test, timezone: UTC}]"
-ASKER = Asker(user="U1", repo="shop", channel="C1", thread_ts="5.5", key="message:C1:5.5")
+NO_LEDGERS = Ledgers(lambda: RepoTable(()), ManualClock(), lambda *told: None)
+ASKER = Asker(user="U1", repo="shop", channel="C1", thread="5.5", key="message:C1:5.5")
 
 
 class Commands:
-    def __init__(self, scheduler: Scheduler, clock: ManualClock) -> None:
-        self._resources = Resources(ScheduleCommands(scheduler, clock, ZoneInfo("UTC")), clock, START)
+    def __init__(self, world: World, scheduler: Scheduler, clock: ManualClock) -> None:
+        schedule = ScheduleCommands(scheduler, clock, ZoneInfo("UTC"))
+        means = Means(
+            home=Home(Path("/nonexistent")),
+            env={},
+            notes=world,
+            publish=world.publish,
+            chats=Chats(()),
+            reloads=Reloads(),
+            clock=clock,
+        )
+        self._resources = Resources(schedule, NewRepos(means), NO_LEDGERS, clock, START)
 
     async def answer(self, name: str, argument: str, asker: Asker) -> str:
         return await answer(Command(name=name, argument=argument), self._resources, asker)
@@ -84,10 +102,10 @@ class World:
     async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
         self._step()
         assert isinstance(event, MessagePosted)
-        if event.ts in self.wishes:
+        if event.ref in self.wishes:
             return "duplicate"
         if self.outcome == "accepted":
-            self.wishes[event.ts] = event
+            self.wishes[event.ref] = event
         self._step()
         return self.outcome
 
@@ -128,7 +146,7 @@ async def test_what_is_due_is_said_and_handed_in_as_the_owners_wish() -> None:
         (key, (ts, header)), (wish,) = *world.posts.items(), world.wishes.values()
         assert key == "job:shop/tests:2026-11-21T11:00:00+00:00"
         assert text_of(header) == "⏰ *tests*: starting…"
-        assert (wish.ts, wish.text, wish.user, wish.origin) == (ts, "run: make test", OPERATOR, "schedule")
+        assert (wish.ref, wish.text, wish.user, wish.origin) == (ts, "run: make test", OPERATOR, "schedule")
         # On whose budget it goes.
         assert wish.job == "tests"
         # Of another channel's message with the same ts it is not the end.
@@ -224,7 +242,7 @@ async def test_a_run_that_ends_after_somebody_has_paused_its_job_says_nothing_of
     async with world.life() as scheduler:
         await calm()
         await world.passes(1.1)
-        desk = Commands(scheduler, world.clock)
+        desk = Commands(world, scheduler, world.clock)
         assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
         (ts,) = world.wishes
         await scheduler.ended("C1", (ts,), outcome)
@@ -268,7 +286,7 @@ async def test_killed_at_any_step_each_due_time_is_run_once(die_at: int) -> None
     world = World()
     async with world.life() as scheduler:
         await calm()
-        await Commands(scheduler, world.clock).answer("in", "90m look", ASKER)
+        await Commands(world, scheduler, world.clock).answer("in", "90m look", ASKER)
     world.steps, world.die_at = 0, die_at
     for _ in range(40):
         async with world.life() as scheduler:
@@ -286,21 +304,21 @@ async def test_killed_at_any_step_each_due_time_is_run_once(die_at: int) -> None
 async def test_a_timer_speaks_for_whoever_set_it_in_its_thread() -> None:
     world = World("jobs: []")
     async with world.life() as scheduler:
-        desk = Commands(scheduler, world.clock)
+        desk = Commands(world, scheduler, world.clock)
         told = await desk.answer("in", "2h run: make deploy", ASKER)
         assert told.startswith("⏰ At 12:00: “run: make deploy”. `!jobs cancel ")
         await desk.answer("in", "2h run: make deploy", ASKER)  # the same wish again, after a crash
         assert "timer" in await desk.answer("jobs", "", ASKER)
         await world.passes(2.1)
         (wish,) = world.wishes.values()
-        assert (wish.user, wish.text, wish.thread_ts) == ("U1", "run: make deploy", "5.5")
+        assert (wish.user, wish.text, wish.thread) == ("U1", "run: make deploy", "5.5")
         assert scheduler.schedule.timers == ()
 
 
 async def test_words_about_jobs() -> None:
     world = World()
     async with world.life() as scheduler:
-        desk = Commands(scheduler, world.clock)
+        desk = Commands(world, scheduler, world.clock)
         assert await desk.answer("jobs", "", ASKER) == "• **tests** `0 * * * *` next at 11:00"
         assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
         assert "by [@U1](person:U1)" in await desk.answer("jobs", "", ASKER)
@@ -310,7 +328,7 @@ async def test_words_about_jobs() -> None:
         await calm()
         assert [wish.user for wish in world.wishes.values()] == ["U1"]
         assert "No job 'nope' here. Jobs: tests." in await desk.answer("jobs", "run nope", ASKER)
-        assert "Say it as" in await desk.answer("jobs", "dance", ASKER)
+        assert "Usage:" in await desk.answer("jobs", "dance", ASKER)
         assert "Use `!in" in await desk.answer("in", "soon", ASKER)
         assert "No timer" in await desk.answer("jobs", "cancel abc", ASKER)
         (row,) = ScheduleCommands(scheduler, world.clock, ZoneInfo("UTC")).rows()

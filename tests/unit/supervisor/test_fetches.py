@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError
 from codebutler.domain.model import File, Quoted
 from codebutler.protocol.messages import (
@@ -17,6 +16,7 @@ from codebutler.protocol.messages import (
 )
 from codebutler.supervisor.queues import AT_ONCE, MOST_WAITING, Fetches
 from codebutler.supervisor.reports import Reports
+from tests.clock import ManualClock, settle
 from tests.workers.services import RecordingServices, repo
 
 
@@ -114,10 +114,10 @@ async def test_a_fault_of_ours_is_told_without_its_details() -> None:
 
 async def test_a_thread_is_told_or_why_not() -> None:
     worker = Worker()
-    said = (Quoted(ts="1.0", user="U1", text="a"), Quoted(ts="3.0", user="U1", text="b"))
+    said = (Quoted(ref="1.0", user="U1", text="a"), Quoted(ref="3.0", user="U1", text="b"))
     worker.services.threads |= {"1.0": said, "2.0": RuntimeError("surprise")}
     for number, thread_ts in enumerate(("1.0", "2.0", "9.9")):
-        message = FetchThread(request_id=f"r{number}", thread_ts=thread_ts, before_ts="2.0")
+        message = FetchThread(request_id=f"r{number}", thread=thread_ts, before="2.0")
         worker.fetches.start(repo(), message)
     await settle(20)
     assert worker.of("r0") == [ThreadFetched(request_id="r0", said=said[:1])]
@@ -128,7 +128,7 @@ async def test_a_thread_is_told_or_why_not() -> None:
 async def test_too_many_threads_at_once_are_refused() -> None:
     worker = Worker()
     for number in range(MOST_WAITING + 1):
-        message = FetchThread(request_id=f"r{number}", thread_ts="1.0", before_ts="2.0")
+        message = FetchThread(request_id=f"r{number}", thread="1.0", before="2.0")
         worker.fetches.start(repo(), message)
     assert worker.heard == [ThreadFetched(request_id=f"r{MOST_WAITING}", code="too_many")]
     await worker.fetches.close()

@@ -6,7 +6,6 @@ import signal
 
 import pytest
 
-from codebutler.domain.clock import settle
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import Operation, Post, React, Update, Upload
 from codebutler.protocol.messages import (
@@ -21,6 +20,7 @@ from codebutler.protocol.messages import (
     Stored,
     UploadPiece,
 )
+from tests.clock import settle
 from tests.workers.stage import stage
 
 HUGE = "x" * 10**6
@@ -55,9 +55,9 @@ async def test_a_flood_of_audit_records_ends_the_worker() -> None:
     [
         Post(message=said(HUGE)),
         Post(message=said("x", Button(HUGE, "a", "v"))),
-        Update(target_ts="1.1", message=said(HUGE)),
-        Update(target_ts=HUGE, message=said("x")),
-        React(target_ts="1.1", name=HUGE),
+        Update(target="1.1", message=said(HUGE)),
+        Update(target=HUGE, message=said("x")),
+        React(target=HUGE, mark="done"),
         Upload(filename=HUGE, content=b"x"),
         Upload(filename="a", content=b"x", comment=HUGE),
     ],
@@ -138,7 +138,7 @@ async def test_a_large_file_may_go() -> None:
     async with stage() as on:
         on.worker.say(Send(op_id="op1", operation=Upload(filename="a", content=b"x" * 10**6)))
         await settle()
-        assert on.worker.heard[-1] == Sent(op_id="op1", ts="posted-op1")
+        assert on.worker.heard[-1] == Sent(op_id="op1", ref="posted-op1")
 
 
 async def test_a_worker_can_settle_only_what_it_was_sent() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.protocol.messages import Heartbeat
 from codebutler.supervisor.port import Places, Shared
 from codebutler.supervisor.supervisor import Supervisor
+from tests.clock import ManualClock, settle
 from tests.workers.inprocess import FakeSpawner
 from tests.workers.services import RecordingServices, entry, repo
 

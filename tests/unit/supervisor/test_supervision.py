@@ -8,7 +8,6 @@ import signal
 import pytest
 
 from codebutler.config.schema import RepoSettings
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import (
     ChatError,
     ChatUnreachableError,
@@ -35,6 +34,7 @@ from codebutler.protocol.messages import (
 )
 from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
+from tests.clock import ManualClock, settle
 from tests.workers.inprocess import FakeSpawner
 from tests.workers.services import RecordingServices, entry, repo
 from tests.workers.stage import stage
@@ -136,7 +136,7 @@ async def test_an_operation_is_answered_with_its_ts_or_with_slacks_refusal() -> 
             Send(op_id="b", operation=Post(message=said("y"))),
         )
         await settle()
-        assert Sent(op_id="a", ts="posted-a") in on.worker.heard
+        assert Sent(op_id="a", ref="posted-a") in on.worker.heard
         assert SendFailed(op_id="b", code="channel_not_found") in on.worker.heard
 
 
@@ -160,7 +160,7 @@ async def test_the_sender_hears_that_an_operation_under_way_is_outdated_and_it_i
         await settle()
         assert [unsure for _, _, _, unsure in on.services.sent] == [False, True]
         assert [told for told in on.worker.heard if isinstance(told, Sent)] == [
-            Sent(op_id="a", ts="posted-a")
+            Sent(op_id="a", ref="posted-a")
         ]
 
 
@@ -176,7 +176,7 @@ async def test_an_answer_reaches_the_life_that_lives_then_and_no_operation_runs_
         on.services.hold.set()
         await settle()
         assert len(on.services.sent) == 1
-        assert Sent(op_id="a", ts="posted-a") in on.worker.heard
+        assert Sent(op_id="a", ref="posted-a") in on.worker.heard
 
 
 async def test_an_answer_to_an_earlier_life_does_not_come_before_the_settings() -> None:
@@ -194,7 +194,7 @@ async def test_an_answer_to_an_earlier_life_does_not_come_before_the_settings() 
         on.worker.say(Send(op_id="a", operation=Post(message=said("x")), unsure=True))
         await settle()
         assert on.worker.heard[0] == Configure(settings=repo())
-        assert Sent(op_id="a", ts="posted-a") in on.worker.heard
+        assert Sent(op_id="a", ref="posted-a") in on.worker.heard
 
 
 async def test_a_worker_with_too_many_operations_is_not_heard_and_not_taken_for_dead() -> None:
@@ -275,7 +275,7 @@ async def test_the_end_of_a_turn_is_answered_when_it_is_kept_and_holds_up_nothin
         supervisor.add(repo())
         supervisor.start()
         await settle()
-        spawner.last.say(TurnEnded(op_id="end", thread_ts="1.0", messages=("1.0",), outcome="done"))
+        spawner.last.say(TurnEnded(op_id="end", thread="1.0", messages=("1.0",), outcome="done"))
         spawner.last.say(Send(op_id="a", operation=Post(message=said("the next answer"))))
         await settle()
         assert [each.op_id for each in spawner.last.heard if isinstance(each, Sent)] == ["a"]

@@ -58,6 +58,13 @@ def test_it_may_sleep_once_it_has_had_nothing_to_do_for_long_enough() -> None:
     assert not vitals.may_sleep(289, busy=False)
 
 
+def test_what_it_follows_keeps_it_awake_unless_its_place_is_wanted() -> None:
+    vitals = running(idle_sleep_s=60)
+    assert not vitals.may_sleep(1000, busy=False, follows=True)
+    assert not vitals.may_sleep(1059, busy=False)
+    assert vitals.may_sleep(1000, busy=False, wanted=True, follows=True)
+
+
 @pytest.mark.parametrize("vitals", [begun(idle_sleep_s=60), running()], ids=["not ready", "never sleeps"])
 def test_some_do_not_sleep(vitals: Vitals) -> None:
     assert not vitals.may_sleep(1000, busy=False)

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from codebutler.domain.clock import settle
+from codebutler.domain.errors import RegistryError
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Configure,
@@ -19,6 +19,7 @@ from codebutler.protocol.messages import (
     StopTurns,
     Stored,
 )
+from tests.clock import settle
 from tests.workers.services import entry, repo
 from tests.workers.stage import stage
 
@@ -190,3 +191,27 @@ async def test_a_stored_event_said_just_before_death_counts() -> None:
         await on.clock.advance(1)
         assert on.services.settled == [1]
         assert on.worker.delivered == []
+
+
+async def test_a_person_restarts_a_worker_and_starts_one_that_sleeps_or_is_quarantined() -> None:
+    async with stage(idle_min=15) as on:
+        first = on.worker
+        on.supervisor.restart("shop", grace_s=7)
+        await settle()
+        assert Shutdown(reason="restart", grace_s=7) in first.heard
+        assert (on.state(), len(on.spawner.workers)) == ("running", 2)
+        on.supervisor.wake("shop")
+        await on.beat(905)
+        assert on.state() == "sleeping"
+        on.supervisor.wake("shop")
+        await settle()
+        assert on.state() == "running"
+        for _ in range(5):
+            on.worker.die(1)
+            await on.clock.advance(60)
+        assert on.state() == "quarantined"
+        on.supervisor.wake("shop")
+        await settle()
+        assert on.state() == "running"
+        with pytest.raises(RegistryError):
+            on.supervisor.restart("unknown")

@@ -41,6 +41,9 @@ PREFIXES = {"claude", "kimi", "agent", "run", "gemini"}
         ("!gemini why?", Prompt(text="why?", prefix="gemini")),
         ("/butler gemini why?", Prompt(text="why?", prefix="gemini")),
         ("!gemini", Command(name="gemini")),
+        ("race: fix it", Command(name="race", argument="fix it")),
+        ("!race claude kimi: fix it", Command(name="race", argument="claude kimi: fix it")),
+        ("/race fix it", Command(name="race", argument="fix it")),
         ("/run is full", Prompt(text="/run is full")),
         ("/butler undo", Command(name="undo")),
         ("/status", Command(name="status")),
@@ -72,15 +75,15 @@ def test_a_slash_commands_first_word_is_the_command(text: str, request_: Request
 
 
 def test_an_event_without_text_asks_for_nothing() -> None:
-    deleted = events.deleted(channel="C1", ts="1.1", user="U1")
-    slash = slashed(channel="C1", user="U1", command="/butler", text="ping", trigger_id="1")
+    deleted = events.deleted(channel="C1", ref="1.1", user="U1")
+    slash = slashed(channel="C1", user="U1", command="/butler", text="ping", invocation="1")
     assert request_of(deleted, PREFIXES) == NoRequest()
     assert request_of(slash, PREFIXES) == Command(name="ping")
 
 
 @given(st.text())
 def test_no_text_is_refused_and_no_prompt_is_altered(text: str) -> None:
-    event = posted(channel="C1", ts="1.1", user="U1", text=text)
+    event = posted(channel="C1", ref="1.1", user="U1", text=text)
     request = request_of(event, PREFIXES)
     if isinstance(request, Prompt) and request.prefix is None:
         assert request.text == text

@@ -109,10 +109,10 @@ def test_typographic_characters_of_the_file_stay() -> None:
         (
             "a\nb\na\n",
             "a",
-            "there 2 times, in lines 1, 3: give more of the lines around it, or set `all`",
+            "occurs 2 times, in lines 1, 3: give more of the lines around it, or set `all`",
         ),
         # Which of both is meant cannot be known from what is less deep than either.
-        ("  x\n    y\n\n    x\n      y\n", "x\n  y", "there 2 times, in lines 1, 4"),
+        ("  x\n    y\n\n    x\n      y\n", "x\n  y", "occurs 2 times, in lines 1, 4"),
         # What is equally deep here is not there.
         ("if a:\n  x\n    y\n", "x\ny", "not in the file"),
         ("if a:\n  b\nc\n", "if a:\n  b\n  c", "not in the file"),

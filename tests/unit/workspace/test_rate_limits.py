@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from codebutler.domain.clock import ManualClock
 from codebutler.workspace.limits import POST_BURST, POSTS_BURST, POSTS_PER_S, RateLimits
+from tests.clock import ManualClock
 
 POST = "chat.postMessage"
 

@@ -12,11 +12,11 @@ import pytest
 from starlette.types import Message
 from starlette.websockets import WebSocket
 
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.workspace.connections import MAX_CONNECTIONS
 from codebutler.workspace.records import Json, MethodError
-from codebutler.workspace.signal import Signal
 from codebutler.workspace.socket import Hub, Timing
+from codebutler.workspace.stream import Signal
+from tests.clock import ManualClock, settle
 
 EVENT: Json = {"event_id": "Ev1"}
 

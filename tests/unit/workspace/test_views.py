@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.workspace.elements import REQUIRED, answered, problems, state
 from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.views import MAX_VIEW_BLOCKS, TRIGGER_MEMORY_S, Views
+from tests.clock import ManualClock
 
 RED, BLUE = (
     {"text": {"type": "plain_text", "text": name}, "value": name.lower()} for name in ("Red", "Blue")

@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from codebutler.domain.clock import ManualClock
 from codebutler.workspace.blocks import accepted, find_action
 from codebutler.workspace.limits import RateLimits
 from codebutler.workspace.panel import Fault, Faults
 from codebutler.workspace.params import Params, decode, make_cursor, open_cursor, page
 from codebutler.workspace.records import MethodError
+from tests.clock import ManualClock
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json; charset=utf-8"

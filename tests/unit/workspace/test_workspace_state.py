@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.domain.clock import ManualClock
 from codebutler.workspace import render
 from codebutler.workspace.records import Channel, Message, MethodError, discard, normal_ts
 from codebutler.workspace.state import Tokens, Workspace
+from tests.clock import ManualClock
 
 TOKENS = Tokens(bot="xoxb-1", app="xapp-1", user="xoxp-1")
 

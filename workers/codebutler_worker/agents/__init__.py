@@ -1,1 +1,1 @@
-"""Coding agents: the port, what all have in common, and a room for each kind."""
+"""Coding agents: the port, what all of them share, and a package for each kind."""

@@ -1,4 +1,4 @@
-"""What an agent says: its answer, the prose that grows, and all of it without secrets. Pure."""
+"""What an agent says: its answer, text in progress, and both without secrets. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
     Finished,
-    Limit,
     Plan,
     Question,
+    Refusal,
     Started,
     Text,
     Thinking,
@@ -24,19 +24,19 @@ from codebutler_worker.agents.backend import (
     Writing,
 )
 
-# What of an agent's words is its answer: all it said since the last tool that worked on something.
+# Which of an agent's words are its answer: all since the last tool that worked on something.
 #
-# An update of its plan or a question in between cuts nothing off, and parts that the model's service cut at its length
-# limit are one text again.
+# An update of its plan or a question in between does not end it, and parts that the model's service cut at its length
+# limit are joined.
 
 MOST_CHARS = 2_000_000
-"""What an agent says is not kept without bounds."""
+"""Limits the memory for an agent's text."""
 OVERLAP_CHARS = 400
 FEWEST_SAME = 8
-"""So many characters at a seam are no accident: the model repeated the end of what was cut."""
+"""A repetition of this many characters is no accident: the model repeated the end of the part that was cut."""
 STOPS_HERE = "_⚠️ The answer stops here: it reached the model's length limit. Reply `go on` for the rest._"
 
-# Plans, questions and notes, as Claude Code 2.1, Kimi Code 2.1, OpenCode 1.18 and our own agent call their tools.
+# Plans, questions and notes, as Claude Code 2.1, Kimi Code 2.1, OpenCode 1.18 and the built-in agent name their tools.
 _ASIDE = frozenset(
     {
         "add_subgoal",
@@ -66,8 +66,8 @@ _ASIDE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class AnswerText:
-    """The answer so far. ``is_over``: a tool worked since, so what is said next begins it anew. ``is_cut``: the service
-    cut off its end."""
+    """The answer so far. ``is_over``: a tool has worked since, so the next text starts a new answer. ``is_cut``: the
+    service cut off its end."""
 
     prose: str = ""
     is_over: bool = False
@@ -80,7 +80,7 @@ class AnswerText:
         return f"{text}\n\n{STOPS_HERE}" if text and self.is_cut else text
 
     def said(self, prose: str) -> AnswerText:
-        """With one more block of prose."""
+        """The answer with one more block of text."""
         if not prose.strip():
             return self
         if self.is_over or not self.prose:
@@ -92,30 +92,29 @@ class AnswerText:
         return AnswerText(joined[:MOST_CHARS])
 
     def cut(self) -> AnswerText:
-        """The service cut off what was said last."""
+        """The service cut off the last text."""
         return self if self.is_over else replace(self, is_cut=True)
 
     def called(self, tool: str) -> AnswerText:
-        """After a call of a tool, by its name."""
+        """The answer after a tool call, given the tool's name."""
         return self if tool.lower() in _ASIDE else replace(self, is_over=True, is_cut=False)
 
 
 def _repeated(before: str, after: str) -> int:
-    """How many characters of the end of ``before`` the beginning of ``after`` says once more."""
+    """How many characters from the end of ``before`` the beginning of ``after`` repeats."""
     most = min(len(before), len(after), OVERLAP_CHARS)
     return next((size for size in range(most, FEWEST_SAME - 1, -1) if before.endswith(after[:size])), 0)
 
 
-# Prose that an agent says in pieces: kept until it is whole, and told now and then while it grows.
+# Text that an agent sends in pieces: collected until it is complete, and shown now and then while it grows.
 
 FEWEST_CHARS = 40
 SHARE = 8
-"""It is told again once it has grown by an eighth: all the telling together is a few times its length, not its
-square."""
+"""Shown again once it has grown by an eighth: all updates together are a few times its length, not its square."""
 
 
 class Growing:
-    """One block of prose, up to ``most_chars``; what comes beyond is left out."""
+    """One block of text, up to ``most_chars``; the rest is left out."""
 
     def __init__(self, most_chars: float = math.inf) -> None:
         self._most_chars = most_chars
@@ -125,11 +124,11 @@ class Growing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of the block has come."""
+        """Whether nothing of the block has arrived."""
         return not self._chars
 
     def add(self, text: str) -> list[Writing]:
-        """One more piece; what there is so far, if that is worth telling."""
+        """Add a piece; returns the text so far if it is worth showing."""
         if self._chars >= self._most_chars:
             return []
         part = (
@@ -145,23 +144,23 @@ class Growing:
         return [Writing("".join(self._parts))]
 
     def take(self) -> str:
-        """All of it, as it came; then it begins anew."""
+        """All of it, unchanged; then it starts again empty."""
         text = "".join(self._parts)
         self._parts.clear()
         self._chars = self._told = 0
         return text
 
 
-# What an agent says, without secrets, before any of it is cut or split: half a key does not look like one.
+# What an agent says, without secrets. Redacted before the text is cut or split: half a key does not look like one.
 
 Redact = Callable[[str], str]
 
 
 def clean(event: AgentEvent, redact: Redact) -> AgentEvent:
-    """The event with every text that people see passed through ``redact``. What needs permission stays as it is: the
+    """The event with every text that people see passed through ``redact``. A request for permission stays as it is: the
     decision is about exactly that."""
     match event:
-        case Text() | Thinking() | Limit() | ToolResult() | Finished():
+        case Text() | Thinking() | Refusal() | ToolResult() | Finished():
             return replace(event, text=redact(event.text))
         case Writing():
             # Its end may be the beginning of a key.
@@ -182,7 +181,7 @@ def clean(event: AgentEvent, redact: Redact) -> AgentEvent:
 SUMMARY_CHARS = 120
 RESULT_CHARS = 2000
 
-# What tells a call from another of the same tool, most telling first.
+# What distinguishes calls of the same tool, most specific first.
 TELLING = (
     "file_path",
     "notebook_path",
@@ -199,7 +198,7 @@ TELLING = (
 
 
 def arguments(value: Any) -> dict[str, Any]:
-    """A tool's input as a mapping, whatever the model made of it."""
+    """A tool's input as a mapping, whatever the model sent."""
     return value if isinstance(value, dict) else {}
 
 
@@ -215,7 +214,7 @@ def summarise(given: dict[str, Any], workdir: Path) -> str:
 
 
 def result_text(content: Any) -> str:
-    """What a tool answered, shortened; content is a string or a list of blocks (Anthropic Messages API)."""
+    """A tool's result, shortened; content is a string or a list of blocks (Anthropic Messages API)."""
     if isinstance(content, list):
         parts = [part.get("text", "") for part in content if isinstance(part, dict)]
         content = "\n".join(part for part in parts if isinstance(part, str))

@@ -1,15 +1,16 @@
 """AgentBackend: what a worker asks of a coding agent, and the events it gets back.
 
-A failed run is a result (``Finished(ok=False)``), never an exception. A turn's stream always ends with exactly
-one Finished, whatever happens to the program behind it.
+A failed run is a result (``Finished(ok=False)``), never an exception. A turn's stream always ends with exactly one
+Finished, whatever happens to the program behind it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, TypeVar
 
 from codebutler_worker.tools.outcome import NoteKeeper, PlanStep
 
@@ -35,9 +36,9 @@ Reason = Literal[
 class TurnRequest:
     """One turn to run: ``prompt`` goes to the session ``session_id`` (None = a new one) in ``workdir``.
 
-    ``put_back``, for undoing: the commits between which the change lies (None = until now). ``ready`` is for a
-    backend whose ``waits_until_ready`` is true: it awaits that before its program is told anything, and its program
-    may start meanwhile. For any other the turn starts only then. ``notes``: what the agent may keep for later.
+    ``put_back``, for undo: the commits between which the change is (None = until now). ``ready``: a backend with
+    ``waits_until_ready`` awaits it before it sends anything to its program, which may start meanwhile; for any other
+    backend the turn starts only then. ``notes``: stores what the agent wants to remember.
     """
 
     turn_id: str
@@ -55,8 +56,8 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The agent took the turn; later turns resume ``session_id``. ``fresh``: an older session was lost. ``model``: the
-    one that answers, "" where the agent does not tell."""
+    """The agent accepted the turn; later turns resume ``session_id``. ``fresh``: an older session was lost. ``model``:
+    the one that answers, "" if the agent does not say."""
 
     session_id: str
     fresh: bool = False
@@ -65,22 +66,22 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A finished block of the agent's prose (Markdown)."""
+    """A finished block of the agent's text (Markdown)."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What there is so far of a block of prose that the agent is writing. It replaces the one before, may begin anew,
-    and is followed by the whole block as Text."""
+    """The text so far of a block that the agent is writing. It replaces the one before, may start over, and is followed
+    by the whole block as Text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """What the agent thinks, a block at a time; "" while it has only begun to."""
+    """The agent's thoughts, one block at a time; "" when it has only begun to think."""
 
     text: str
 
@@ -97,7 +98,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """How the call ``id`` of a tool came out."""
+    """The result of the tool call ``id``."""
 
     id: str
     ok: bool
@@ -106,7 +107,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The agent's whole task list as it stands now."""
+    """The agent's whole task list in its current state."""
 
     steps: tuple[PlanStep, ...]
 
@@ -123,10 +124,10 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The agent asks the person something; ``options`` are suggestions, which ``details`` explain.
+    """The agent asks the person something; ``options`` are suggestions, explained by ``details``.
 
-    ``several``: more than one may be chosen. It is one ``of`` so many, which come one after the other and share what
-    stands before the ``#`` in their ``id``: the agent goes on when all are answered.
+    ``several``: more than one may be chosen. ``of``: the number of questions in a series, which come one after the
+    other and share the part of their ``id`` before the ``#``: the agent continues when all are answered.
     """
 
     id: str
@@ -145,12 +146,12 @@ class Withdrawn:
 
 
 MOST = 10**12
-"""Of tokens or dollars: more than anybody uses."""
+"""For tokens or dollars: more than anybody uses."""
 
 
 def figure(claimed: N) -> N:
-    """What an agent says it has used, as far as it can be: what makes no room in a budget is not below zero, and what
-    is no number counts as the most. What runs beside its program can write in its name."""
+    """A figure that an agent reports, made plausible: below zero counts as zero, which gains nothing in a budget, and
+    what is not a number counts as the most. Other programs may write in its name."""
     if claimed < 0:
         return type(claimed)(0)
     return claimed if claimed <= MOST else type(claimed)(MOST)
@@ -158,7 +159,7 @@ def figure(claimed: N) -> N:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What this turn has used so far; impossible figures become possible ones."""
+    """What this turn has used so far; implausible figures are corrected."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -173,17 +174,17 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """The agent waits or was refused by its service (retry, rate limit); ``text`` says it in one line."""
+class Refusal:
+    """The agent waits, or its service refused it (retry, rate limit); ``text`` says so in one line."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a program's terminal shows: ``settled`` lines are final and follow those before; ``live`` ones may still
-    change, and replace the live ones before. ``fresh``: it begins a new message. ``note`` is one line about it as
-    it stands, "" if there is nothing to say. ``skipped_bytes`` were never rendered (a flood)."""
+    """What a program's terminal shows: ``settled`` lines are final and follow the earlier ones; ``live`` lines may
+    still change and replace the previous live ones. ``fresh``: start a new message. ``note`` is one line about the
+    program's state, "" if there is nothing to say. ``skipped_bytes`` were never rendered (a flood)."""
 
     settled: tuple[str, ...] = ()
     live: tuple[str, ...] = ()
@@ -196,9 +197,9 @@ class Output:
 class Finished:
     """The end of the turn. ``text`` is the final answer, or on failure one line that says what to do.
 
-    ``total_cost_usd`` is the session's running total where the agent counts so (kept for the next difference).
-    ``exit_code`` is that of the program which was all there was to do, None for other agents.
-    ``resets_at_s``: when a service that refused the agent takes it again (Unix time), where it says so.
+    ``total_cost_usd`` is the session's running total if the agent counts that way (stored for the next difference).
+    ``exit_code`` is set if the program was the whole turn, None for other agents. ``resets_at_s``: when a service that
+    refused the agent accepts requests again (Unix time), if it says so.
     """
 
     ok: bool
@@ -226,7 +227,7 @@ AgentEvent = (
     | Question
     | Withdrawn
     | Usage
-    | Limit
+    | Refusal
     | Output
     | Finished
 )
@@ -240,54 +241,60 @@ class Answer:
     text: str = ""
 
 
-@runtime_checkable
-class Keyboard(Protocol):
-    """An agent that is a program at a terminal, into which people type."""
-
-    async def type(self, turn_id: str, text: str) -> str:
-        """Type into the running turn; "" if that worked, else one line for people that says why not."""
+GONE = "The session has ended: nothing was typed."
 
 
-class AgentBackend(Protocol):
-    """One kind of agent in one repository. Conversations run side by side; one conversation has one turn."""
+class AgentBackend(ABC):
+    """One kind of agent in one repository. Conversations run in parallel; a conversation has one turn at a time."""
 
     name: str
+    waits_until_ready = False
+    """Whether it awaits ``TurnRequest.ready`` itself; for others it is awaited before they start."""
 
+    @abstractmethod
     def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
 
-    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
-        """Reply to a pending Approval or Question; False if nobody waits for it any more."""
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002
+        """Reply to a pending Approval or Question; False if it is no longer pending."""
+        return False
 
-    async def steer(self, turn_id: str, text: str) -> bool:
-        """Put text into the running turn; False if it cannot take it (then it is queued)."""
+    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002
+        """Send text into the running turn; False if it cannot take it (then it is queued)."""
+        return False
 
-    async def stop(self, turn_id: str) -> bool | None:
+    async def type(self, turn_id: str, text: str) -> str:  # noqa: ARG002
+        """Type into the running turn of a program in a terminal; "" if that worked, else one line for people that says
+        why not."""
+        return GONE
+
+    async def stop(self, turn_id: str) -> bool | None:  # noqa: ARG002
         """Ask the turn to end; its stream then ends with Finished(reason="stopped") within 5 s. False: it was only
-        interrupted, and goes on; asked again, it ends."""
+        interrupted and continues; a second call ends it."""
+        return None
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027
         """End every process."""
 
 
-# How a turn ended, whichever agent worked.
+# How a turn ended, for any agent.
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a turn ended, and one line that says what to do where it did not go well."""
+    """How a turn ended, and one line that says what to do if it failed."""
 
     reason: Reason
     text: str
 
     @property
     def ok(self) -> bool:
-        """Whether the turn was done; stopped and interrupted ones were not."""
+        """Whether the turn was completed, not stopped or interrupted."""
         return self.reason == "done"
 
     @property
     def finished(self) -> Finished:
-        """As the end of a turn, of which nothing else is known."""
+        """The end of a turn about which nothing else is known."""
         return Finished(self.ok, self.text, self.reason)
 
 
@@ -301,12 +308,12 @@ def one_line(text: str, limit: int = 300) -> str:
 
 
 def line_of(text: str, at: int = -1) -> str:
-    """The last line that says something, or the one ``at`` another place; "" if none does."""
+    """The last non-empty line, or the one at index ``at``; "" if there is none."""
     lines = [line for line in text.splitlines() if line.strip()]
     return one_line(lines[at]) if lines else ""
 
 
 def crash(title: str, exit_code: int | None, wrote: str) -> Verdict:
-    """The program of an agent ended, or closed its output, in the middle of a turn."""
+    """The agent's program ended, or closed its output, in the middle of a turn."""
     detail = f": {line_of(wrote)}" if wrote.strip() else ""
     return Verdict("failed", f"{title} ended without an answer (exit code {exit_code}){detail}")

@@ -27,12 +27,13 @@ from codebutler_worker.sandbox.port import Sandbox
 ANSWER_CHARS = 256 * 2**10
 """Of a longer answer the end is kept; the session's log has all of it."""
 SPOKEN_CHARS = 2**20
-"""What is looked at while the program works: a flood goes into the log only, and its end into the answer."""
+"""How much is searched while the program runs; of a flood, the rest goes only to the log, and its end into the
+answer."""
 TICK_S = 0.5
 DRAIN_S = 1.0
 LATE = "Stopped after {minutes:g} minutes (session.timeoutMinutes)."
 FORGETFUL = ""
-"""The session of a program that knows nothing of earlier turns: it is told them."""
+"""The session of a program without memory: it gets the earlier turns with each prompt."""
 
 
 class HeadlessTurn(LiveTurn):
@@ -80,7 +81,7 @@ class HeadlessBackend(TurnBackend[HeadlessTurn]):
                 self._live[turn.turn_id] = None
 
     async def _spoken(
-        self, turn: TurnRequest, process: AgentProcess, ours: Invocation
+        self, turn: TurnRequest, process: AgentProcess, ours: CommandLine
     ) -> AsyncGenerator[AgentEvent]:
         late = asyncio.Event()
         ending = asyncio.create_task(self._end_in_time(process, late), name=f"limit:{turn.turn_id}")
@@ -114,9 +115,9 @@ class HeadlessBackend(TurnBackend[HeadlessTurn]):
         return Finished(ok=False, text=told, reason="failed")
 
     async def _end_in_time(self, process: AgentProcess, late: asyncio.Event) -> None:
-        """End it after its time; and what it has left behind, which may hold its output open."""
+        """End it after its time; also kill its leftovers, which may hold its output open."""
         until_s = self._clock.monotonic() + self._limit_s
-        # To wait for a process is to wait for its pipes as well, which others may hold.
+        # Waiting for a process includes waiting for its pipes, which others may hold open.
         while process.returncode is None and (left_s := until_s - self._clock.monotonic()) > 0:
             await self._clock.sleep(min(TICK_S, left_s))
         if process.returncode is None:
@@ -127,7 +128,7 @@ class HeadlessBackend(TurnBackend[HeadlessTurn]):
 
 
 class Tail:
-    """The last lines of what is added, about ``limit`` characters. ``chars``: how many there were in all."""
+    """The last lines added, about ``limit`` characters. ``chars``: how many were added in all."""
 
     def __init__(self, limit: int) -> None:
         self.chars = 0
@@ -136,7 +137,7 @@ class Tail:
         self._kept = 0
 
     def add(self, line: str) -> None:
-        """One more line; of a very long one its end."""
+        """Add a line; of a very long one only the end."""
         self.chars += len(line)
         self._lines.append(line[-self._limit :])
         self._kept += len(self._lines[-1])
@@ -145,17 +146,17 @@ class Tail:
 
     @property
     def text(self) -> str:
-        """What is kept."""
+        """The lines that were kept."""
         return "".join(self._lines)
 
 
-async def _ask(process: AgentProcess, ours: Invocation) -> None:
+async def _ask(process: AgentProcess, ours: CommandLine) -> None:
     if ours.stdin:
         await process.write_line(ours.stdin)
     process.close_stdin()
 
 
-# How the program is started. Pure.
+# How to start the program. Pure.
 
 PROMPT, SESSION, SESSION_UUID = "{prompt}", "{session}", "{sessionUuid}"
 FROM_STDIN = "-"
@@ -164,41 +165,41 @@ MAX_ARGUMENT_BYTES = 128 * 2**10 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
-    """The command line, and what goes into its standard input."""
+class CommandLine:
+    """The command line, and the data for its stdin."""
 
     argv: tuple[str, ...]
     stdin: bytes = b""
 
 
 def remembers(rule: CommandRule) -> bool:
-    """Whether it is told which conversation it goes on with."""
+    """Whether its arguments name the conversation to resume."""
     return any(SESSION in word or SESSION_UUID in word for word in rule.args)
 
 
-def call(rule: CommandRule, program: Sequence[str], prompt: str, session: str) -> Invocation:
-    """How ``program`` is started. The prompt stands where ``{prompt}`` does, in standard input if the arguments end
-    with ``-``, else at the end.
+def call(rule: CommandRule, program: Sequence[str], prompt: str, session: str) -> CommandLine:
+    """How to start ``program``. The prompt replaces ``{prompt}``, goes to stdin if the arguments end with ``-``, or
+    else comes last.
 
     Raises AgentUnavailableError if it is too long for an argument.
     """
     uuid = str(uuid5(NAMESPACE_URL, session))
     words = [word.replace(SESSION, session).replace(SESSION_UUID, uuid) for word in rule.args]
     if words and words[-1] == FROM_STDIN:
-        return Invocation((*program, *words), prompt.encode(errors="replace"))
+        return CommandLine((*program, *words), prompt.encode(errors="replace"))
     text = prompt.replace("\0", "")
-    text = f" {text}" if text.startswith("-") else text  # what somebody says is no option
+    text = f" {text}" if text.startswith("-") else text  # a person's text must not become an option
     if len(text.encode(errors="replace")) > MAX_ARGUMENT_BYTES:
         raise AgentUnavailableError(
             f"{rule.prefix}: the prompt is too long for an argument: let its `args` end with `-`, "
             "if it reads the prompt from its standard input"
         )
     if any(PROMPT in word for word in words):
-        return Invocation((*program, *(word.replace(PROMPT, text) for word in words)))
-    return Invocation((*program, *words, text))
+        return CommandLine((*program, *(word.replace(PROMPT, text) for word in words)))
+    return CommandLine((*program, *words, text))
 
 
-# From a repository's settings.
+# Created from a repository's settings.
 
 
 def headless_backend(
@@ -216,7 +217,7 @@ def survey_headless(settings: RepoSettings, home: Path) -> list[Survey]:
 
 
 def survey_program(rule: CommandRule, settings: RepoSettings, home: Path) -> Survey:
-    """An agent of the configuration: all that can be known of it without starting it is whether it is there."""
+    """A configured agent: without starting it, all we can check is whether its program exists."""
     if look_up(rule.binary, path_of(settings.agent_env), Path(settings.path)) is None:
         return Survey(rule.prefix, ready=False, note=str(missing_rule(rule.binary, home)))
     return Survey(rule.prefix, ready=True, note=rule.description)

@@ -1,7 +1,7 @@
-"""A turn of an agent that is a program of its own: how it is heard, timed, stopped and ended.
+"""A turn of an agent that runs as a separate program: receiving, timing, stopping and ending it.
 
-One process per turn: what it or its tools left running must not outlive the turn, and the next turn resumes the
-session by its id.
+One process per turn: anything that it or its tools left running must not outlive the turn, and the next turn resumes
+the session by its id.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ log = logging.getLogger(__name__)
 # What an agent has used: by its own figures, and by what passed the proxy.
 
 UNCOUNTED_TOKENS = 50_000
-"""So many a program may use for purposes of its own (titles, summaries), which it does not count."""
+"""A program may use this many for its own purposes (titles, summaries), which it does not count."""
 TOO_MUCH = 2
-"""From so many times its own figure on, something else has asked its model."""
+"""Beyond this multiple of its own figure, something else must have called its model."""
 
 
 def metered(usage: Usage, gauge: TokenMeter) -> Usage:
-    """``usage``, unless far more passed the proxy: then what passed, at the price of what was told."""
+    """``usage``, unless far more passed the proxy: then the proxy's figures, with the reported cost scaled up."""
     told = usage.input_tokens + usage.output_tokens
     if gauge.total < told * TOO_MUCH + UNCOUNTED_TOKENS * (told < UNCOUNTED_TOKENS):
         return usage
@@ -56,11 +56,11 @@ def metered(usage: Usage, gauge: TokenMeter) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class TimeLimits:
-    """How long a turn may take, in seconds; waiting for a person counts for nothing.
+    """How long a turn may take, in seconds; time spent waiting for a person does not count.
 
     ``start_s``: until the agent gives its first sign of life. ``stall_s``: silence while no tool runs (Claude Code's
     own watchdog takes 300 s). ``stop_s``: how long a turn that was asked to stop has to end by itself.
-    ``background_s``: how long the answer waits for commands left in the background, by an agent that tells of them.
+    ``background_s``: how long the answer waits for background commands, if the agent reports them.
     """
 
     timeout_s: float
@@ -71,7 +71,7 @@ class TimeLimits:
 
 
 class TurnWatch:
-    """What has lasted how long in a turn: ``silent_s`` without a sign of life, ``answered_s`` since its result."""
+    """Times of a turn: ``silent_s`` without a sign of life, ``answered_s`` since its result."""
 
     def __init__(self, now: float, limits: TimeLimits) -> None:
         self.silent_s = 0.0
@@ -87,7 +87,7 @@ class TurnWatch:
         self.silent_s = 0.0
 
     def pass_time(self, now: float, *, asking: bool, answered: bool = False) -> None:
-        """Account for the time since the last call. ``asking``: a person is waited for. ``answered``: there is a
+        """Account for the time since the last call. ``asking``: waiting for a person. ``answered``: there is a
         result."""
         passed_s, self._last = now - self._last, now
         self.answered_s = self.answered_s + passed_s if answered else 0.0
@@ -96,7 +96,7 @@ class TurnWatch:
             self.silent_s += passed_s
 
     def due(self, *, busy: bool) -> Reason | None:
-        """Why the turn must end now; ``busy``: a tool runs, which is silent work."""
+        """Why the turn must end now; ``busy``: a tool is running, which is silent work."""
         if self._spent_s >= self._limits.timeout_s:
             return "timeout"
         if self.silent_s >= self._stall_s and not busy:
@@ -108,14 +108,14 @@ H = TypeVar("H")
 
 
 class ProcessTurn(LiveTurn, ABC, Generic[H]):
-    """One prompt's way through a process, of which ``H`` is heard. Its backend yields ``events``, reads ``verdict``,
-    and calls ``end``, which leaves nothing of the process behind."""
+    """One prompt in a process; ``H`` is what it receives. Its backend yields ``events``, reads ``verdict``, and calls
+    ``end``, which leaves no process behind."""
 
     title = ""
     """What people call the agent."""
     timeout_key = ""
     eof_s = (1.5, 0.3)
-    """How long the process may take when its stdin is closed: after its turn, and in the middle of it."""
+    """How long the process has after its stdin is closed: at the end of its turn, and in the middle of it."""
 
     def __init__(
         self, request: TurnRequest, process: AgentProcess, way: Way, clock: Clock, limits: TimeLimits
@@ -129,47 +129,47 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
         self._stopping = False
         self._over = asyncio.Event()
         self._driving: asyncio.Task[None] | None = None
-        """What says the prompt, where that takes more than a moment."""
+        """Sends the prompt, if that takes more than a moment."""
 
     @abstractmethod
     async def _begin(self) -> None:
-        """Send the prompt, or see to it that it is sent."""
+        """Send the prompt, or start sending it."""
 
     @abstractmethod
     async def _receive(self) -> H:
-        """The next thing that the agent says."""
+        """The next message from the agent."""
 
     @abstractmethod
     async def _take(self, heard: H) -> Sequence[AgentEvent]:
-        """What it means; sets ``verdict`` where it is the end."""
+        """The events for a message; sets ``verdict`` if it is the end."""
 
     @abstractmethod
     async def _look(self) -> Sequence[AgentEvent]:
-        """What has happened that the agent does not tell; asked every second."""
+        """Events that the agent does not report; called every second."""
 
     @abstractmethod
     def _pass_time(self, watch: TurnWatch, now: float) -> None:
-        """Account for the time, by what the agent is doing."""
+        """Account for the time, depending on what the agent is doing."""
 
     @abstractmethod
     def _due(self, watch: TurnWatch) -> Verdict | None:
-        """How the turn must end now, although the agent has not ended it."""
+        """The verdict if the turn must end now although the agent has not ended it."""
 
     @abstractmethod
     async def _interrupt(self) -> bool:
         """Ask the agent to end its turn; False if it cannot be asked."""
 
     def _rest(self) -> Sequence[AgentEvent]:
-        """What was heard before the end, and is told now."""
+        """The remaining events, from messages received before the end."""
         return ()
 
     @property
     def ends_at_once(self) -> bool:
-        """Whether something may still be going on."""
+        """Whether to end the process at once because something may still be running."""
         return self.verdict is None or self.verdict.reason not in ("done", "max_turns")
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
-        """Run the prompt and yield what comes of it; afterwards ``verdict`` is set."""
+        """Run the prompt and yield its events; afterwards ``verdict`` is set."""
         name = self.request.turn_id
         receive = asyncio.create_task(self._receive(), name=f"receive:{name}")
         tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
@@ -202,7 +202,7 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
             self._over.set()
 
     async def stop(self) -> None:
-        """Ask the agent to end its turn; if it does not in time, end the process. The stream then ends by itself."""
+        """Ask the agent to end its turn; if it does not in time, end the process. Then the stream ends by itself."""
         self._stopping = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.stop_s):
@@ -230,7 +230,7 @@ T = TypeVar("T", bound=ProcessTurn[Any])
 
 
 class ProcessBackend(TurnBackend[T]):
-    """Starts a process for each turn, which may start up while something else is not ready yet."""
+    """Starts a process for each turn; the process may start while other preparations are still running."""
 
     waits_until_ready = True
 
@@ -241,18 +241,18 @@ class ProcessBackend(TurnBackend[T]):
 
     @abstractmethod
     async def _finished(self, turn: T) -> Finished:
-        """What came of the turn, which has its verdict."""
+        """The result of the turn, which has its verdict."""
 
     @asynccontextmanager
     async def _way_out(
         self, request: TurnRequest, service: ModelService | None, hosts: tuple[str, ...]
     ) -> AsyncIterator[Way]:
-        """A way out for a process that this block starts: to ``service``, or to ``hosts`` where it logs in by itself.
+        """Network access for a process started in this block: to ``service``, or to ``hosts`` if it has its own login.
         Raises SandboxUnavailableError."""
         way = await self._context.outlet.open(request.workdir, service, () if service else hosts)
         try:
             yield way
-        except BaseException:  # a stop too: the way is nobody's then
+        except BaseException:  # on a stop too: nobody else would close it
             await way.close()
             raise
 
@@ -274,7 +274,7 @@ class ProcessBackend(TurnBackend[T]):
                         self._owned[turn_id].add(event.session_id)
                     yield metered(event, turn.way.gauge) if isinstance(event, Usage) else event
             self._live[turn_id] = None
-            # The answer does not wait for the process; whoever reads on until the end does.
+            # The answer does not wait for the process; a consumer that reads to the end does.
             finished = await self._finished(turn)
             text = noted(finished.text, turn.way.refused) if finished.ok else finished.text
             yield replace(finished, text=text, usage=metered(finished.usage, turn.way.gauge))

@@ -1,7 +1,7 @@
-"""Session logs: every byte an agent's program writes, as it came, before anything else looks at it.
+"""Session logs: every byte that an agent's program writes, unchanged and before anything else reads it.
 
-``.codebutler/logs/sessions/<session>.log``, mode 0600, one for each turn; a line of ours ends it. The first eight
-characters of the turn's id name the session.
+``.codebutler/logs/sessions/<session>.log``, mode 0600, one per turn; a line of ours ends it. The session's name is the
+first eight characters of the turn's id.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _ENDED = re.compile(rb"\n--- session [\w-]+ ended [^\n]* ---\n\Z")
 
 
 def session_of(turn_id: str) -> str:
-    """What people call the session of a turn."""
+    """The name that people see for the session of a turn."""
     return turn_id[:ID_CHARS]
 
 
 class SessionLog:
-    """One open log. ``write`` may be called from any thread, and never raises: a full disk costs the record, not
-    the work. ``told`` goes into its last line, which is ``ending`` ("" = its writer has an end of its own).
-    ``limit_bytes``: what is beyond, but for the last line, is left out (0 = nothing is)."""
+    """One open log. ``write`` may be called from any thread and never raises: a full disk loses the record, not the
+    work. ``told`` goes into the last line, which is ``ending`` ("" = its writer ends it itself). ``limit_bytes``:
+    anything beyond it is left out, except for the last line (0 = no limit)."""
 
     def __init__(self, descriptor: int | None, session: str, failed: str = "", limit_bytes: int = 0) -> None:
         self.session = session
@@ -55,7 +55,7 @@ class SessionLog:
         self._lock = threading.Lock()
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append what the program wrote."""
+        """Append output of the program."""
         with self._lock:
             if self._limit_bytes and self.bytes + len(data) > self._limit_bytes:
                 self.failed = self.failed or f"it has {self._limit_bytes / 2**30:g} GB (sandbox.fileSizeGb)"
@@ -64,12 +64,12 @@ class SessionLog:
                 self.bytes += 0 if self.failed else len(data)
 
     def heard(self, finished: Finished) -> None:
-        """Remember how it went, for the last line."""
+        """Remember the result for the last line."""
         code = "" if finished.exit_code is None else f" exit_code={finished.exit_code}"
         self.told = f"status={finished.reason}{code}"
 
     def close(self, duration_s: float, at: datetime) -> None:
-        """Append the last line: when it ended, how, and how long it took. Closing twice is harmless."""
+        """Append the last line: when it ended, how, and how long it took. A second call does nothing."""
         with self._lock:
             moment = at.astimezone(UTC).isoformat(timespec="seconds")
             told = f"{self.told} duration_s={duration_s:.3f} bytes={self.bytes}"
@@ -90,7 +90,7 @@ class SessionLog:
 
 
 class OpenLog:
-    """A session's log to read from anywhere. A context manager."""
+    """A session's log for random access. A context manager."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -108,8 +108,8 @@ class OpenLog:
 
 
 class SessionLogs:
-    """The session logs of one repository, none larger than ``limit_bytes`` (0 = any size): who floods them would fill
-    the disk. Blocking; call it in a thread."""
+    """The session logs of one repository, none larger than ``limit_bytes`` (0 = any size): a flood would fill the disk.
+    Blocking; call it in a thread."""
 
     def __init__(self, repo: Path, retention_days: int, limit_bytes: int = 0) -> None:
         self._repo = repo
@@ -119,13 +119,13 @@ class SessionLogs:
 
     @classmethod
     def of(cls, settings: RepoSettings) -> Self:
-        """As the configuration says; a log is a file as any other."""
+        """With the limits of the configuration."""
         config = settings.config
         return cls(Path(settings.path), config.logs.retention_days, config.sandbox.file_size_gb * 2**30)
 
     def open(self, turn_id: str, now: datetime) -> SessionLog:
-        """The turn's log, after what an interrupted run of it wrote. One that cannot be kept says so
-        (``failed``). Removes what is too old, once a day."""
+        """Open the turn's log, after what an interrupted run of it wrote. If it cannot be written, ``failed`` says so.
+        Once a day it also removes old logs."""
         session = session_of(turn_id)
         try:
             directory = make_beneath(self._repo, STATE_DIR, "logs", "sessions")
@@ -146,7 +146,7 @@ class SessionLogs:
             os.close(directory)
 
     def size_of(self, session: str) -> int | None:
-        """How many bytes the session's log has, None if there is none."""
+        """The size of the session's log in bytes, None if there is none."""
         with contextlib.suppress(OSError):
             descriptor = self._open(session)
             try:
@@ -156,12 +156,12 @@ class SessionLogs:
         return None
 
     def reader(self, session: str) -> OpenLog:
-        """The session's log, to read. Raises OSError (FileNotFoundError if there is none)."""
+        """Open the session's log for reading. Raises OSError (FileNotFoundError if there is none)."""
         return OpenLog(self._open(session))
 
     def output(self, session: str, last_bytes: int) -> bytes:
-        """The end of what the session's program wrote, without our last line. Raises OSError (FileNotFoundError if
-        there is no log)."""
+        """The end of the program's output, without our last line. Raises OSError (FileNotFoundError if there is no
+        log)."""
         with self.reader(session) as log:
             return _ENDED.sub(b"", log.read(max(0, log.size - last_bytes), log.size))
 
@@ -177,7 +177,7 @@ class SessionLogs:
 
 @asynccontextmanager
 async def recording(logs: SessionLogs | None, turn_id: str, clock: Clock) -> AsyncIterator[SessionLog]:
-    """The turn's log, closed at the end of the block. Without ``logs`` nothing is kept."""
+    """The turn's log, closed at the end of the block. Without ``logs`` nothing is recorded."""
     if logs is None:
         yield SessionLog(None, session_of(turn_id))
         return

@@ -1,6 +1,6 @@
 """Which agents there are, and whether each could work now: its program, its version, its login. Starts no turn.
 
-It knows every kind of agent: import it where agents are asked after, which in most workers is never.
+It imports every kind of agent, so import it only where it is needed: most workers never need it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from codebutler_worker.agents.survey import Survey
 
 
 async def survey(settings: RepoSettings, home: Path) -> tuple[Survey, ...]:
-    """Every agent of the repository's configuration, the ones that work first."""
+    """Every agent in the repository's configuration, working ones first."""
     config = settings.config
     found = [
         await survey_claude(settings, home),
@@ -54,4 +54,4 @@ def _native(config: Config) -> Survey:
         found = target(config)
     except AgentUnavailableError as error:
         return Survey("agent", ready=False, note=str(error))
-    return Survey("agent", ready=True, note=f"the built-in agent, over `{found.model}`")
+    return Survey("agent", ready=True, note=f"the built-in agent, over {found.model}")

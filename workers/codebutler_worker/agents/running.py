@@ -1,9 +1,9 @@
-"""How a turn begins and ends in a backend, whatever kind of agent works in between, and what may cut it off."""
+"""How a turn starts and ends in a backend, for every kind of agent, and what may cut it off."""
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
@@ -13,19 +13,27 @@ from typing import Any, Generic, Literal, TypeVar
 from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
-from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Finished, TurnRequest, Verdict
+from codebutler_worker.agents.backend import (
+    STOPPED,
+    AgentBackend,
+    AgentEvent,
+    Answer,
+    Finished,
+    TurnRequest,
+    Verdict,
+)
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
 from codebutler_worker.egress.outlet import Outlet, for_agents
 from codebutler_worker.sandbox.port import Sandbox
 
 OutletFor = Callable[[SandboxSection, str, Mapping[str, str]], Outlet]
-BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
+BUSY = "This agent session is already working on another message: wait for it, or start a new conversation."
 
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """What every agent works with: the walls its programs run behind, how these reach their model and what else, and
-    where each turn's raw stream is kept (None = nowhere)."""
+    """What every agent works with: the sandbox for its programs, their network access, and where each turn's raw output
+    is kept (None = nowhere)."""
 
     sandbox: Sandbox
     clock: Clock
@@ -36,20 +44,20 @@ class AgentContext:
     def of(
         cls, settings: RepoSettings, sandbox: Sandbox, clock: Clock, outlet: OutletFor = for_agents
     ) -> AgentContext:
-        """As the configuration says. Raises SandboxUnavailableError."""
+        """From the configuration. Raises SandboxUnavailableError."""
         way = outlet(settings.config.sandbox, sandbox.name, settings.agent_env)
         return cls(sandbox, clock, way, SessionLogs.of(settings))
 
 
 class LiveTurn:
-    """A turn while its agent takes input. What an agent cannot do is not overridden."""
+    """A turn while its agent takes input. A backend overrides only what its agent can do."""
 
     async def answer(self, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
-        """Reply to a pending Approval or Question; False if nobody waits for it any more."""
+        """Reply to a pending Approval or Question; False if it is no longer pending."""
         return False
 
     async def steer(self, text: str) -> bool:  # noqa: ARG002 - it reads one prompt
-        """Put text into the turn; False if it cannot take it."""
+        """Send text into the turn; False if it cannot take it."""
         return False
 
     async def stop(self) -> bool | None:
@@ -65,11 +73,11 @@ T = TypeVar("T", bound=LiveTurn)
 R = TypeVar("R")
 
 
-class TurnBackend(ABC, Generic[T]):
-    """Runs turns; what a turn consists of is its ``_work``.
+class TurnBackend(AgentBackend, Generic[T]):
+    """Runs turns; subclasses implement one in ``_work``.
 
-    A session has one owner: two processes on one lose answers without a word (Claude Code 2.1.328). The owner keeps
-    it until its process is gone, which may be after its turn's answer.
+    A session has one owner: if two processes share one, answers get lost silently (Claude Code 2.1.328). The owner
+    keeps it until its process is gone, which may be after its turn's answer.
     """
 
     name = ""
@@ -83,9 +91,14 @@ class TurnBackend(ABC, Generic[T]):
         self._owned: defaultdict[str, set[str]] = defaultdict(set)  # sessions, by the turn that owns them
         self._endings: dict[asyncio.Task[None], set[str]] = {}  # of processes, by the sessions they work in
 
+    def share_sessions(self, other: TurnBackend[Any]) -> None:
+        """The same agent with another model or mode works in the same sessions."""
+        self._owned, self._endings = other._owned, other._endings
+
     @abstractmethod
     def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
-        """The turn's events. CodeButlerError: the agent was unavailable; CutOffError: the turn was stopped."""
+        """The turn's events. Raises CodeButlerError if the agent is unavailable, CutOffError if the turn was
+        stopped."""
 
     async def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
@@ -115,18 +128,18 @@ class TurnBackend(ABC, Generic[T]):
             self._stopped.discard(turn.turn_id)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
-        """Reply to a pending Approval or Question; False if nobody waits for it any more."""
+        """Reply to a pending Approval or Question; False if it is no longer pending."""
         live = self._live.get(turn_id)
         return live is not None and await live.answer(request_id, answer)
 
     async def steer(self, turn_id: str, text: str) -> bool:
-        """Put text into the running turn; False if it cannot take it (any more)."""
+        """Send text into the running turn; False if it cannot take it (any more)."""
         live = self._live.get(turn_id)
         return live is not None and await live.steer(text)
 
     async def stop(self, turn_id: str) -> bool | None:
         """Ask the turn to end; its stream then ends with Finished(reason="stopped") within 5 s. False: it was only
-        interrupted, and goes on; asked again, it ends."""
+        interrupted and continues; a second call ends it."""
         if turn_id in self._live:
             self._stopped.add(turn_id)
         live = self._live.get(turn_id)
@@ -140,14 +153,14 @@ class TurnBackend(ABC, Generic[T]):
             await asyncio.wait(self._endings)
 
     def _unwanted(self, turn_id: str) -> bool:
-        """Whether the turn is to end, also where that was said before its program took input."""
+        """Whether the turn should end, even if that was requested before its program took input."""
         return self._closed or turn_id in self._stopped
 
     def _end(
         self, turn_id: str, ending: Coroutine[Any, Any, None], *, last: bool = False
     ) -> asyncio.Task[None]:
-        """Run ``ending``, which ends the turn's process, even if nobody waits for it any more. After the ``last``
-        one the turn's sessions are nobody's."""
+        """Run ``ending``, which ends the turn's process, even if nobody waits for it any more. After the ``last`` one
+        the turn no longer owns its sessions."""
 
         def ended(task: asyncio.Task[None]) -> None:
             del self._endings[task]
@@ -169,8 +182,8 @@ class CutOffError(Exception):
 
 
 class Waits(LiveTurn):
-    """A turn that works step by step: each step may be cut off by a stop or, after ``limit_s`` of work, by the time;
-    waiting for people counts for nothing. ``said``: what people put into the turn, while it ``listens``."""
+    """A turn that works step by step: a stop or, after ``limit_s`` of work, the time limit may cut off each step; time
+    spent waiting for people does not count. ``said``: what people send into the turn while it ``listens``."""
 
     def __init__(self, clock: Clock, limit_s: float | None = None, *, stopped: bool = False) -> None:
         self.stopping = asyncio.Event()
@@ -183,7 +196,7 @@ class Waits(LiveTurn):
         self._answers: dict[str, asyncio.Future[Answer]] = {}
 
     async def work(self, doing: Coroutine[Any, Any, R]) -> R:
-        """Its result; cancelled and CutOffError if the turn is stopped or its time is up."""
+        """The result of ``doing``; cancels it and raises CutOffError if the turn is stopped or its time is up."""
         if self._left_s is None:
             return await self._unless(doing, None)
         began_s = self._clock.monotonic()
@@ -196,18 +209,18 @@ class Waits(LiveTurn):
             self._left_s -= self._clock.monotonic() - began_s
 
     def expect(self, request_id: str) -> None:
-        """Somebody is going to be asked."""
+        """Announce a request that a person will be asked."""
         self._answers[request_id] = asyncio.get_running_loop().create_future()
 
     async def answered(self, request_id: str) -> Answer:
-        """What they said. Raises CutOffError if the turn is stopped meanwhile."""
+        """The person's answer. Raises CutOffError if the turn is stopped meanwhile."""
         try:
             return await self._unless(_result(self._answers[request_id]), None)
         finally:
             del self._answers[request_id]
 
     async def answer(self, request_id: str, answer: Answer) -> bool:
-        """Reply to what was asked; False if nobody waits for it."""
+        """Reply to a request; False if nobody waits for it."""
         waiting = self._answers.get(request_id)
         if waiting is None or waiting.done():
             return False
@@ -215,14 +228,14 @@ class Waits(LiveTurn):
         return True
 
     async def steer(self, text: str) -> bool:
-        """Say something into the turn; False if it is over, or has not begun."""
+        """Send text into the turn; False if it is over, or has not begun."""
         if not self.listens or self.stopping.is_set():
             return False
         self.said.append(text)
         return True
 
     async def stop(self) -> None:
-        """End the turn at the step where it is."""
+        """End the turn at its current step."""
         self.stopping.set()
 
     async def _unless(self, doing: Coroutine[Any, Any, R], alarm: asyncio.Task[None] | None) -> R:

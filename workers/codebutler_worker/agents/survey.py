@@ -1,4 +1,4 @@
-"""What is known of an agent before any turn: its program, what that needs around it, its version, its instructions."""
+"""What we know of an agent before any turn: its program, what that needs, its version, its instructions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from codebutler_worker.store.state_dir import STATE_DIR
 PASSED_ON = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NO_PROXY", "SSL_CERT_FILE", "TZ"}
 )
-"""What the operator's surroundings may pass on to a program; nothing else of them does."""
+"""Variables that the operator's environment may pass on to a program; all others are dropped."""
 
 
 Paths = Iterable[Path]
@@ -36,19 +36,20 @@ Paths = Iterable[Path]
 class Survey:
     """One agent: ``prefix`` is what people write before the colon; ``ready``, or ``note`` says what to do.
 
-    ``version`` is "" where there is none to tell.
+    ``version`` is "" if there is none. ``commands``: its own, which people may write as ``/name``.
     """
 
     prefix: str
     ready: bool
     note: str = ""
     version: str = ""
+    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What stays the same for every program of one repository. ``home`` is the user's; ``instructions`` teach a
-    program that may send messages how to mark them."""
+    """What is the same for every program of one repository. ``home`` is the user's; ``instructions`` teach a program
+    that may send messages how to mark them."""
 
     home: Path
     path: str
@@ -56,7 +57,7 @@ class Surroundings:
     instructions: str = ""
 
     def env(self, *, term: str = "dumb", passed_on: frozenset[str] = PASSED_ON) -> dict[str, str]:
-        """The environment of a program, but for its way out."""
+        """The environment of a program, except for its network access."""
         passed = {key: value for key, value in self.agent_env.items() if key in passed_on}
         own = {"HOME": str(self.home), "PATH": self.path, "LANG": "C.UTF-8", "TERM": term}
         return {**own, **passed}
@@ -71,7 +72,8 @@ class Surroundings:
     def policy(
         self, turn: TurnRequest, way: Way, env: Mapping[str, str], writable: Paths, readable: Paths
     ) -> SandboxPolicy:
-        """What a program may see: the checkout, the system, and what there is of the paths; and its way out."""
+        """What a program may see: the checkout, the system, and those of the paths that exist; and its network
+        access."""
         return SandboxPolicy(
             workdir=turn.workdir,
             home=self.home,
@@ -83,15 +85,16 @@ class Surroundings:
         )
 
 
-# Versions of the programs behind agents: which is said, and whether we can work with it.
+# Versions of the programs behind agents: which one is installed, and whether we support it.
 
 Version = tuple[int, int, int]
 SAID_BYTES = 4_000
+_VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)")
 
 
 def version_in(text: str) -> Version | None:
     """The first version in a text."""
-    found = re.search(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)", text)
+    found = _VERSION.search(text)
     return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 
@@ -102,8 +105,8 @@ def dotted(version: Version | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Supported:
-    """A program as it was tried: from ``floor`` on it will do, up to ``tested`` it was tested; ``install`` is the
-    line that installs that one. ``probe_s``: how long it may take to say its version."""
+    """A supported program: ``floor`` is the oldest version that works, ``tested`` the newest one tested; ``install`` is
+    the line that installs that one. ``probe_s``: how long it may take to print its version."""
 
     name: str
     floor: Version
@@ -122,7 +125,7 @@ class Supported:
         return ""
 
     async def ask(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
-        """What ``argv --version`` prints. Raises AgentUnavailableError if it does not answer."""
+        """The output of ``argv --version``. Raises AgentUnavailableError if it does not answer."""
         secretless = {key: value for key, value in env.items() if "KEY" not in key}
         said = b""
         launch = Launch((*argv, "--version"), secretless, Path("/"))
@@ -139,7 +142,7 @@ class Supported:
 
 
 async def survey_of(prefix: str, probing: Awaitable[tuple[str, str]], login: str) -> Survey:
-    """Of an agent that says its version and a note on it; ``login``: how to log in, "" if somebody has."""
+    """The survey of an agent, from its version and a note on it; ``login``: how to log in, "" if it is logged in."""
     try:
         version, note = await probing
     except (AgentUnavailableError, SandboxUnavailableError) as error:
@@ -147,24 +150,24 @@ async def survey_of(prefix: str, probing: Awaitable[tuple[str, str]], login: str
     return Survey(prefix, ready=not login, note=login or note, version=version)
 
 
-# Programs that are scripts: what runs them, and what of the disk they need to be run inside walls.
+# Programs that are scripts: their interpreter, and the files they need inside the sandbox.
 
 FIRST_LINE_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """How it is called, without arguments, and the paths outside the system that it reads itself from."""
+    """How to call it, without arguments, and the paths outside the system that it needs to read."""
 
     argv: tuple[str, ...]
     readable: tuple[Path, ...]
 
 
 def executable(binary: Path, path: str, repo: Path, home: Path) -> Executable:
-    """How to call ``binary``. What `env` would look up by name is looked up here, by the same rules as the program,
-    and beside it, where nvm and its like keep a program's Node.
+    """How to call ``binary``. If it starts through `env`, we look up the interpreter here, by the same rules as the
+    program, and next to it, where nvm and similar tools keep a program's Node.
 
-    Raises AgentUnavailableError if the interpreter that a script names is not there.
+    Raises AgentUnavailableError if a script's interpreter is missing.
     """
     path = os.pathsep.join((path, str(binary.parent)))
     binary = binary.resolve()
@@ -183,7 +186,7 @@ def executable(binary: Path, path: str, repo: Path, home: Path) -> Executable:
         found = found.resolve()
         return Executable((str(found), *named[1:], str(binary)), (*readable, found))
     runs = Path(words[0])
-    # A link into another installation, as of a virtual environment: that one is needed too.
+    # A link into another installation, as in a virtual environment: that one is needed too.
     real = runs.resolve()
     if not real.is_relative_to("/usr") and not home.is_relative_to(real.parent.parent):
         readable.append(real.parent.parent)
@@ -201,7 +204,7 @@ def first_line(binary: Path) -> str:
 
 
 def interpreter(line: str) -> list[str]:
-    """The words after ``#!``, none if it is no script."""
+    """The words after ``#!``, none if it is not a script."""
     try:
         return shlex.split(line.removeprefix("#!")) if line.startswith("#!") else []
     except ValueError:
@@ -209,7 +212,8 @@ def interpreter(line: str) -> list[str]:
 
 
 def root_of(binary: Path, home: Path) -> Path:
-    """The smallest directory with all of the program: its Node modules, its virtual environment, or where it lies."""
+    """The smallest directory that contains the whole program: its Node modules, its virtual environment, or its
+    directory."""
     for parent in reversed(binary.parents):
         if parent.name == "node_modules":
             return parent
@@ -219,15 +223,15 @@ def root_of(binary: Path, home: Path) -> Path:
     return program_root(binary, home)
 
 
-# What a checkout tells agents (CLAUDE.md, AGENTS.md), read without trusting the checkout.
+# A checkout's instructions for agents (CLAUDE.md, AGENTS.md), read without trusting the checkout.
 
 LIMIT_BYTES = 64 * 2**10
 
 
 def repository_says(workdir: Path, files: Iterable[str]) -> str:
-    """A section for each of ``files`` below ``workdir`` that says something, as Markdown; a longer one is cut.
+    """A section for each non-empty one of ``files`` below ``workdir``, as Markdown; long ones are cut.
 
-    What is no regular file, or is reached over a symbolic link, says nothing.
+    Skips files that are not regular or are reached through a symbolic link.
     """
     sections = []
     for name in files:
@@ -237,8 +241,8 @@ def repository_says(workdir: Path, files: Iterable[str]) -> str:
     return "\n\n".join(sections)
 
 
-# How an agent is told to mark what people shall read at once. The file may be edited; the marks are described in
-# words, so that no echo of them is taken for a message.
+# How we tell an agent to mark text that people should read at once. The file may be edited; it describes the marks in
+# words, so that an echo of it is not taken for a message.
 
 DEFAULT = """\
 [SLACK WRAPPER]
@@ -255,7 +259,7 @@ log = logging.getLogger(__name__)
 
 def instructions(repo: Path, prompt_file: str) -> str:
     """The text of ``envelope.promptFile``: an absolute path, or one below the repository's ``.codebutler``. Without
-    one, or if it cannot be read, our own."""
+    one, or if it cannot be read, the built-in text."""
     if not prompt_file:
         return DEFAULT
     path = Path(prompt_file).expanduser()

@@ -1,1 +1,1 @@
-"""What our own commands do. ``table.py`` finds their handlers; which there are stands in codebutler.domain.commands."""
+"""The worker's commands. ``table.py`` finds their handlers; codebutler.domain.commands lists them."""

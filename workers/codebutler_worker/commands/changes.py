@@ -1,17 +1,29 @@
-"""The working tree: ``!diff`` shows what has changed, ``!undo`` puts a run's changes back, ``!checks`` runs checks."""
+"""The working tree: ``!diff`` shows what has changed, ``!undo`` undoes a run's changes, ``!commit`` commits them,
+``!checks`` runs checks."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+from functools import partial
 from pathlib import Path
 
 from codebutler.config.schema import RepoSettings
+from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import Command, Prompt, Request
 from codebutler.text.markup import plain
+from codebutler_worker.changes.card import review_link
+from codebutler_worker.changes.checking import answer_checks
+from codebutler_worker.changes.checks import checks_of, script_of
+from codebutler_worker.changes.diff import listed, one_file
+from codebutler_worker.changes.trailers import with_trailers
+from codebutler_worker.changes.undo import LOOKED_AT, undo_key
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.conversation.undo import changed_by, undo_key
-from codebutler_worker.present.lines import FENCE_CHARS, count, fenced
+from codebutler_worker.forge.host import Host
+from codebutler_worker.forge.signing import Signer, how_to_sign
+from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.present.notices import (
     ALREADY_UNDONE,
     NO_SNAPSHOT,
@@ -19,72 +31,87 @@ from codebutler_worker.present.notices import (
     UNDO_BUSY,
     undo_preview,
 )
-from codebutler_worker.runtime.deferred import Attachment, CommandReply
+from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, LIVE, Todo, words_of
 from codebutler_worker.store.rows import DeferredRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.tree.checks import checks_command
-from codebutler_worker.tree.tree import Difference
+from codebutler_worker.tree.unsigned import Sign
+
+__all__ = ["answer_checks"]
 
 MAX_BYTES = 4 * 2**20
-STAT_CHARS = 1500
 WORDS_CHARS = 60
+SUBJECT_CHARS = 72
+MESSAGE_CHARS = 2000
 UNCHANGED = "Nothing has changed since the last commit."
 NO_RUN = "No run here has left a snapshot, so there is nothing to compare."
 RUN_UNCHANGED = "The last run here has changed no files."
-BY_MESSAGE = "Say `!diff` in the channel to get it as a file."
 NO_COMMAND = (
-    "I found nothing that checks this repository: set `checks.command` in its `.codebutler/config.json`, "
-    "then run `codebutler trust` on its machine."
+    "This repository has no checks: set `checks.commands` in its `.codebutler/config.json`, "
+    "then run `codebutler trust` on the machine that runs CodeButler."
 )
 NO_CHECKS = Command(name=CHECKS)
-"""What a request for the checks becomes where there are none."""
+"""The prompt that replaces a request for checks when there are none."""
+COMMIT_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!commit`."
+NOTHING_TO_COMMIT = "Nothing is left to commit: what the run changed is in the last commit already."
+NOBODY = re.compile(
+    r"identity unknown|empty ident|tell me who you are|auto-detect|no (name|email) was given", re.I
+)
+NO_IDENTITY = (
+    'Git knows no author. On the machine that runs CodeButler, run `git config --global user.name "NAME"` and '
+    "`git config --global user.email ADDRESS`, then commit again."
+)
 
 
 def diff(asked: Invocation) -> Todo:
-    """Git has to be asked."""
+    """Deferred: git has to be asked."""
     if not asked.argument:
         return asked.defer()
-    turn = changed_by(asked.newest)
-    if turn is None:
+    if asked.argument not in ("run", "turn"):
+        return asked.defer(asked.argument)
+    turn = asked.changed()
+    if turn is None or turn.tree_before is None:
         return asked.reply(NO_RUN)
     return asked.defer(f"{turn.tree_before} {turn.tree_after or ''}".strip())
 
 
 async def answer_diff(runtime: Runtime, command: DeferredRow) -> CommandReply:
-    """A summary and, if it is short, the difference itself; otherwise it is attached."""
-    before, _, after = command.argument.partition(" ")
+    """The diff itself if it is short; otherwise the list of files, a page at a time, or one file."""
+    before, _, rest = command.argument.partition(" ")
+    after, _, wish = rest.partition(" ")
     tree = await runtime.agents.tree(await runtime.agents.workdir(command.conversation))
     if before and not after:
         now = await tree.snapshot("now")
         after = now.commit if now else ""
     found = await tree.difference(before or None, after or None, limit_bytes=MAX_BYTES)
-    if not found.stat.strip():
+    if not found.files:
         return CommandReply((said(RUN_UNCHANGED if before else UNCHANGED),))
-    limit = runtime.settings.config.output.max_chars_per_message
-    return _shown(found, limit, whispered=bool(command.only_for))
+    limit, whispered = runtime.settings.config.output.max_chars_per_message, bool(command.only_for)
+    kind, number = wish[:1], wish[1:]
+    if kind == "f" and number.isdecimal() and int(number) < len(found.files):
+        file = found.files[int(number)]
+        only = await tree.difference(found.before, found.after, limit_bytes=MAX_BYTES, files=(file,))
+        return one_file(only, file, limit, whispered=whispered)
+    page = int(number) if kind == "p" and number.isdecimal() else 0
+    run = await runtime.commit(partial(_run_between, before=before, after=after)) if before else ""
+    link = review_link(runtime.settings.name, run) if run else ""
+    return listed(found, limit, page=page, whole=kind == "a", whispered=whispered, link=link)
 
 
-def _shown(found: Difference, limit: int, *, whispered: bool) -> CommandReply:
-    """How a difference is said within ``limit`` characters. A file cannot be for one user alone."""
-    *_, summary = found.stat.strip().splitlines()
-    stat, _ = fenced(found.stat, STAT_CHARS)
-    body, hidden = fenced(found.body, min(limit, FENCE_CHARS) - 200)
-    if not hidden and not found.cut:
-        return CommandReply((said(f"{summary.strip()}\n{body}"),))
-    if whispered:
-        return CommandReply((said(f"{stat}\n{BY_MESSAGE}"),))
-    cut = f"\n_The file holds the first {count(MAX_BYTES // 2**20, 'MB')} only._" if found.cut else ""
-    file = Attachment("changes.diff", found.body.encode("utf-8", "replace"), "Changes")
-    return CommandReply((said(f"{stat}{cut}"),), (file,))
+def _run_between(uow: UnitOfWork, *, before: str, after: str) -> str:
+    """The run with these snapshots, "" if it was long ago."""
+    ends = (before, after)
+    return next(
+        (turn.id for turn in uow.turns.newest(LOOKED_AT) if (turn.tree_before, turn.tree_after) == ends), ""
+    )
 
 
 def undo(asked: Invocation) -> Todo:
-    """Look at what would be put back; git has to be asked."""
+    """Deferred: see what an undo would restore; git has to be asked."""
     if asked.turns(*LIVE):
         return asked.reply(UNDO_BUSY)
-    turn = changed_by(asked.newest)
+    turn = asked.changed()
     if turn is None:
         return asked.reply(NO_SNAPSHOT)
     if asked.uow.messages.get(turn.channel_id, undo_key(turn.id)) is not None:
@@ -93,7 +120,7 @@ def undo(asked: Invocation) -> Todo:
 
 
 async def answer_undo(runtime: Runtime, command: DeferredRow) -> CommandReply:
-    """A card that says what would be put back, with a button that does it."""
+    """A card that shows what would be undone, with a button that does it."""
     turn, words, when = await runtime.commit(lambda uow: _described(uow, command.argument))
     if turn is None or turn.tree_before is None:
         return CommandReply((said(NO_SNAPSHOT),))
@@ -111,14 +138,76 @@ def _described(uow: UnitOfWork, turn_id: str) -> tuple[TurnRow | None, str, str]
     return turn, f"“{plain(words_of(uow, turn, WORDS_CHARS))}”", age(uow, turn)
 
 
+def commit(asked: Invocation) -> Todo:
+    """Commit what a run changed. A running agent could be changing it."""
+    if asked.turns(*LIVE):
+        return asked.reply(COMMIT_BUSY)
+    turn = asked.changed()
+    if turn is None or turn.tree_after is None:
+        return asked.reply(NO_SNAPSHOT)
+    return asked.defer(f"{turn.id} {asked.argument}".strip())
+
+
+async def answer_commit(runtime: Runtime, command: DeferredRow) -> CommandReply:
+    """The commit's ID, which a second request for it gets too."""
+    turn_id, _, words = command.argument.partition(" ")
+    turn, task = await runtime.commit(lambda uow: (uow.turns.get(turn_id), uow.redact(_whole(uow, turn_id))))
+    if turn is None or turn.tree_before is None or turn.tree_after is None:
+        return CommandReply((said(NO_SNAPSHOT),))
+    message = commit_message(runtime.redactor.redact(words) or task)
+    message = with_trailers(message, runtime.settings.config.git.trailers, turn)
+    tree = await runtime.agents.tree(await runtime.agents.workdir(turn.conversation))
+    try:
+        sign = await signer_of(runtime.settings)
+        made = await tree.commit(turn.tree_before, turn.tree_after, f"{turn.id}/commit", message, sign)
+    except CodeButlerError as error:
+        if not NOBODY.search(str(error)):
+            raise
+        return CommandReply((said(f"❌ Not committed. {NO_IDENTITY}"),), ok=False)
+    if not made.commit:
+        return CommandReply((said(NOTHING_TO_COMMIT),))
+    where = f"{code(made.commit[:9])}{f' on {code(made.branch)}' if made.branch else ', on no branch'}"
+    if made.again:
+        return CommandReply((said(f"That is already committed: {where}."),))
+    text = f"✅ Committed {where}: {plain(message.partition(chr(10))[0])}"
+    return CommandReply((said(text),), also=partial(_keep, commit=made.commit[:9]))
+
+
+def _keep(uow: UnitOfWork, command: DeferredRow, *, commit: str) -> None:
+    uow.turns.add_commits(command.argument.partition(" ")[0], [commit])
+
+
+async def signer_of(settings: RepoSettings) -> Sign | None:
+    """Who signs a commit, if the owner signs. Raises CodeButlerError."""
+    repo = Path(settings.path)
+    how = await asyncio.to_thread(how_to_sign, repo)
+    return Signer(Host(repo, settings.agent_env), how).sign if how is not None else None
+
+
+def _whole(uow: UnitOfWork, turn_id: str) -> str:
+    messages = uow.messages.of_turn(turn_id)
+    return messages[0].content if messages else ""
+
+
+def commit_message(task: str) -> str:
+    """The prompt as a commit message: one line of at most 72 characters and, if that shortens it, the full text
+    below. Pure."""
+    lines = [line.strip() for line in task.strip().splitlines() if line.strip()]
+    first = lines[0] if lines else "Changes of a run"
+    subject = one_line(first, SUBJECT_CHARS)
+    if len(lines) < 2 and subject == first:
+        return subject
+    return f"{subject}\n\n{task.strip()[:MESSAGE_CHARS]}"
+
+
 def resolved(request: Request, settings: RepoSettings) -> Request:
-    """A request for the checks with the command to run; any other as it is."""
+    """A request for checks with the command to run; any other request unchanged."""
     if not isinstance(request, Prompt) or request.prefix != CHECKS:
         return request
-    command = checks_command(settings.config.checks.command, Path(settings.path))
-    return NO_CHECKS if command is None else Prompt(text=command, prefix=CHECKS)
+    found = checks_of(settings.config.checks, Path(settings.path))
+    return Prompt(text=script_of(found), prefix=CHECKS) if found else NO_CHECKS
 
 
 def checks(asked: Invocation) -> Todo:
-    """Only where there is nothing to run: otherwise it is a prompt."""
+    """Used only when there is nothing to run: otherwise it becomes a prompt."""
     return asked.reply(NO_COMMAND)

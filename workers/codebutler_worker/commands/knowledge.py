@@ -1,4 +1,4 @@
-"""What agents are told besides the prompt: ``!memory`` shows and forgets it, ``!skills`` what they have been taught."""
+"""What agents get besides the prompt: ``!memory`` shows and deletes facts, ``!skills`` lists and uses skills."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import Command, Prompt, Request
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.text.markup import clip, message_link, plain
 from codebutler_worker.commands.showing import time_since
 from codebutler_worker.commands.table import Invocation
@@ -36,7 +37,7 @@ answer_memory = keeping.answer
 
 
 def memory(asked: Invocation) -> Todo:
-    """Show it all, forget one, or take the last change back."""
+    """Show all, delete one, or undo the last change."""
     word, _, rest = asked.argument.lower().partition(" ")
     try:
         text = MemoryFile(Path(asked.settings.path)).read()
@@ -55,11 +56,11 @@ def _show(asked: Invocation, text: str) -> Todo:
     facts, kept, uow = facts_of(text), _kept(asked), asked.uow
     lines = uow.memories.lines()
     entries = [
-        Remembered(fact, _origin(uow, row.channel_id, row.thread_ts, row.added_at) if row else "")
+        Remembered(fact, _origin(uow, row.channel_id, row.thread, row.added_at) if row else "")
         for fact, row in ((fact, lines.get(fact)) for fact in facts)
     ]
     entries += [
-        Remembered(f"{row.key}: {row.value}", _origin(uow, row.channel_id, row.thread_ts, row.updated_at))
+        Remembered(f"{row.key}: {row.value}", _origin(uow, row.channel_id, row.thread, row.updated_at))
         for row in kept
     ]
     others = sum(bool(line.strip()) for line in text.splitlines()) - len(facts)
@@ -78,7 +79,7 @@ def _forget(asked: Invocation, text: str, number: int) -> Todo:
 
 
 def _undo(asked: Invocation) -> Todo:
-    """The newest change that was made or is about to be; undoing is a change itself, so it can be undone."""
+    """The newest change, made or pending; an undo is a change itself, so it can be undone."""
     newest = asked.uow.memories.newest(LOOKED_AT)
     row = next((row for row in newest if row.state in ("made", "wanted") and keeping.changes_of(row)), None)
     if row is None:
@@ -92,20 +93,21 @@ def _want(asked: Invocation, changes: tuple[FactChange, ...]) -> Todo:
 
 
 def _kept(asked: Invocation) -> list[FactRow]:
-    """What is told where this person asks. Their own facts are shown to nobody else."""
+    """What agents get when this person asks. Nobody else sees this person's own facts."""
     own = asked.uow.facts.of(asked.user) if asked.user and asked.place.only_for else []
     return [*asked.uow.facts.of(REPO_SCOPE), *own]
 
 
-def _origin(uow: UnitOfWork, channel_id: str, thread_ts: str, at: str) -> str:
-    """How old it is, with a link to the thread it comes from."""
+def _origin(uow: UnitOfWork, channel_id: ConversationRef, thread: MessageRef, at: str) -> str:
+    """Its age, with a link to the thread it comes from."""
     age = f"{time_since(uow, at)} ago"
-    return message_link(channel_id, thread_ts, age) if thread_ts else age
+    return message_link(channel_id, thread, age) if thread else age
 
 
-def taught(request: Request, user: str, settings: RepoSettings, library: Library) -> Request:
-    """``!skills NAME WORDS`` as a prompt that holds the skill, for those who may use its agent; any other request as
-    it is. Rules are about agents, and the parent, which asks them, does not know that this will be a prompt."""
+def taught(request: Request, user: PersonRef, settings: RepoSettings, library: Library) -> Request:
+    """``!skills NAME WORDS`` as a prompt that holds the skill, for those who may use its agent; any other
+    request unchanged. Rules are about agents, and the parent, which checks them, does not know that this
+    becomes a prompt."""
     if not isinstance(request, Command) or request.name != SKILLS or not request.argument.strip():
         return request
     name, *rest = request.argument.split(None, 1)
@@ -121,12 +123,12 @@ def taught(request: Request, user: str, settings: RepoSettings, library: Library
 
 
 def skills(asked: Invocation) -> Todo:
-    """The list, or why a named one cannot be used: otherwise it is a prompt."""
+    """The list, or why a skill cannot be used; otherwise it becomes a prompt."""
     return asked.defer(asked.argument)
 
 
 async def answer_skills(runtime: Runtime, command: DeferredRow) -> CommandReply:
-    """What there is, each with what it is for."""
+    """The skills, each with its purpose."""
     found = await asyncio.to_thread(runtime.skills.found)
     enabled = found.enabled(runtime.settings.config.skills.disabled)
     if command.argument:

@@ -1,8 +1,8 @@
-"""``!logs``: what the programs of sessions wrote, as a file or its last lines; and which sessions there are.
+"""``!logs``: the output of sessions, as a file or as its last lines; and a list of sessions.
 
-A long log comes in numbered parts, each without secrets, one at a time: the next is made when the chat has taken the
-one before, so that neither memory nor the store ever holds two. How far it has come is in the command's row: a restart
-goes on there, ``!stop`` takes the row away.
+A long log is sent in numbered parts without secrets, one at a time: the next part is made once the chat has accepted
+the last one, so neither memory nor the store ever holds two. The command's row stores the progress, so it continues
+after a restart; ``!stop`` deletes the row.
 """
 
 from __future__ import annotations
@@ -33,24 +33,27 @@ LOOKED_AT = 50
 LISTED = 40
 LISTED_HOURS = 24
 TAIL_LINES = "20"
-"""Where nobody says how many."""
+"""The default number of lines."""
 TAIL_BYTES = 256 * 2**10
 MAX_TAIL_BYTES = 2**20
 WHOLE_BYTES = 20_000_000
-"""A longer log comes in parts."""
+"""A longer log is sent in parts."""
 MAX_PARTS = 25
-"""At once: more would bury the thread."""
+"""Sent at once: more would flood the thread."""
 NO_LOG = "No session here has left a log yet."
 NO_OUTPUT = "No session here has written any output yet."
 NONE_LISTED = f"No session has run here in the last {LISTED_HOURS} hours."
-BY_MESSAGE = "A file cannot be for you alone: say `!logs` in the channel."
+BY_MESSAGE = "A file cannot be shown to you alone: say `!logs` in the channel."
+WHOLE = (
+    "all that this run's program wrote, without secrets. `!logs tail` shows its end, `!logs list` other runs."
+)
 _PART = "part"
-"""The first word of the argument of a command that sends parts."""
+"""First word of the argument of a command that sends parts."""
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 
 
 def run(asked: Invocation) -> Todo:
-    """The list is in the store; logs are on disk and have to be read."""
+    """The list comes from the store; logs are files that have to be read."""
     words = asked.argument.split()
     if words[:1] == ["list"]:
         return asked.reply(_list(asked))
@@ -83,7 +86,7 @@ def _line(uow: UnitOfWork, turn: TurnRow) -> str:
 
 
 async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
-    """Read the first of the candidates that has left a log; of a long one the next part."""
+    """Read the first candidate that has a log; of a long one, the next part."""
     what, *words = command.argument.split()
     logs = SessionLogs.of(runtime.settings)
     if what == _PART:
@@ -95,7 +98,7 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     found = await asyncio.to_thread(lambda: [each for each in words if logs.size_of(each) is not None])
     if not found:
         named = f"There is no log of a session {code(words[0], 40)}." if len(words) == 1 else NO_LOG
-        return CommandReply((said(f"{named} `!logs list` names those of today."),))
+        return CommandReply((said(f"{named} `!logs list` shows the recent ones."),))
     if command.only_for:
         return CommandReply((said(BY_MESSAGE),))
     try:
@@ -105,8 +108,8 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
 
 
 def _tail(logs: SessionLogs, sessions: list[str], lines: int, pages: TerminalPages) -> CommandReply:
-    """The last lines that the newest session with any output wrote, as a terminal would show them."""
-    # A terminal emulator is not for every worker's memory.
+    """The last lines of output of the newest session that has any, as a terminal would show them."""
+    # Imported here because not every worker needs a terminal emulator in memory.
     from codebutler_worker.agents.shell.output import returning
 
     for session in sessions:
@@ -129,12 +132,12 @@ def _unreadable(session: str, error: OSError) -> str:
     return f"The log {code(session)} cannot be read: {error.strerror or error}."
 
 
-# A log on its way into a thread.
+# A log being sent to a thread.
 
 
 @dataclass(frozen=True, slots=True)
 class LogTransfer:
-    """Which parts of a log are wanted, and the next one of them. ``size_bytes``: as long as it was when asked for."""
+    """The requested parts of a log, and the next one to send. ``size_bytes``: its length when requested."""
 
     session: str
     size_bytes: int
@@ -144,21 +147,21 @@ class LogTransfer:
 
     @property
     def total(self) -> int:
-        """How many parts there are."""
+        """The number of parts."""
         return _parts_in(self.size_bytes)
 
     @property
     def argument(self) -> str:
-        """As it is kept in the command's row."""
+        """The form stored in the command's row."""
         return f"{_PART} {self.session} {self.size_bytes} {self.first} {self.last} {self.next}"
 
     def line(self, text: str) -> Message:
-        """The command's one line, which names the log."""
+        """The command as one line that names the log."""
         return said(f"{_head(self.session, self.size_bytes)}{text}")
 
 
 def transfer_of(argument: str) -> LogTransfer:
-    """The transfer that a command's row keeps."""
+    """The transfer from a command's row."""
     _, session, *numbers = argument.split()
     return LogTransfer(session, *map(int, numbers))
 
@@ -168,13 +171,13 @@ def _parts_in(size_bytes: int) -> int:
 
 
 def _grid() -> int:
-    """Where parts end, or a bit before: none is longer than WHOLE_BYTES."""
+    """Where parts end, or slightly earlier: none is longer than WHOLE_BYTES."""
     return WHOLE_BYTES - pieces.SEARCHED_BYTES
 
 
 def _begin(logs: SessionLogs, session: str, wanted: str, redactor: Redactor) -> CommandReply:
-    """The log, where it is short; else the line about its parts, which come one after the other. ``wanted``: which
-    parts, as ``3`` or ``3-7``; "" = all. Raises OSError."""
+    """The log if it is short; otherwise the line about its parts, which follow one by one. ``wanted``: the parts, as
+    ``3`` or ``3-7``; "" = all. Raises OSError."""
     with logs.reader(session) as log:
         total, head = _parts_in(log.size), _head(session, log.size)
         asked = _RANGE.fullmatch(wanted or f"1-{total}")
@@ -186,12 +189,12 @@ def _begin(logs: SessionLogs, session: str, wanted: str, redactor: Redactor) -> 
             return CommandReply((said(_too_many(session, head, total)),))
         transfer = LogTransfer(session, log.size, first, last, first)
         if total == 1:
-            return CommandReply((said(head),), (_part(log, transfer, redactor),))
+            return CommandReply((said(f"{head}: {WHOLE}"),), (_part(log, transfer, redactor),))
         return CommandReply(line=_going_on(transfer), then=transfer.argument)
 
 
 async def _next_part(runtime: Runtime, logs: SessionLogs, command: DeferredRow) -> CommandReply:
-    """The next part, if the one before was taken."""
+    """The next part, once the chat has accepted the last one."""
     transfer = transfer_of(command.argument)
     before = sent_as(command.id, str(transfer.next - 1))
     await runtime.outbox.settled(before)
@@ -212,7 +215,7 @@ async def _next_part(runtime: Runtime, logs: SessionLogs, command: DeferredRow) 
 
 
 def withdraw(uow: UnitOfWork, conversation: str | None = None) -> list[str]:
-    """Send no more of the logs that are on their way into a conversation, or anywhere; returns their sessions."""
+    """Stop sending logs to a conversation, or anywhere; returns their sessions."""
     sessions = []
     for command in uow.deferred.all():
         if conversation in (None, command.conversation) and command.argument.startswith(f"{_PART} "):
@@ -258,15 +261,15 @@ def _going_on(transfer: LogTransfer) -> Message:
 def _all_here(transfer: LogTransfer) -> Message:
     if transfer.first > 1 or transfer.last < transfer.total:
         return transfer.line(f": part {_span(transfer.first, transfer.last)} of {transfer.total}.")
-    joined = f"`cat {transfer.session}.part-*.log` puts them together."
+    joined = f"`cat {transfer.session}.part-*.log` joins them."
     return transfer.line(f", in {count(transfer.total, 'part')}. {joined}")
 
 
 def _cut_short(transfer: LogTransfer, why: str) -> Message:
-    """Not all of it has come."""
+    """Part of it was not sent."""
     came = rest = ""
     if transfer.next > transfer.first:
-        came = f" Of {count(transfer.total, 'part')}, {_span(transfer.first, transfer.next - 1)} came."
+        came = f" Sent {_span(transfer.first, transfer.next - 1)} of {count(transfer.total, 'part')}."
     if transfer.next <= transfer.last:
         missing = _span(transfer.next, transfer.last)
         rest = f" `!logs {transfer.session} {missing}` sends the rest."

@@ -1,48 +1,58 @@
-"""Runs are stopped and continued, conversations begun anew: ``!stop`` ``!kill`` ``!continue`` ``!new`` ``!reset``."""
+"""Stop and continue runs, and start over: ``!stop`` ``!kill`` ``!continue`` ``!new`` ``!reset``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from codebutler.config.permission import admitted, may
 from codebutler.config.programs import is_session
 from codebutler.domain.message import RETRY_ACTION, Button, said
+from codebutler.domain.refs import NO_PERSON
+from codebutler_worker.changes.card import STOPPED
+from codebutler_worker.changes.pending import withdraw_checks
+from codebutler_worker.changes.racing import stop_race_checks
 from codebutler_worker.commands.logs import withdraw
 from codebutler_worker.commands.showing import turn_line
 from codebutler_worker.commands.table import Invocation
+from codebutler_worker.commands.terminal import adopt, answer_adopt
 from codebutler_worker.conversation.clicks import can_go_on, go_on
+from codebutler_worker.conversation.end import stopping
 from codebutler_worker.conversation.history import forget_unread
 from codebutler_worker.conversation.messages import is_crowded
 from codebutler_worker.conversation.parked import drop_parked
 from codebutler_worker.conversation.queue import CROWDED, withdraw_turn
 from codebutler_worker.present.lines import code, count
 from codebutler_worker.present.notices import STILL_CROWDED
+from codebutler_worker.runtime.deferred import CommandReply
+from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import LIVE, Todo, using
-from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.rows import DeferredRow, TurnRow
 
 LISTED = 3
 LOOKED_AT = 200
 NOTHING_TO_STOP = "Nothing to stop here."
-AGAIN = "the second `!stop` in a row ends it."
+STOPPING = "🛑 Already stopping."
+AGAIN = "a second `!stop` in a row ends it."
 ELSEWHERE = " Something runs in another thread: `!stop all` stops that too."
 UNDER_WAY = "It is already running."
-NOTHING_HERE = "Nothing was interrupted here: just reply, and the conversation goes on with all it knows."
+NOTHING_HERE = "Nothing was interrupted here: just reply, and the conversation continues where it left off."
 NOTHING_TO_CONTINUE = (
-    "Nothing here was interrupted or stopped. Reply in a thread to go on with it; `!list` shows the latest."
+    "Nothing here was interrupted or stopped. Reply in a thread to continue it; `!list` shows the latest."
 )
 OUTSIDE = "Outside threads every message starts a new conversation: just write."
 RESET_OUTSIDE = "Say `!reset` in the thread whose conversation you want to forget."
-FORGOTTEN = "Forgotten: the next message here starts a fresh session."
+FORGOTTEN = "Your next message here starts a new session: the agent forgets this conversation."
 AFTER = " What is running now still finishes."
 
 
 def stop(asked: Invocation) -> Todo:
-    """Ask what runs to end, and force what does not."""
+    """Ask runs to stop; kill those that do not."""
     return _end(asked, forced=False)
 
 
 def kill(asked: Invocation) -> Todo:
-    """Force it at once."""
+    """Kill them at once."""
     return _end(asked, forced=True)
 
 
@@ -54,12 +64,14 @@ def _end(asked: Invocation, *, forced: bool) -> Todo:
     for turn in parked:
         drop_parked(asked.uow, turn)
     logs = withdraw(asked.uow, meant.conversation)
-    if not (queued or live or parked or logs):
+    checks = withdraw_checks(asked.uow, meant.conversation, STOPPED)
+    checks += stop_race_checks(asked.uow, meant.conversation)
+    if not (queued or live or parked or logs or checks):
         others = replace(asked, conversation=None).turns("queued", "parked", *LIVE)
         return asked.reply(NOTHING_TO_STOP + (ELSEWHERE if others else ""))
     verb = "Killing" if forced else "Stopping"
     elsewhere = meant.conversation is None
-    # Who stops everything wants sessions to end, too.
+    # Stopping everything includes sessions.
     sessions = sum(is_session(asked.settings.config, turn.agent) for turn in live)
     sessions = 0 if forced or (elsewhere and asked.user) else sessions
     ending = len(live) - sessions
@@ -67,15 +79,35 @@ def _end(asked: Invocation, *, forced: bool) -> Todo:
     parts += [f"Sent Ctrl-C to {count(sessions, 'session')}; {AGAIN}"] if sessions else []
     parts += [f"Withdrew {len(queued)} queued."] if queued else []
     parts += [f"Dropped {len(parked)} parked."] if parked else []
+    parts += ["Stopped the checks."] if checks else []
     parts += [f"Stopped sending the log {session}." for session in map(code, logs)]
-    asked.reply(f"🛑 {' '.join(parts)}")
+    _tell(asked, live if not forced and len(parts) == ending == 1 else (), f"🛑 {' '.join(parts)}")
     return Todo(
-        stop=tuple(turn.id for turn in live), forced=forced, stopped_by=asked.user if elsewhere else ""
+        stop=tuple(turn.id for turn in live),
+        forced=forced,
+        stopped_by=asked.user if elsewhere else NO_PERSON,
+        withdrawn=checks,
     )
 
 
+def _tell(asked: Invocation, live: Sequence[TurnRow], text: str) -> None:
+    """If all that ends is one run in its own thread, the run's end replaces the reply: one message says both."""
+    only = next(
+        (turn for turn in live if turn.thread == asked.place.thread and not asked.place.only_for), None
+    )
+    if only is None:
+        asked.reply(text)
+    elif asked.uow.outbox.get(stopping(only.id)) is not None:
+        asked.reply(STOPPING)
+    else:
+        asked.uow.post(asked.place, text, op_id=stopping(only.id))
+
+
 def resume(asked: Invocation) -> Todo:
-    """In a thread its last turn; elsewhere the newest that can go on, by itself if there is only one."""
+    """In a thread, its last run; elsewhere the newest one that can continue, at once if it is the only one. A named
+    session is taken over."""
+    if asked.argument:
+        return adopt(asked)
     if asked.conversation is not None and asked.turns("queued", *LIVE):
         return asked.reply(UNDER_WAY)
     found = [turn for turn in asked.latest(LOOKED_AT) if can_go_on(turn)]
@@ -91,6 +123,11 @@ def resume(asked: Invocation) -> Todo:
     return Todo()
 
 
+async def answer_resume(runtime: Runtime, command: DeferredRow) -> CommandReply:
+    """Deferred: find the session."""
+    return await answer_adopt(runtime, command)
+
+
 def _continue(asked: Invocation, turn: TurnRow) -> Todo:
     where = using(asked.settings.config, turn.channel_id, turn.agent)
     decision = may(admitted(asked.user), "continue", where)
@@ -100,11 +137,11 @@ def _continue(asked: Invocation, turn: TurnRow) -> Todo:
         return asked.reply(STILL_CROWDED)
     line = turn_line(asked.uow, turn)
     go_on(asked.uow, turn, asked.user)
-    return asked.reply(f"▶ Going on with {line}") if asked.conversation is None else Todo()
+    return asked.reply(f"▶ Continuing {line}") if asked.conversation is None else Todo()
 
 
 def new(asked: Invocation) -> Todo:
-    """Start anew in this conversation."""
+    """Start over in this conversation."""
     return _forget(asked, OUTSIDE)
 
 
@@ -118,7 +155,7 @@ def _forget(asked: Invocation, outside: str) -> Todo:
         return asked.reply(outside)
     asked.uow.sessions.forget(asked.conversation)
     forget_unread(asked.uow, asked.conversation)
-    # What waits to go on with a session that is forgotten would begin anew by itself.
+    # A parked run would resume the forgotten session by itself.
     for turn in asked.turns("parked"):
         drop_parked(asked.uow, turn)
     told = asked.reply(FORGOTTEN + (AFTER if asked.turns(*LIVE) else ""))

@@ -1,4 +1,4 @@
-"""A command, told from what is not one, and its handler found. Which there are: codebutler.domain.commands."""
+"""Recognises commands and finds their handlers. codebutler.domain.commands lists them."""
 
 from __future__ import annotations
 
@@ -9,43 +9,55 @@ from importlib import import_module
 from typing import Any
 
 from codebutler.config.schema import RepoSettings
-from codebutler.domain.commands import WORDS, Word, nearest, usage_error
+from codebutler.domain.command_help import nearest, usage_error
+from codebutler.domain.commands import WORDS
 from codebutler.domain.message import Message
-from codebutler.domain.model import Command
+from codebutler.domain.model import Command, File
+from codebutler.domain.refs import NO_PERSON, PersonRef
+from codebutler.domain.word import Word
+from codebutler_worker.changes.undo import changed_by
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.runtime.deferred import Answer
 from codebutler_worker.runtime.turns import Todo
-from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState
+from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState, main_conversation
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A command in its context. ``conversation`` is None where it was said outside any thread. ``place`` may be for
-    ``user``'s eyes only. ``message``: the id of the message that says it, "" for a slash command."""
+    """A command in its context. ``conversation`` is None outside threads. ``place`` may be visible to ``user`` only.
+    ``message``: the ID of the message with the command, "" for a slash command or button; ``files``: those sent with
+    it. ``run``: the turn that the pressed button names, "" for typed commands."""
 
     uow: UnitOfWork
     settings: RepoSettings
     command: Command
     place: ThreadPlace
     conversation: str | None
-    user: str = ""
+    user: PersonRef = NO_PERSON
     message: str = ""
+    run: str = ""
+    files: tuple[File, ...] = ()
 
     @property
     def argument(self) -> str:
-        """What follows the word."""
+        """The argument."""
         return self.command.argument.strip()
 
+    @property
+    def in_own_channel(self) -> bool:
+        """Whether it came from the repository's channel, not from a direct message."""
+        return self.place.conversation.startswith(f"{self.settings.channel_id}:")
+
     def reply(self, message: Message | str) -> Todo:
-        """Answer; nothing else is to be done."""
+        """Reply, and nothing else."""
         self.uow.post(self.place, message)
         return Todo()
 
     def turns(self, *states: TurnState) -> list[TurnRow]:
-        """The turns meant, oldest first: the conversation's, or all of the channel's."""
+        """The turns it is about, oldest first: the conversation's, with those of a race in it, or the channel's."""
         found = self.uow.turns.in_states(*states)
-        return [turn for turn in found if self.conversation in (None, turn.conversation)]
+        return [turn for turn in found if self.conversation in (None, main_conversation(turn.conversation))]
 
     def newest(self, limit: int) -> list[TurnRow]:
         """The newest turns of the conversation, or of the channel, newest first."""
@@ -58,14 +70,18 @@ class Invocation:
             found.setdefault(turn.conversation, turn)
         return list(found.values())
 
+    def changed(self) -> TurnRow | None:
+        """The run whose changes are meant: the named one, otherwise the newest that changed anything."""
+        return self.uow.turns.get(self.run) if self.run else changed_by(self.newest)
+
     def defer(self, argument: str = "") -> Todo:
-        """Let the answer be found outside the transaction; it comes even if this process ends meanwhile."""
+        """Compute the answer outside the transaction; it arrives even if this process ends in the meantime."""
         row = DeferredRow(
             id=self.message or uuid.uuid4().hex,
             name=self.command.name,
             argument=argument,
             conversation=self.place.conversation,
-            thread_ts=self.place.thread_ts,
+            thread=self.place.thread,
             user_id=self.user,
             only_for=self.place.only_for,
             created_at=self.uow.stamp,
@@ -78,25 +94,25 @@ Handler = Callable[[Invocation], Todo]
 
 
 def understood(name: str, argument: str) -> bool:
-    """Whether the word exists and may be followed by that."""
+    """Whether the command exists and accepts that argument."""
     word = WORDS.get(name)
-    return word is not None and word.takes(argument) and not word.prefix
+    return word is not None and word.takes(argument) and (word.chooses or not word.prefix)
 
 
 def run_command(asked: Invocation) -> Todo:
-    """Do what was asked and reply. An unknown word gets the nearest one suggested, a wrong argument the usage; a prompt
-    for an agent, or what the parent does, comes here only if it was said wrongly."""
+    """Run it and reply. An unknown command gets the nearest one suggested, a wrong argument the usage. A prompt for
+    an agent, or one of the parent's commands, comes here only if its argument was wrong."""
     word = WORDS.get(asked.command.name)
     if word is None:
         near = nearest(asked.command.name)
-        hint = f"Did you mean `!{near}`?" if near else "Say `!help` for what I know."
-        return asked.reply(f"I do not know {code('!' + one_line(asked.command.name, 40))}. {hint}")
+        hint = f"Did you mean `!{near}`?" if near else "`!help` lists the commands."
+        return asked.reply(f"Unknown command {code('!' + one_line(asked.command.name, 40))}. {hint}")
     handler = handler_of(word) if word.takes(asked.argument) else None
     return handler(asked) if handler else asked.reply(usage_error(word))
 
 
 def handler_of(word: Word) -> Handler | None:
-    """What does the word; None if that is no business of the worker's."""
+    """The command's handler; None if the worker does not handle it."""
     if word.runs != "worker" or not word.done_by:
         return None
     file, function = word.done_by
@@ -105,15 +121,15 @@ def handler_of(word: Word) -> Handler | None:
 
 
 def answer_of(name: str) -> Answer:
-    """What finds a deferred command's answer: ``answer`` beside a handler ``run``, ``answer_diff`` beside ``diff``.
-    Raises KeyError for what is no word."""
+    """What computes a deferred command's answer: ``answer`` beside a handler ``run``, ``answer_diff`` beside
+    ``diff``. Raises KeyError for an unknown command."""
     file, function = WORDS[name].done_by
     found: Answer = getattr(_file(file), "answer" if function == "run" else f"answer_{function}")
     return found
 
 
 def load() -> None:
-    """Import every handler, for the fork server: what a worker imports itself it shares with nobody."""
+    """Import every handler in the fork server: modules that a worker imports itself are not shared."""
     for word in WORDS.values():
         handler_of(word)
 

@@ -1,1 +1,1 @@
-"""Conversations: what may begin, what runs, and what waits for a person."""
+"""Conversations: their queue, their runs, and the questions that wait for a person."""

@@ -1,8 +1,8 @@
 """What agents ask people, as rows: opened once, decided once, and shown on the card.
 
-A row names exactly one call by the digest of its tool and input. What was decided about one call says nothing
-about another, except within a grant: the same action kind with the same pattern in the same session. Calls that
-are asked for shortly after one another share a card; each keeps its own row.
+A row names exactly one call by the digest of its tool and input. A decision about one call says nothing about
+another, except within a grant: the same kind of action with the same pattern in the same session. Calls that
+follow one another closely share a card; each keeps its own row.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.model import ButtonClicked, MessagePosted, Upload
+from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler_worker.agents.backend import Approval, Question
 from codebutler_worker.conversation.marks import show_waiting
 from codebutler_worker.conversation.messages import Incoming, enqueue
@@ -43,23 +44,23 @@ TOGETHER_S = 2.0
 MOST_TOGETHER = 5
 LOOKED_AT = 20
 CARD_CHARS = 6_000
-"""Of the calls that share a card; chats bound what a message may hold."""
+"""Calls that share a card; chats limit the size of a message."""
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
 WITHDRAWN = "⚠️ The run ended before anybody decided: this was NOT run."
 NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."
 SAME_AS_TYPED = 300
-"""How much of what was typed is shown on the card."""
+"""How much of a typed answer the card shows, in characters."""
 
 
 def ask(
     uow: UnitOfWork, turn: TurnRow, asked: Mapping[str, Approval | Question], settings: RepoSettings
 ) -> str | None:
-    """Write a row for what is asked at once, by the ID of the row: one call, or the questions of one call in their
-    order. Let the turn wait, and ask on a card; returns the operation that posts it."""
+    """Write a row for each question, by row ID: one call, or the questions of one call in order. The turn
+    waits, and a card asks; returns the operation that posts it."""
     turn = uow.turns.get(turn.id) or turn
     rows = [_row(uow, turn, row_id, each, settings) for row_id, each in asked.items()]
     shared = _shared_card(uow, rows[0])
-    # Whoever asked the agent is called: they are waited for.
+    # Mention the people who asked the agent: it waits for them.
     card = shared or uow.post(place_of(turn), card_of(rows, uow.redact), mention=turn.user_id)
     rows = [replace(row, message_op_id=card) for row in rows]
     for row in rows:
@@ -78,15 +79,15 @@ def settle(
     uow: UnitOfWork,
     row: ApprovalRow,
     state: ApprovalState,
-    by: str = "",
+    by: PersonRef = NO_PERSON,
     reason: str = "",
     *,
     ticked: Collection[str] = (),
 ) -> bool:
-    """Decide a pending row and say so on its card; the turn runs on when nothing else is asked.
+    """Decide a pending row and update its card; the turn continues when nothing else is pending.
 
-    ``reason`` is what the decider said, the answer to a question, or why nobody decided. ``ticked`` boxes of other
-    questions stay so. False if it was decided before: then nothing changes.
+    ``reason`` is the decider's reason, the answer to a question, or why nobody decided. ``ticked`` boxes of
+    other questions stay ticked. False, and no change, if it was decided before.
     """
     if not uow.approvals.decide(row.id, state, by, reason, at=uow.stamp):
         return False
@@ -99,7 +100,7 @@ def settle(
 
 
 def show(uow: UnitOfWork, row: ApprovalRow, ticked: Collection[str] = ()) -> None:
-    """Bring the row's card up to date, its boxes as they are ``ticked``."""
+    """Update the row's card, with its ``ticked`` boxes."""
     if not row.message_op_id:
         return
     turn = uow.turns.get(row.turn_id)
@@ -109,28 +110,28 @@ def show(uow: UnitOfWork, row: ApprovalRow, ticked: Collection[str] = ()) -> Non
 
 
 def close_all(uow: UnitOfWork, turn_id: str, verdict: str) -> None:
-    """The turn is over: refuse what it asked, and say so on its cards."""
+    """The turn is over: refuse its open questions, and show that on their cards."""
     for row in waited_for(uow, turn_id):
         settle(uow, row, "expired", reason=verdict)
 
 
 def waited_for(uow: UnitOfWork, turn_id: str) -> list[ApprovalRow]:
-    """What the turn's agent waits for, oldest first."""
+    """The open questions of the turn's agent, oldest first."""
     return [row for row in uow.approvals.pending(turn_id) if row.tool != POLL_TOOL]
 
 
 def _attach(uow: UnitOfWork, place: ThreadPlace, row: ApprovalRow) -> None:
-    """What its card does not hold, as a file."""
+    """What its card leaves out, as a file."""
     name, whole = too_long(row, uow.redact)
     if name:
         content = whole.encode("utf-8", "replace")
         title = "The whole plan" if row.tool == PLAN_TOOL else "The whole request"
-        uow.add(place, Upload(filename=name, title=title, content=content, thread_ts=place.thread_ts))
+        uow.add(place, Upload(filename=name, title=title, content=content, thread=place.thread))
 
 
 def answers_before(uow: UnitOfWork, turn: TurnRow) -> tuple[tuple[str, str], ...]:
-    """What people had answered (question, answer) in the run that this turn goes on with: it may have ended before
-    its agent heard all of it."""
+    """(question, answer) of the run that this turn continues: it may have ended before its agent received
+    them all."""
     earlier = uow.turns.newest(LOOKED_AT, turn.conversation)
     last = next((each for each in earlier if each.id != turn.id and each.started_at), None)
     if last is None or last.agent != turn.agent:
@@ -144,8 +145,8 @@ def answers_before(uow: UnitOfWork, turn: TurnRow) -> tuple[tuple[str, str], ...
 def is_granted(
     uow: UnitOfWork, turn: TurnRow, session_id: str, asked: Approval, settings: RepoSettings
 ) -> bool:
-    """Whether people allowed it for this session, however long ago: then nobody is asked again. What one person
-    granted is not enough where more are needed now."""
+    """Whether people have allowed it for this session: then nobody is asked again. One person's grant is not
+    enough if more are needed now."""
     if _needed(uow, turn, asked, settings) > 1:
         return False
     wanted = pattern_of(asked.tool, asked.input)
@@ -172,8 +173,8 @@ def _row(
     )
 
 
-def requesters_of(uow: UnitOfWork, turn: TurnRow) -> frozenset[str]:
-    """Everybody who asked for what the turn does."""
+def requesters_of(uow: UnitOfWork, turn: TurnRow) -> frozenset[PersonRef]:
+    """Everybody who asked for this turn."""
     said = uow.messages.of_turn(turn.id)
     return frozenset({turn.user_id, *(message.from_id for message in said)})
 
@@ -186,7 +187,7 @@ def _needed(uow: UnitOfWork, turn: TurnRow, asked: Approval | Question, settings
 
 
 def _shared_card(uow: UnitOfWork, row: ApprovalRow) -> str | None:
-    """The card that this request joins, if one was opened just now."""
+    """The card that this request joins, if one was posted a moment ago."""
     pending = [each for each in waited_for(uow, row.turn_id) if _may_share(each.tool)]
     if not pending or not _may_share(row.tool) or pending[-1].message_op_id is None:
         return None
@@ -201,7 +202,9 @@ def _may_share(tool: str) -> bool:
 
 
 def open_poll(uow: UnitOfWork, turn_id: str, body: str, config: Config) -> bool:
-    """Ask with a button for each option; False if there is nothing to press: then nothing is done."""
+    """Post an agent's question in passing, with a button for each option; False, and no post, if it has no
+    options. The agent does not wait. The first press counts; or a reply in the thread, as the person's next
+    message. A program's output gets no buttons: to an agent the answer is prose, to a shell a command."""
     turn = uow.turns.get(turn_id)
     question, options = options_in(body)
     if turn is None or not options or not talks(config, turn.agent):
@@ -217,7 +220,7 @@ def open_poll(uow: UnitOfWork, turn_id: str, body: str, config: Config) -> bool:
         requested_at=uow.stamp,
         expires_at="",
     )
-    op_id = uow.post(place_of(turn), card_of([row], uow.redact))
+    op_id = uow.post(place_of(turn), card_of([row], uow.redact), mention=turn.user_id)
     uow.approvals.add(replace(row, message_op_id=op_id))
     return True
 
@@ -225,13 +228,13 @@ def open_poll(uow: UnitOfWork, turn_id: str, body: str, config: Config) -> bool:
 def answer_poll(
     uow: UnitOfWork, config: Config, event: ButtonClicked, row: ApprovalRow, turn: TurnRow
 ) -> Todo:
-    """The option that was pressed becomes a message of whoever pressed it."""
+    """The pressed option becomes a message from the person who pressed it."""
     options, choice = options_of(row), event.value.partition(":")[2]
     if not choice.isdecimal() or len(choice) > 2 or int(choice) >= len(options):
         return Todo().logged("WRN", f"{event.user} chose an option that the question does not have")
     decision = may(admitted(event.user), "answer", using(config, turn.channel_id, turn.agent))
     if not decision.allowed:
-        uow.post(place_of(turn), decision.told, value="notice")
+        uow.post(place_of(turn), decision.told, mention=event.user, value="notice")
         return Todo().logged("WRN", f"{event.user} may not answer {turn.agent}")
     words = options[int(choice)]
     uow.approvals.vote(row.id, with_vote(row, event.user, event.user_name))
@@ -239,9 +242,9 @@ def answer_poll(
         return Todo()
     said = Incoming(
         channel=turn.channel_id,
-        # The card stands for the message: it shows what becomes of the answer.
-        ts=event.message_ts,
-        thread_ts=turn.thread_ts or None,
+        # The card stands for the message: its marks show the progress.
+        ref=event.message,
+        thread=turn.thread or None,
         user=event.user,
         text=words,
         prefix=turn.agent,
@@ -251,22 +254,22 @@ def answer_poll(
 
 
 def is_polled(uow: UnitOfWork, config: Config, event: MessagePosted) -> bool:
-    """Whether a question in passing is open where the message was written."""
-    conversation = conversation_id(config, event.channel, event.root_ts)
+    """Whether a question in passing is open in the thread of this message."""
+    conversation = conversation_id(config, event.channel, event.root)
     pending = uow.approvals.pending()
     return any(row.tool == POLL_TOOL and row.conversation == conversation for row in pending)
 
 
 def close_polls(uow: UnitOfWork, config: Config, event: MessagePosted, words: str) -> None:
-    """What is written in the thread answers what was asked there before."""
-    conversation = conversation_id(config, event.channel, event.root_ts)
+    """A message in the thread answers the question asked before it."""
+    conversation = conversation_id(config, event.channel, event.root)
     for row in uow.approvals.pending():
         if row.tool == POLL_TOOL and row.conversation == conversation:
             settle(uow, row, "allowed", event.user, words[:SAME_AS_TYPED])
 
 
 def _taking_all(config: Config) -> Config:
-    """An answer that was asked for is not sent away because the agent is busy."""
+    """Never reject an answer because the agent is busy: we asked for it."""
     if config.agent.busy != "reject":
         return config
     return msgspec.structs.replace(config, agent=msgspec.structs.replace(config.agent, busy="queue"))

@@ -1,6 +1,6 @@
-"""What the agent of a running turn is waiting to hear from people.
+"""Questions of a running turn's agent to people.
 
-The row and its card are committed first; the answer goes to the agent only after the decision is committed. When
+The row and its card are committed first; the agent gets the answer only after the decision is committed. If
 the store cannot take the question, the answer is no.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from codebutler.domain.errors import StoreError
+from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question, Withdrawn
 from codebutler_worker.conversation.approvals import (
     NO_LONGER_ASKED,
@@ -30,20 +31,20 @@ EXPIRED = "⌛ Nobody decided within {minutes:g} minutes: refused."
 EXPIRED_REASON = "Nobody decided within {minutes:g} minutes."
 UNANSWERED = "(Nobody answered this within {minutes:g} minutes.)"
 TOO_LATE = "⚠️ The agent was no longer waiting for that decision: it has no effect."
-NOT_THE_SAME = "Refused: this is not what was decided about."
+NOT_THE_SAME = "Refused: this is not what was approved."
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Something the agent waits for."""
+    """A question that the agent waits for."""
 
     backend: AgentBackend
     asked: Approval | Question
 
 
 class Asking:
-    """The open questions of one running turn, each with its own time limit. ``changed`` hears whenever it may wait for
-    something else what a person owes, an "approval" or an "answer" ("" for nothing), and which card was opened last."""
+    """The open questions of one running turn, each with its own time limit. ``changed`` is called with what a
+    person has to give next, an "approval" or an "answer" ("" for nothing), and with the newest card."""
 
     def __init__(self, runtime: Runtime, turn: TurnRow, changed: Callable[[str, str | None], None]) -> None:
         self._runtime = runtime
@@ -60,7 +61,7 @@ class Asking:
         self._changed("approval" if approval else "answer" if asked else "", self._card_op_id)
 
     async def heard(self, backend: AgentBackend, asked: Approval | Question, session_id: str) -> None:
-        """Ask in the thread, unless it was allowed for this session before; the questions of one call together."""
+        """Ask in the thread, unless the session's grants allow it; the questions of one call together."""
         together = self._together(asked)
         named = {uuid.uuid4().hex: each for each in together}
         self._pending.update({row_id: Pending(backend, each) for row_id, each in named.items()})
@@ -83,7 +84,7 @@ class Asking:
         self._tell_changed()
 
     async def withdrawn(self, event: Withdrawn) -> None:
-        """The agent no longer waits for the answer: say so on its card."""
+        """The agent no longer waits for the answer: show that on its card."""
         gone = [key for key, pending in self._pending.items() if _belongs(pending.asked, event)]
         for approval_id in gone:
             del self._pending[approval_id]
@@ -93,12 +94,12 @@ class Asking:
         try:
             await self._runtime.commit(lambda uow: _take_back(uow, gone))
         except StoreError as error:
-            # The card stays open until the turn ends; a click on it finds nobody who waits, and says so.
+            # The card stays open until the turn ends; a click on it finds no waiting question, and says so.
             self._runtime.log("ERR", f"a card could not be closed: {error}")
         self._tell_changed()
 
     async def decided(self, answer: ApprovalAnswer) -> None:
-        """Tell the agent what the committed decision is; a call that is not the one decided about is refused."""
+        """Give the agent the committed decision; a call other than the approved one is refused."""
         pending = self._pending.get(answer.approval_id)
         if pending is None:
             return
@@ -111,11 +112,11 @@ class Asking:
         if row is None or not is_same(row, pending.asked, self._runtime.settings.path):
             await self._refuse([answer.approval_id, *self._siblings(pending.asked)], NOT_THE_SAME)
             return
-        self._audit(pending.asked, row.decided_by or "", row.state)
+        self._audit(pending.asked, row.decided_by or NO_PERSON, row.state)
         await self._answer(answer.approval_id, Answer(answer.allow, answer.text))
 
     async def close(self) -> None:
-        """The turn is over: stop waiting."""
+        """The turn is over: stop asking."""
         limits = set(self._limits.values())
         self._limits.clear()
         self._pending.clear()
@@ -124,7 +125,7 @@ class Asking:
         await asyncio.gather(*limits, return_exceptions=True)
 
     def _together(self, asked: Approval | Question) -> list[Approval | Question]:
-        """What is asked now: nothing while more questions of the same call are still to come."""
+        """What to post now: nothing while more questions of the same call are still to come."""
         if isinstance(asked, Approval) or asked.of == 1:
             return [asked]
         self._gathered.append(asked)
@@ -145,7 +146,7 @@ class Asking:
         return False
 
     def _siblings(self, asked: Approval | Question) -> list[str]:
-        """What else the same call waits for."""
+        """The other questions of the same call."""
         call = _call(asked)
         return [
             key
@@ -154,7 +155,7 @@ class Asking:
         ]
 
     def _unlimit(self, approval_id: str) -> None:
-        """It has no time limit any more; one that it shares goes on for the others."""
+        """It has no time limit any more; a shared one continues for the others."""
         limit = self._limits.pop(approval_id, None)
         if limit is not None and limit not in self._limits.values():
             limit.cancel()
@@ -179,24 +180,24 @@ class Asking:
     async def _expire(self, approval_ids: tuple[str, ...]) -> None:
         minutes = self._runtime.settings.config.approvals.expiry_minutes
         await self._runtime.clock.sleep(minutes * 60)
-        # The card must not be open any more when the agent hears no: first the store, however long it takes.
+        # Close the card before the agent hears no: the store first, however long it takes.
         expired = await self._runtime.commit_surely(
             lambda uow: _expired(uow, approval_ids, EXPIRED.format(minutes=minutes)), "an expiry"
         )
         if len(expired) == len(approval_ids):
             await self._refuse(expired, EXPIRED_REASON.format(minutes=minutes))
             return
-        # Of several questions some were answered: those answers are not lost.
+        # Keep the answers to the questions that were answered.
         for approval_id in expired:
             await self._answer(approval_id, Answer(allow=True, text=UNANSWERED.format(minutes=minutes)))
 
-    def _audit(self, asked: Approval | Question, user: str, decision: str) -> None:
+    def _audit(self, asked: Approval | Question, user: PersonRef, decision: str) -> None:
         what = f"{asked.tool}: {asked.summary}" if isinstance(asked, Approval) else asked.text
         self._runtime.send(audit_of(self._turn, what, decision, user=user))
 
 
 def _expired(uow: UnitOfWork, approval_ids: tuple[str, ...], verdict: str) -> list[str]:
-    """Those that nobody has decided; the thread is told once."""
+    """Mark the questions that nobody has decided; the thread is notified once."""
     rows = [row for row in map(uow.approvals.get, approval_ids) if row is not None]
     expired = [row for row in rows if settle(uow, row, "expired", reason=verdict)]
     turn = uow.turns.get(expired[0].turn_id) if expired else None

@@ -1,6 +1,7 @@
-"""A turn's attachments, before it starts: files stored where the agent finds them, voice messages transcribed.
+"""A turn's attachments, before it starts: files stored where the agent finds them, voice messages
+transcribed.
 
-Whatever cannot be had is told in the thread, and the turn goes on without it.
+The thread gets a notice about each that is unavailable, and the turn continues without it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ MAX_TRANSCRIPT_CHARS = 50_000
 
 
 def is_usable(row: AttachmentRow) -> bool:
-    """Whether an agent can do something with it alone: not with a voice message that nobody could transcribe."""
+    """Whether an agent can use it without words: not an untranscribed voice message."""
     return row.state == "transcribed" or (row.state == "stored" and not row.is_voice)
 
 
 class AttachmentFetcher:
-    """Of one turn, which is at ``place`` and works in ``workdir``."""
+    """Those of one turn, which is at ``place`` and works in ``workdir``."""
 
     def __init__(self, runtime: Runtime, place: ThreadPlace, workdir: Path) -> None:
         self._runtime = runtime
@@ -40,7 +41,7 @@ class AttachmentFetcher:
         self._workdir = workdir
 
     async def fetch(self, rows: Sequence[AttachmentRow]) -> tuple[AttachmentRow, ...]:
-        """Fetch what is wanted, in order; returns what is known of them then. Raises StoreError."""
+        """Fetch the wanted ones, in order; returns what is known of them then. Raises StoreError."""
         until_s = self._runtime.clock.monotonic() + ALL_S
         return tuple([await self._fetched(row, until_s) for row in rows])
 
@@ -60,7 +61,7 @@ class AttachmentFetcher:
         return ready
 
     async def _obtain(self, row: AttachmentRow) -> tuple[AttachmentRow, str]:
-        """The file where the agent finds it, and what people are told."""
+        """The file where the agent finds it, and the notice for people."""
         if row.size_bytes > MAX_FETCH_BYTES:
             raise NotFetchedError("too_large")
         fetched = await self._download(row.file_id)
@@ -84,7 +85,7 @@ class AttachmentFetcher:
         return replace(row, state="stored", path=path, size_bytes=len(content))
 
     async def _download(self, file_id: str) -> Fetched:
-        """What breaks on the way is tried again."""
+        """Retries what fails on the way."""
         for _attempt in range(ATTEMPTS - 1):
             try:
                 return await self._runtime.fetcher.fetch(file_id)
@@ -104,10 +105,10 @@ class AttachmentFetcher:
 
 
 def _completed(row: AttachmentRow, file: File | None) -> AttachmentRow:
-    """A file of another workspace comes into the message without name and type (Slack Connect)."""
+    """A file shared from another workspace arrives without name and type."""
     if file is None or row.name:
         return row
-    voice = is_voice(file.mimetype, file.subtype, file.name)
+    voice = is_voice(file)
     return replace(row, name=file.name, mimetype=file.mimetype, is_voice=voice)
 
 

@@ -1,7 +1,7 @@
-"""A person's decision about what an agent asks: by a click, or by a word in the thread.
+"""A person's decision about an agent's question: a click, or a reply in the thread.
 
-Whoever may use the turn's agent in its channel may decide. A decision counts for a card that is open in a live
-turn; everything else is told, and does nothing.
+People who may use the turn's agent in its channel may decide. A decision counts if its card is open in a live
+turn; any other only gets an explanation.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from codebutler.domain.message import (
     box_value,
 )
 from codebutler.domain.model import ButtonClicked, MessagePosted, Post, Prompt
+from codebutler.domain.refs import PersonRef
 from codebutler.text.markup import plain
 from codebutler_worker.conversation.approvals import (
     MOST_TOGETHER,
@@ -39,20 +40,22 @@ from codebutler_worker.conversation.marks import end_message
 from codebutler_worker.conversation.quorum import Objection, is_met, objection_to
 from codebutler_worker.present.calls import POLL_TOOL, QUESTION_TOOL, QUESTIONS, options_of, voters, with_vote
 from codebutler_worker.present.lines import one_line, person
-from codebutler_worker.runtime.turns import LIVE, ApprovalAnswer, Todo, conversation_id, using
+from codebutler_worker.runtime.turns import LIVE, ApprovalAnswer, Todo, audit_of, conversation_id, using
 from codebutler_worker.store.rows import ApprovalRow, OutboxRow, TurnRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 from codebutler_worker.tools.outcome import PLAN_TOOL
 
 DECISIONS = frozenset({ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, ANSWER_ACTION})
+DECISION = "decision"
+"""The kind of its line in the audit log."""
 CLOSED = "That card is closed. It was NOT run."
 USE_BUTTONS = "Several cards are open: decide on the one you mean."
 DENIED = "A person denied this."
 KEEP_PLANNING = "The person does not want to begin yet: keep planning."
 OBJECTIONS: Mapping[Objection, str] = MappingProxyType(
     {
-        "again": "{who}, you have already approved this: it still needs somebody else.",
-        "asked": "{who}, you asked for this, so your approval does not count: it needs somebody else's.",
+        "again": "{who}, you have already approved this: somebody else must approve it too.",
+        "asked": "{who}, you asked for this, so your approval does not count: somebody else must approve it.",
         "unnamed": "An approval from this machine's terminal does not count where several people are needed: nobody "
         "knows who in the chat gave it. Approve in the chat, or set `approvals.operator` to your user ID there.",
     }
@@ -62,9 +65,9 @@ _NO = re.compile(r"(?:no|deny)(?:[\s,.:;!—-]+(?P<reason>.*))?", re.IGNORECASE 
 NO_CHARS = 300
 TICK_FIRST = "Nothing is selected: select something first, or write your answer here."
 MANY = ", "
-"""Between the answers to a question that takes several (Claude Code: "comma-separated")."""
+"""Between several answers to one question (Claude Code: "comma-separated")."""
 NO_EFFECT = (
-    "That button no longer does anything: I do not know what it was about. `!list` shows the latest "
+    "That button no longer works: I have no record of what it was for. `!list` shows the latest "
     "conversations; or write what you want."
 )
 ALREADY_DECIDED = "That is already decided, so nothing happens. `!continue` here resumes what can be resumed."
@@ -72,16 +75,16 @@ ALREADY_DECIDED = "That is already decided, so nothing happens. `!continue` here
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """Who decides; ``name`` is "" where only the ID is known."""
+    """Who decides; ``name`` is "" if only the ID is known."""
 
-    user: str
+    user: PersonRef
     name: str = ""
 
 
 def decide_click(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
-    """Take the decision of a click, once; whoever clicks later is told who decided.
+    """Take the decision of a click, once; later clicks are told who decided.
 
-    A button for several requests allows exactly those it names, as far as they are open.
+    A button for several requests allows exactly those it names, if they are still open.
     """
     value, _, choice = event.value.partition(":")
     ids = list(dict.fromkeys(value.split(TOGETHER)))[:MOST_TOGETHER]
@@ -95,6 +98,7 @@ def decide_click(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
         return no_effect(uow, event)
     return Todo(
         answers=tuple(answer for todo in done for answer in todo.answers),
+        audit=tuple(record for todo in done for record in todo.audit),
         log=tuple(line for todo in done for line in todo.log),
     )
 
@@ -108,7 +112,7 @@ def _click_one(uow: UnitOfWork, config: Config, event: ButtonClicked, row: Appro
         return answer_poll(uow, config, event, row, turn)
     if is_answer != (row.tool in QUESTIONS):
         return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
-    if not _may(uow, config, event.user, turn):
+    if _refused(uow, config, event.user, turn):
         return Todo().logged("WRN", f"{event.user} may not decide for {turn.agent}")
     if row.state != "pending" or turn.state not in LIVE:
         uow.post(place_of(turn), _already(row, event.words))
@@ -124,18 +128,18 @@ def _click_one(uow: UnitOfWork, config: Config, event: ButtonClicked, row: Appro
 
 
 def decide_typed(uow: UnitOfWork, config: Config, event: MessagePosted, request: Prompt) -> Todo | None:
-    """Take a short yes or no, or the words that answer a question; None for any other message.
+    """Take a short yes or no, or the answer to a question; None for any other message.
 
-    Words count only when they were written below the card: an older message was not about it.
+    A reply counts only if it was written below the card: an older message was not about it.
     """
     todo = _typed(uow, config, event, request)
-    if todo is None and event.thread_ts is not None and not event.stale:
+    if todo is None and event.thread is not None and not event.stale:
         close_polls(uow, config, event, request.text.strip())
     return todo
 
 
 def _typed(uow: UnitOfWork, config: Config, event: MessagePosted, request: Prompt) -> Todo | None:
-    if request.prefix is not None or event.files or event.late or event.stale or event.thread_ts is None:
+    if request.prefix is not None or event.files or event.late or event.stale or event.thread is None:
         return None
     found = _open_cards(uow, config, event)
     if found is None:
@@ -147,21 +151,22 @@ def _typed(uow: UnitOfWork, config: Config, event: MessagePosted, request: Promp
     allows = words.lower().rstrip(".!") in _YES
     if not (questions or denial or allows):
         return None
-    if not _may(uow, config, event.user, turn):
+    if told := _refused(uow, config, event.user, turn):
+        end_message(uow, place_of(turn), event.ref, "refused", after=told)
         return Todo()
     if questions:
-        end_message(uow, place_of(turn), event.ts, "done")
+        end_message(uow, place_of(turn), event.ref, "done")
         return _answer(uow, _writer(uow, event.user), rows[0], words)
     if len(rows) > 1:
         end_message(
             uow,
             place_of(turn),
-            event.ts,
+            event.ref,
             "refused",
             after=uow.post(place_of(turn), USE_BUTTONS, value="notice"),
         )
         return Todo()
-    end_message(uow, place_of(turn), event.ts, "done")
+    end_message(uow, place_of(turn), event.ref, "done")
     if denial:
         return _deny(uow, _writer(uow, event.user), rows[0], (denial["reason"] or "").strip())
     return _allow(uow, config, _writer(uow, event.user), rows[0], session=False)
@@ -170,9 +175,9 @@ def _typed(uow: UnitOfWork, config: Config, event: MessagePosted, request: Promp
 def _open_cards(
     uow: UnitOfWork, config: Config, event: MessagePosted
 ) -> tuple[TurnRow, list[ApprovalRow]] | None:
-    conversation = conversation_id(config, event.channel, event.root_ts)
+    conversation = conversation_id(config, event.channel, event.root)
     for turn in uow.turns.in_states("waiting"):
-        if turn.conversation != conversation or turn.thread_ts != event.root_ts:
+        if turn.conversation != conversation or turn.thread != event.root:
             continue
         rows = [row for row in waited_for(uow, turn.id) if _is_about(uow, event, row)]
         if rows:
@@ -181,22 +186,24 @@ def _open_cards(
 
 
 def _is_about(uow: UnitOfWork, event: MessagePosted, row: ApprovalRow) -> bool:
-    """Whether the row's card stood there when the message was written."""
+    """Whether the row's card was already there when the message was written."""
     card = uow.outbox.get(row.message_op_id)
-    if card is None or not card.ts:
+    if card is None or not card.ref:
         return False
-    return event.order > card.ts and (not event.seen_ts or event.seen_ts >= card.ts)
+    return event.order > card.ref and (not event.seen or event.seen >= card.ref)
 
 
-def _may(uow: UnitOfWork, config: Config, user: str, turn: TurnRow) -> bool:
+def _refused(uow: UnitOfWork, config: Config, user: PersonRef, turn: TurnRow) -> str:
+    """The operation that tells somebody why they may not decide, "" if they may. It mentions them: somebody
+    may have asked them to decide, and they believe that they did."""
     decision = may(admitted(user), "decide", using(config, turn.channel_id, turn.agent))
-    if not decision.allowed:
-        uow.post(place_of(turn), decision.told, value="notice")
-    return decision.allowed
+    if decision.allowed:
+        return ""
+    return uow.post(place_of(turn), decision.told, mention=user, value="notice")
 
 
-def _writer(uow: UnitOfWork, user: str) -> Decider:
-    """Who wrote: a message brings no name, but an earlier press of theirs did."""
+def _writer(uow: UnitOfWork, user: PersonRef) -> Decider:
+    """The author: a message brings no name, but an earlier click of theirs did."""
     names = (voters(row).get(user, user) for row in uow.approvals.decided_by(user))
     return Decider(user, next((name for name in names if name != user), ""))
 
@@ -217,14 +224,16 @@ def _allow(uow: UnitOfWork, config: Config, decider: Decider, row: ApprovalRow, 
     if session:
         uow.approvals.grant(row.id)
     settle(uow, voted, "allowed", decider.user)
-    return Todo(answers=(ApprovalAnswer(row.turn_id, row.id, allow=True),))
+    answer = ApprovalAnswer(row.turn_id, row.id, allow=True)
+    return _decided(uow, decider, row, answer, "allowed for this session" if session else "allowed")
 
 
 def _deny(uow: UnitOfWork, decider: Decider, row: ApprovalRow, reason: str) -> Todo:
     settle(uow, _voted(uow, decider, row), "denied", decider.user, reason)
     text = KEEP_PLANNING if row.tool == PLAN_TOOL else DENIED
     text = f"{text} Their reason: {reason}" if reason else text
-    return Todo(answers=(ApprovalAnswer(row.turn_id, row.id, allow=False, text=text),))
+    answer = ApprovalAnswer(row.turn_id, row.id, allow=False, text=text)
+    return _decided(uow, decider, row, answer, "denied")
 
 
 def _chosen(
@@ -248,18 +257,31 @@ def _answer(
     uow: UnitOfWork, decider: Decider, row: ApprovalRow, words: str, ticked: tuple[str, ...] = ()
 ) -> Todo:
     settle(uow, _voted(uow, decider, row), "allowed", decider.user, words, ticked=ticked)
-    return Todo(answers=(ApprovalAnswer(row.turn_id, row.id, allow=True, text=words),))
+    answer = ApprovalAnswer(row.turn_id, row.id, allow=True, text=words)
+    return _decided(uow, decider, row, answer, "answered")
+
+
+def _decided(
+    uow: UnitOfWork, decider: Decider, row: ApprovalRow, answer: ApprovalAnswer, decision: str
+) -> Todo:
+    """The audit log says who decided about what: a click's own line does not."""
+    turn = uow.turns.get(row.turn_id)
+    if turn is None:
+        return Todo(answers=(answer,))
+    record = audit_of(turn, uow.redact(row.action_json), decision, user=decider.user)
+    return Todo(answers=(answer,), audit=(msgspec.structs.replace(record, kind=DECISION),))
 
 
 def _voted(uow: UnitOfWork, decider: Decider, row: ApprovalRow) -> ApprovalRow:
-    """The row with this person among those who decided."""
+    """The row with this person's vote."""
     votes = with_vote(row, decider.user, decider.name)
     uow.approvals.vote(row.id, votes)
     return replace(row, votes=votes)
 
 
 def _already(row: ApprovalRow, words: str = "") -> str:
-    """Why it is too late. ``words``, written in a form meanwhile, are not lost: they can be sent as a message."""
+    """Explains that it is too late. ``words`` typed into a form meanwhile are kept: they can be sent as a
+    message."""
     unread = f" Nobody has read this yet: {plain(words)}" if words else ""
     if row.decided_by:
         by = person(row.decided_by, voters(row).get(row.decided_by, ""))
@@ -268,13 +290,13 @@ def _already(row: ApprovalRow, words: str = "") -> str:
 
 
 def already_decided(uow: UnitOfWork, event: ButtonClicked) -> Todo:
-    """The same for a button whose turn has gone on, or has been dropped, since."""
+    """The same for a button whose turn was continued or dropped since."""
     return no_effect(uow, event, ALREADY_DECIDED)
 
 
 def no_effect(uow: UnitOfWork, event: ButtonClicked, text: str = NO_EFFECT) -> Todo:
-    """Told to that person alone, and not again while it is still on its way."""
-    root = event.thread_ts or event.message_ts
+    """Visible to that person only, and not repeated while it is still being sent."""
+    root = event.thread or event.message
     conversation = f"{event.channel}:{root}"
     waiting = (row for row in uow.outbox.pending() if row.conversation == conversation)
     if not any(row.kind == "post" and _says(row, text) for row in waiting):

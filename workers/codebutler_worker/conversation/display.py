@@ -1,7 +1,7 @@
-"""What people see of a running turn: its progress message or its terminal, the line under the thread, and
+"""What people see of a running turn: its progress message or its terminal, the status under the thread, and
 (``output.verbosity`` "verbose") every tool with its result.
 
-All of it slowly: at most one change of a message is under way, so a slow chat gets fewer edits and no backlog.
+At most one change of a message is under way, so a slow chat gets fewer edits and no backlog.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import Doing
 from codebutler_worker.agents.backend import AgentEvent, Output, ToolResult, ToolUse
-from codebutler_worker.conversation.marks import show_working
+from codebutler_worker.conversation.marks import WORKING, show
 from codebutler_worker.conversation.prepare import BegunTurn
 from codebutler_worker.conversation.queue import MARK_AFTER_S
 from codebutler_worker.conversation.terminal import TerminalDisplay
@@ -23,21 +23,23 @@ from codebutler_worker.present import progress
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.progress import TurnProgress, joined, live, reduce, tool_label, tool_result
 from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.store.rows import race_in
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
 GAPS_S = (3.0, 5.0, 10.0, 15.0)
-"""Between two edits, at least: of all turns together Slack takes 50 a minute. The last one stays."""
+"""At least this long between two edits: a chat allows 50 a minute for all turns together. The last edit
+stays."""
 TICK_S = 30.0
-"""Without anything new the elapsed time is shown so often."""
+"""How often the elapsed time is updated if nothing else is new."""
 STATUS_S = 3.0
 STATUS_AGAIN_S = 60.0
-"""Slack drops what is shown under a thread after two minutes."""
+"""A chat drops the status under a thread after two minutes."""
 STATUS_CHARS = 80
 MAX_CALLS = 1000
 
 
 class ToolLog:
-    """The tool calls to be reported in the thread. Bounded: an agent may make a thousand a minute."""
+    """The tool calls to report in the thread. Bounded: an agent may make a thousand a minute."""
 
     def __init__(self, limit: int, redact: Callable[[str], str]) -> None:
         self._limit = limit
@@ -52,28 +54,28 @@ class ToolLog:
         return bool(self._entries)
 
     def heard(self, event: AgentEvent) -> None:
-        """Take note of a call, or of its result."""
+        """Add a call, or its result."""
         if isinstance(event, ToolUse) and len(self._calls) < MAX_CALLS:
             self._calls[event.id] = tool_label(event.name, event.summary)
         elif isinstance(event, ToolResult):
             label = self._calls.pop(event.id, "a tool")
             entry = tool_result(label, event.text, ok=event.ok, redact=self._redact)
-            # One message holds what comes between two of them: more would fall behind what a chat takes.
+            # One message for everything between two of them: more would exceed the chat's limits.
             if sum(len(each) + 1 for each in self._entries) + len(entry) > self._limit:
                 self._left_out += 1
             else:
                 self._entries.append(entry)
 
     def take(self) -> str:
-        """All of it as one message."""
+        """All of them as one message."""
         entries, left_out = self._entries, self._left_out
         self._entries, self._left_out = [], 0
         return joined(entries, left_out)
 
 
 class Display:
-    """Of one turn. ``start`` once; ``settle`` before its outcome is told, ``clear`` after that; ``close`` at the
-    end, whatever happened. ``terminal`` is a program's, None for an agent."""
+    """The display of one turn. ``start`` once; ``settle`` before its outcome is posted, nothing after that; ``close``
+    at the end, in any case. ``terminal`` is a program's, None for an agent."""
 
     def __init__(self, runtime: Runtime, place: ThreadPlace, begun: BegunTurn) -> None:
         output = runtime.settings.config.output
@@ -83,6 +85,7 @@ class Display:
         self._runtime = runtime
         self._place = place
         self._turn = begun.turn
+        self._races = bool(race_in(begun.turn.conversation))
         if begun.program is not None:
             self.terminal = TerminalDisplay(
                 runtime, place, begun.turn.id, begun.program, begun.progress_op_id
@@ -90,7 +93,7 @@ class Display:
         self._posted = begun.progress_op_id
         """The progress message."""
         self._after = begun.progress_op_id
-        """What the line under the thread comes after: a message of ours ends it."""
+        """The operation that the status must follow: a message of ours clears it."""
         self._status = "is working"
         self._quiet = output.verbosity == "quiet" and begun.progress_op_id is None
         self._tools: ToolLog | None = None
@@ -101,7 +104,7 @@ class Display:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to show the turn."""
+        """Start showing the turn."""
         shown = {"status": self._show_status(), "mark": self._mark()}
         if self.terminal is not None:
             shown["terminal"] = self.terminal.run()
@@ -111,10 +114,11 @@ class Display:
             self._tasks.append(asyncio.create_task(work, name=f"{name} of {self._turn.id}"))
 
     def heard(self, event: AgentEvent) -> None:
-        """Take note of what the agent does."""
+        """Record an event of the agent."""
         if isinstance(event, Output) and self.terminal is not None:
             self.terminal.take(event)
-        if self._place.thread_ts and (told := live(event, self._place.thread_ts)) is not None:
+        # Two agents' words in one stream would be unreadable.
+        if self._place.thread and not self._races and (told := live(event, self._place.thread)) is not None:
             self._runtime.send(told)
         if self._tools is not None:
             self._tools.heard(event)
@@ -123,26 +127,22 @@ class Display:
         self._see(reduce(self.view, event))
 
     def waits(self, what: str, card_op_id: str | None) -> None:
-        """It waits for a person's ``what``, as the card says; "" if for nothing any more."""
+        """It waits for a person's ``what``, as the card says; "" if it no longer waits."""
         self._after = card_op_id or self._after
         self._see(replace(self.view, waits=what))
 
     async def settle(self) -> None:
-        """Show nothing more; what was collected is sent before this returns."""
+        """Show nothing more; pending tool reports are stored before this returns."""
         await self.close()
         if self._tools is not None and self._tools.waits:
             try:
                 await self._runtime.commit(self._post_tools)
             except StoreError as error:
-                # The answer will say more than these, and is tried until the store takes it.
+                # The answer says more than these, and is retried until the store takes it.
                 self._runtime.log("WRN", f"tools are not told of: {error}")
 
-    def clear(self) -> None:
-        """Clear the line under the thread. A reply clears it too, so no answer has to wait for this."""
-        self._tell("")
-
     async def close(self) -> None:
-        """Cancel what still runs."""
+        """Cancel the remaining tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -163,23 +163,23 @@ class Display:
         """A turn that ends within a moment needs only its end mark."""
         await self._runtime.clock.sleep(MARK_AFTER_S)
         try:
-            await self._runtime.commit(partial(show_working, turn=self._turn))
+            await self._runtime.commit(partial(show, turn=self._turn, mark=WORKING))
         except StoreError as error:
             self._runtime.log("WRN", f"a mark is left out: {error}")
 
     async def _show_status(self) -> None:
-        """Under the thread: what it does now; in the thread, if that is wanted, its tools."""
+        """Under the thread: the current step; in the thread, if configured, its tools."""
         while True:
             await self._runtime.outbox.settled(self._after or "")
             self._status_changed.clear()
             if self._tools is not None and self._tools.waits:
                 await self._runtime.outbox.settled(await self._runtime.commit(self._post_tools))
-            self._tell(self._status)
+            self.tell(self._status)
             await self._runtime.clock.sleep(STATUS_S)
             await wait_for(self._runtime.clock, self._status_changed, STATUS_AGAIN_S)
 
     async def _show_progress(self) -> None:
-        """The turn if it lasts, then what is new, and now and then the elapsed time."""
+        """Post the turn if it lasts, then what is new, and now and then the elapsed time."""
         output = self._runtime.settings.config.output
         latest = self._posted
         if output.progress_after_seconds:
@@ -194,7 +194,7 @@ class Display:
             latest = await self._put_progress()
 
     async def _put_progress(self) -> str | None:
-        """Returns the operation that shows it; None if the message is not there to be edited."""
+        """Returns the operation that shows it; None if there is no message to edit."""
         self._changed.clear()
         first = self._posted is None
         latest = await self._runtime.commit(self._draft_progress)
@@ -205,9 +205,10 @@ class Display:
 
     def _draft_progress(self, uow: UnitOfWork) -> str | None:
         elapsed_s = self._runtime.clock.monotonic() - self.started_s
-        message = progress.running(self.view, elapsed_s, self._turn.id, self._turn.agent)
+        agent, name = self._turn.agent, self._turn.agent if self._races else ""
+        message = progress.running(self.view, elapsed_s, self._turn.id, agent, name)
         if self.view.last_tool:
-            # Kept for recovery: what the turn was last seen doing. Its end overwrites it with its result.
+            # For recovery: the turn's last step. The end overwrites it with the result.
             uow.turns.update(self._turn.id, result=self.view.last_tool)
         if self._posted is not None:
             return uow.edit(self._place, self._posted, message)
@@ -218,6 +219,7 @@ class Display:
     def _post_tools(self, uow: UnitOfWork) -> str:
         return uow.post(self._place, self._tools.take() if self._tools else "", value="progress")
 
-    def _tell(self, status: str) -> None:
-        if self._place.thread_ts:
-            self._runtime.send(Doing(thread_ts=self._place.thread_ts, text=status))
+    def tell(self, status: str) -> None:
+        """Write that under the thread; "" clears it. A reply clears it too, so no answer has to wait for this."""
+        if self._place.thread:
+            self._runtime.send(Doing(thread=self._place.thread, text=status))

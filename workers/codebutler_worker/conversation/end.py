@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from codebutler.config.schema import OutputSection
+from codebutler.domain.message import Message
+from codebutler.domain.refs import NO_PERSON, PersonRef
+from codebutler.text.amounts import amount
 from codebutler_worker.agents.backend import Finished
+from codebutler_worker.changes.racing import is_racing
 from codebutler_worker.conversation.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.history import plan_kept
-from codebutler_worker.conversation.marks import end_turn, show_queued
-from codebutler_worker.conversation.parked import LIMITS
+from codebutler_worker.conversation.limits import Hold, hand_over, mark_hold, post_hold
+from codebutler_worker.conversation.marks import end_turn
+from codebutler_worker.conversation.parked import ASKED, LIMITS
 from codebutler_worker.conversation.queue import BUDGET, STALE
 from codebutler_worker.conversation.terminal import TerminalDisplay
 from codebutler_worker.present.answer import answer, footer
-from codebutler_worker.present.lines import count, money, one_line, span
-from codebutler_worker.present.notices import WRITTEN_LATE, failed, parked, stopped
+from codebutler_worker.present.lines import count, one_line, span
+from codebutler_worker.present.notices import WRITTEN_LATE, failed, stopped
 from codebutler_worker.present.progress import Outcome, TurnProgress, collapsed
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import TurnEvent, audit_of, move, tag_of
-from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.rows import TurnRow, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
 
 RESPONSE_CHARS = 200
+MODEL_CHARS = 100
 LONG_S = 30.0
-"""After longer work the asker has looked away: the last message calls them."""
+"""After longer work the asker no longer watches: the last message mentions them."""
 _EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop", "parked": "park"}
 
 
@@ -32,8 +37,8 @@ _EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stoppe
 class Ending:
     """Everything known about a turn when it is over. ``elapsed_s`` counts from its start.
 
-    ``stopped_by``: who stopped it from elsewhere; ``resume_at``: when to carry on with it by itself; ``others`` are the
-    agents that could go on instead; ``terminal``: of a program; ``asked``: whether its agent asked people anything.
+    ``stopped_by``: who stopped it from elsewhere; ``hold``: what it waits for, if it does; ``terminal``: of a
+    program; ``asked``: whether its agent asked people anything.
     """
 
     turn: TurnRow
@@ -42,32 +47,30 @@ class Ending:
     view: TurnProgress
     elapsed_s: float
     session_id: str | None
-    stopped_by: str = ""
-    resume_at: datetime | None = None
-    others: tuple[str, ...] = ()
+    stopped_by: PersonRef = NO_PERSON
+    hold: Hold | None = None
     terminal: TerminalDisplay | None = None
     asked: bool = False
     worked_s: float = 0.0
-    changed: tuple[str, ...] = ()
 
 
-def outcome_of(finished: Finished, *, stopping: bool, resumes: bool) -> Outcome:
-    """A turn that was done before the stop reached it is done."""
+def outcome_of(finished: Finished, *, stopping: bool, waits: bool) -> Outcome:
+    """A turn that was done before the stop reached it counts as done."""
     if finished.ok:
         return "done"
     if stopping or finished.reason == "stopped":
         return "stopped"
-    return "parked" if resumes else "failed"
+    return "parked" if waits else "failed"
 
 
 def record_end(runtime: Runtime, ending: Ending, prompt: str) -> None:
-    """Write how the turn went to the log, and what was executed to the audit log."""
+    """Write the outcome to the log, and what was executed to the audit log."""
     turn, finished, usage = ending.turn, ending.finished, ending.view.usage
     parts = [ending.outcome, span(ending.elapsed_s)]
     if usage.turns:
         parts.append(count(usage.turns, "turn"))
     if usage.cost_usd is not None:
-        parts.append(money(usage.cost_usd))
+        parts.append(amount("usd", usage.cost_usd))
     runtime.log(tag_of(runtime.settings.config, turn.agent), " · ".join(parts))
     said = one_line(finished.text, RESPONSE_CHARS)
     if ending.outcome in ("failed", "parked"):
@@ -94,17 +97,20 @@ def conclude(uow: UnitOfWork, output: OutputSection, ending: Ending) -> None:
     last = _say(uow, output, ending)
     current = uow.turns.get(turn.id) or turn
     if current.progress_op_id and ending.terminal is None:
-        uow.edit(place_of(turn), current.progress_op_id, collapsed(outcome, ending.view, ending.elapsed_s))
-    if outcome == "parked":
-        show_queued(uow, turn, after=last)
-        _park(uow, ending, last)
-    else:
+        name = turn.agent if race_in(turn.conversation) else ""
+        line = collapsed(outcome, ending.view, ending.elapsed_s, name)
+        uow.edit(place_of(turn), current.progress_op_id, line)
+    hold = ending.hold
+    if outcome != "parked":
         end_turn(uow, turn, outcome, after=last)
+    elif hold is not None:
+        mark_hold(uow, turn, hold, last)
+        _park(uow, ending, hold, last)
     uow.turns.update(
         turn.id,
         state=move(current.state, _EVENTS[outcome]),
         finished_at=uow.stamp,
-        reason=ending.finished.reason,
+        reason=ASKED if hold is not None and hold.asks else ending.finished.reason,
         result=ending.finished.text,
         session_id=ending.session_id,
         input_tokens=usage.input_tokens,
@@ -113,18 +119,28 @@ def conclude(uow: UnitOfWork, output: OutputSection, ending: Ending) -> None:
         agent_turns=usage.turns,
         worked_s=ending.worked_s,
         plan=plan_kept(ending.view.plan) if ending.view.plan else "",
+        model=one_line(ending.view.model, MODEL_CHARS),
     )
+    if hold is not None and hold.successor:
+        hand_over(uow, turn.id, hold.successor)
     # A session that was forgotten meanwhile stays forgotten.
     session, total_usd = uow.sessions.get(turn.conversation, turn.agent), ending.finished.total_cost_usd
     if session is not None and total_usd is not None and session.session_id == ending.session_id:
         uow.sessions.put(replace(session, total_cost_usd=total_usd, updated_at=uow.stamp))
 
 
+def stopping(turn_id: str) -> str:
+    """The operation that says a run is being stopped."""
+    return f"{turn_id}-stopping"
+
+
 def _say(uow: UnitOfWork, output: OutputSection, ending: Ending) -> str | None:
-    """Returns the last operation's id: the final mark must not be there before the answer is."""
+    """Returns the last operation's ID: the final mark must not appear before the answer."""
     place, finished = place_of(ending.turn), ending.finished
-    mention = ending.turn.user_id if ending.elapsed_s > LONG_S else ""
+    mention = ending.turn.user_id if ending.elapsed_s > LONG_S else NO_PERSON
     last = None
+    if ending.outcome != "parked" and is_racing(uow, ending.turn.conversation):
+        return None  # The race's card tells it.
     if ending.terminal is not None:
         return ending.terminal.finish(uow, finished, ending.elapsed_s, ending.turn.user_id)
     if ending.outcome == "done":
@@ -132,24 +148,24 @@ def _say(uow: UnitOfWork, output: OutputSection, ending: Ending) -> str | None:
         if ending.turn.reason != STALE and any(row.late for row in uow.messages.of_turn(ending.turn.id)):
             foot = f"{foot} • {WRITTEN_LATE}"
         limit = output.max_chars_per_message
-        for operation in answer(finished.text, foot, place.thread_ts, limit, mention, redact=uow.redact):
+        for operation in answer(finished.text, foot, place.thread, limit, mention, redact=uow.redact):
             last = uow.add(place, operation)
     elif ending.outcome == "failed":
         resumable = finished.reason in LIMITS and ending.session_id is not None
         said = failed(ending.turn.id, finished.text, resumable=resumable)
         last = uow.post(place, said, mention=mention, value="notice")
-    elif ending.outcome == "parked" and ending.resume_at is not None:
-        card = parked(ending.turn.id, finished.text, ending.resume_at, uow.now, ending.others)
-        last = uow.post(place, card, mention=mention, value="notice")
+    elif ending.hold is not None:
+        last = post_hold(uow, ending.turn, finished.text, ending.hold, mention)
     elif ending.outcome == "stopped":
-        told = stopped(ending.view, ending.changed, ending.stopped_by)
-        last = uow.post(place, told, value="notice")
+        told = Message(markdown=stopped(ending.view, ending.stopped_by))
+        last = uow.edit(place, stopping(ending.turn.id), told, value="notice")
+        last = last or uow.post(place, told, value="notice")
     return last
 
 
-def _park(uow: UnitOfWork, ending: Ending, card: str | None) -> None:
-    """From now on the card is the message that is kept up to date."""
-    not_before = iso(ending.resume_at) if ending.resume_at else ""
-    # A budget is nobody's refusal, after which to give up.
+def _park(uow: UnitOfWork, ending: Ending, hold: Hold, card: str | None) -> None:
+    """From now on the card is the message that is updated."""
+    not_before = iso(hold.until) if hold.until else ""
+    # Being over budget is no refusal: only several of those make us give up.
     attempts = ending.turn.attempts + (ending.finished.reason != BUDGET)
     uow.turns.update(ending.turn.id, not_before=not_before, attempts=attempts, progress_op_id=card)

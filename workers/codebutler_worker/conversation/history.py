@@ -1,7 +1,9 @@
-"""What an agent has not heard: other agents' turns, the thread it was called into, messages that no agent has read.
+"""What an agent has not heard: other agents' turns, the thread it was called into, messages that no agent has
+read.
 
-It is told as a record before the message itself. Each line of what somebody said is quoted, so that nobody can end the
-record early and speak as its frame. What cannot be had in time is left out: nothing of it keeps a turn from starting.
+The agent gets it as a record before the message itself. Each quoted line is marked, so that nobody can end
+the record early and speak as its frame. Parts that do not arrive in time are left out: they never keep a turn
+from starting.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from codebutler.config.programs import program_names
 from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import Quoted
+from codebutler.domain.refs import NOWHERE, MessageRef
+from codebutler_worker.conversation.queue import HANDED_OVER
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import talks
@@ -26,7 +30,7 @@ from codebutler_worker.tools.outcome import PlanStep
 OPENING = "[record:"
 CLOSING = "[end of the record]"
 LOOKED_BACK = 40
-"""Turns of the conversation that are looked at."""
+"""How many turns of the conversation are considered."""
 MESSAGE_CHARS = 2_000
 ANSWER_CHARS = 4_000
 RECORD_CHARS = 24_000
@@ -38,7 +42,7 @@ ENDED = ("stopped", "failed", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One turn of another agent: what people wrote, what came of it, and its task list as it was in the end."""
+    """One turn of another agent: the messages, the result, and its final task list."""
 
     agent: str
     asked: tuple[tuple[str, str], ...]
@@ -48,10 +52,10 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """What an agent has not heard: other agents' turns, and (``thread_ts``) the thread it was called into."""
+    """Finds what an agent has not heard: other agents' turns, and (``thread``) the thread it was called into."""
 
     exchanges: tuple[Exchange, ...] = ()
-    thread_ts: str = ""
+    thread: MessageRef = NOWHERE
 
 
 def look_back(
@@ -62,24 +66,25 @@ def look_back(
     earlier: Sequence[TurnRow],
     told: Collection[TurnRow],
 ) -> Missed:
-    """What of this turn's past its agent does not know: of ``earlier`` turns, newest first, it is ``told`` some."""
+    """The parts of this turn's past that its agent does not know; of ``earlier`` turns, newest first, it gets
+    ``told``."""
     if not talks(config, turn.agent):
         return Missed()
     exchanges = missed(uow, turn, session_id, config, earlier)
-    # Its thread, if that was begun by somebody else's message and nothing of it ever came here.
-    root = turn.thread_ts if turn.conversation.endswith(turn.thread_ts) else ""
+    # The thread, if somebody else's message started it and it has no earlier turn here.
+    root = turn.thread if turn.conversation.endswith(turn.thread) else NOWHERE
     if session_id or exchanges or not root or len(earlier) > len(told):
         return Missed(exchanges)
-    return Missed(thread_ts="" if uow.messages.get(turn.channel_id, root) else root)
+    return Missed(thread=NOWHERE if uow.messages.get(turn.channel_id, root) else root)
 
 
-async def record_of(runtime: Runtime, found: Missed, before_ts: str, workdir: Path) -> str:
-    """The record that goes before the prompt, "" if there is nothing to tell; with it, what differs in ``workdir``."""
+async def record_of(runtime: Runtime, found: Missed, before: MessageRef, workdir: Path) -> str:
+    """The record that precedes the prompt, "" if there is nothing to add; with it, the diff of ``workdir``."""
     if found.exchanges:
         return record_of_turns(found.exchanges, await _difference(runtime, workdir))
-    if not found.thread_ts:
+    if not found.thread:
         return ""
-    told = await runtime.threads.read(found.thread_ts, before_ts)
+    told = await runtime.threads.read(found.thread, before)
     if told.code:
         runtime.log("WRN", f"what was said in the thread before is left out: {told.code}")
     return record_of_thread(told.said, told.left_out)
@@ -98,39 +103,43 @@ async def _difference(runtime: Runtime, workdir: Path) -> str:
 def missed(
     uow: UnitOfWork, turn: TurnRow, session_id: str | None, config: Config, turns: Sequence[TurnRow]
 ) -> tuple[Exchange, ...]:
-    """What other agents did in this conversation since this one's session last had a turn, oldest first; for an agent
-    without memory (its sessions have no name) what it did itself, too.
+    """What other agents did in this conversation since this one's session last had a turn, oldest first; for
+    an agent without memory (its sessions have no name) also its own. An agent in a race has none of the conversation's.
 
-    Of agents, only what belongs to sessions that still are: what was reset is not carried over. Programs have none.
+    Only agents' sessions that still exist count: a reset is not undone by this. Programs have none.
     """
     programs = program_names(config)
     found: list[Exchange] = []
+    # Its messages are this turn's now; what it did before it was refused is in the tree and the plan.
+    refused = turn.reason == HANDED_OVER
     for earlier in turns:
         if earlier.started_at is None or earlier.session_id is None:
             continue
-        if earlier.agent == turn.agent and earlier.session_id:
+        same = earlier.agent == turn.agent and earlier.conversation == turn.conversation
+        if same and earlier.session_id:
             if earlier.session_id == session_id:
                 break
             continue
-        session = uow.sessions.get(turn.conversation, earlier.agent)
+        session = uow.sessions.get(earlier.conversation, earlier.agent)
         lasts = session is not None and session.session_id == earlier.session_id
         if not lasts and earlier.agent not in programs:
             continue
         asked = tuple((row.from_id, row.content) for row in uow.messages.of_turn(earlier.id))
         came = earlier.result or ""
         answer = came if earlier.state == "done" else f"(it did not end well: {earlier.state})\n{came}"
-        if asked or earlier.state == "done":
+        if asked or earlier.state == "done" or refused:
+            refused = False
             found.append(Exchange(earlier.agent, asked, answer, plan_of(earlier.plan)))
     return tuple(reversed(found))
 
 
 def unread(uow: UnitOfWork, turn: TurnRow, turns: Sequence[TurnRow]) -> tuple[TurnRow, ...]:
-    """Those of the ``turns`` before it (newest first) whose messages its agent has not read, oldest first: each was
-    ended before the agent took it."""
+    """Those of the ``turns`` before it (newest first) whose messages its agent has not read, oldest first:
+    each ended before the agent took it."""
     found: list[TurnRow] = []
     for earlier in turns:
         rows = uow.messages.of_turn(earlier.id)
-        # A turn that never began was withdrawn by somebody; one without messages has handed them on.
+        # A turn that never started was withdrawn; one without messages has passed them on.
         if earlier.agent != turn.agent or earlier.started_at is None or not rows:
             continue
         if earlier.state not in ENDED or all(row.acked for row in rows):
@@ -140,15 +149,15 @@ def unread(uow: UnitOfWork, turn: TurnRow, turns: Sequence[TurnRow]) -> tuple[Tu
 
 
 def forget_unread(uow: UnitOfWork, conversation: str) -> None:
-    """Nobody shall be told any more what was said before."""
+    """Mark all earlier messages as read, so that no agent gets them later."""
     for earlier in uow.turns.newest(LOOKED_BACK, conversation):
         if earlier.state in ENDED:
             uow.messages.acknowledge((row.id, row.content) for row in uow.messages.of_turn(earlier.id))
 
 
 def record_of_turns(exchanges: Sequence[Exchange], diff: str = "") -> str:
-    """The record of a conversation that is handed over, with the plan that was followed last and what has changed in
-    the working tree; "" if there is nothing to tell."""
+    """The record of a conversation that changes agents, with the latest plan and the changes in the working
+    tree; "" if it is empty."""
     if not exchanges:
         return ""
     names = " and ".join(dict.fromkeys(exchange.agent for exchange in exchanges))
@@ -171,7 +180,7 @@ def record_of_turns(exchanges: Sequence[Exchange], diff: str = "") -> str:
 
 
 def record_of_thread(said: Sequence[Quoted], left_out: int) -> str:
-    """The record of a thread that others began. Who may not use the agent is quoted as unverified."""
+    """The record of a thread that others started. People who may not use the agent are quoted as unverified."""
     if not said:
         return ""
     head = (
@@ -183,12 +192,12 @@ def record_of_thread(said: Sequence[Quoted], left_out: int) -> str:
 
 
 def plan_kept(steps: Sequence[PlanStep]) -> str:
-    """A task list as a turn's row keeps it."""
+    """A task list in the form of a turn's row."""
     return msgspec.json.encode(steps).decode() if steps else ""
 
 
 def plan_of(kept: str) -> tuple[PlanStep, ...]:
-    """The task list that a row keeps."""
+    """The task list of a row."""
     return msgspec.json.decode(kept, type=tuple[PlanStep, ...]) if kept else ()
 
 

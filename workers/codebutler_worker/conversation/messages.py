@@ -1,9 +1,10 @@
-"""A message for an agent becomes rows and part of a turn, within one transaction.
+"""Stores a message for an agent as rows of a turn, within one transaction.
 
-A message joins its conversation's queued turn while that has not started (debounce), if it is for the same agent and
-is answered in the same thread; otherwise it opens a turn of its own. Written too long ago, or one too many of its
-author's, it is kept but does not run by itself. What people write in the thread of a session goes to its terminal, not
-to an agent; it is kept with the session's turn until it has been typed: if the worker dies first, it is marked with it.
+A message joins its conversation's queued turn until that starts (debounce), if it is for the same agent and
+gets its answer in the same thread; otherwise it opens a new turn. One written too long ago, or above its
+author's limit, is kept but does not run by itself. A message in a session's thread goes to its terminal, not
+to an agent; it stays with the session's turn until it has been typed: if the worker dies first, it gets that
+turn's outcome as its mark.
 """
 
 from __future__ import annotations
@@ -12,21 +13,25 @@ import uuid
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from codebutler.config.budget import DailyLimit
 from codebutler.config.permission import admitted, may
 from codebutler.config.programs import is_session, is_shell, program_of
-from codebutler.config.schema import Config, DailyLimit
+from codebutler.config.schema import Config
 from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
+from codebutler.protocol.messages import Audit
+from codebutler_worker.conversation.agents import agent_for
 from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, end_message, is_shown, set_mark
 from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_unconfirmed
 from codebutler_worker.media.kinds import is_voice
+from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import crowded, handled, stale
 from codebutler_worker.runtime.turns import (
     LIVE,
     Steer,
     Todo,
     Typed,
-    agent_name,
     audit_of,
     conversation_id,
     using,
@@ -36,21 +41,20 @@ from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, p
 
 MAX_FILES = 20
 BUSY = "⏳ Already working in this conversation: send it again after the answer, or say `!stop` first."
-TOGETHER = "↪ Answered together with what was said next."
+TOGETHER = "↪ Answered together with the next message."
 LATE = "🕰️ You wrote this while I was offline, so it was not typed. Send it again if you still need it."
-GONE = "The session has ended: nothing was typed."
 WORDS_ONLY = "📎 Files cannot be typed into a session."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """Words for an agent. ``ts`` is "" where the chat shows no message (a slash command). ``order`` as in the event; ""
-    where a message of ours stands for them, whose ts is its order."""
+    """A message for an agent. ``ref`` is "" if the chat shows none (a slash command). ``order`` as in the
+    event; "" if a message of ours stands for it, whose ref is its order."""
 
-    channel: str
-    ts: str
-    thread_ts: str | None
-    user: str
+    channel: ConversationRef
+    ref: MessageRef
+    thread: MessageRef | None
+    user: PersonRef
     text: str
     prefix: str | None = None
     late: bool = False
@@ -61,126 +65,152 @@ class Incoming:
     job: str = ""
 
     @property
-    def root_ts(self) -> str:
-        """The thread it belongs to; its own ts where it begins one."""
-        return self.thread_ts or self.ts
+    def root(self) -> MessageRef:
+        """The thread it belongs to; its own ref if it starts one."""
+        return self.thread or self.ref
 
 
 def keep_message(uow: UnitOfWork, said: Incoming, turn_id: str | None) -> None:
-    """Write the message and its files, or its latest text, as part of a turn (None = of none)."""
-    files = _files(said) if said.files else []
+    """Write the message and its files, or its latest text, as part of a turn (None = no turn)."""
+    files = attachments_of(said) if said.files else []
     for file in files:
         uow.attachments.add(file)
+    key = said.ref or MessageRef(said.conversation or "")
     row = MessageRow(
-        id=message_id(said.channel, said.ts or said.conversation or ""),
+        id=message_id(said.channel, key),
         from_id=said.user,
         channel_id=said.channel,
         content=said.text,
         timestamp=uow.stamp,
-        platform_msg_id=said.ts,
-        order=said.order or said.ts,
-        thread_ts=said.root_ts,
+        platform_msg_id=said.ref,
+        order=said.order or said.ref,
+        thread=said.root,
         turn_id=turn_id,
         agent=said.prefix,
         late=said.late,
         is_voice=any(file.is_voice for file in files),
     )
-    if uow.messages.get(said.channel, row.key) is None:
+    if uow.messages.get(said.channel, key) is None:
         uow.messages.add(row)
         return
-    uow.messages.set_text(said.channel, said.ts, said.text)
+    uow.messages.set_text(said.channel, said.ref, said.text)
     if turn_id is not None:
-        uow.messages.attach(said.channel, said.ts, turn_id)
+        uow.messages.attach(said.channel, said.ref, turn_id)
 
 
-def _files(said: Incoming) -> list[AttachmentRow]:
+def attachments_of(said: Incoming) -> list[AttachmentRow]:
+    """Its files, which are fetched when its run starts."""
     return [
         AttachmentRow(
-            message_id=message_id(said.channel, said.ts),
+            message_id=message_id(said.channel, said.ref),
             file_id=file.id,
             position=position,
             name=file.name,
             mimetype=file.mimetype,
             size_bytes=file.size_bytes,
-            is_voice=is_voice(file.mimetype, file.subtype, file.name),
+            is_voice=is_voice(file),
         )
         for position, file in enumerate(said.files[:MAX_FILES])
     ]
 
 
 def enqueue(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
-    """Put a message into a turn, or say that the conversation is busy (``agent.busy`` "reject")."""
-    conversation = said.conversation or conversation_id(config, said.channel, said.root_ts)
-    agent = agent_name(config, said.prefix)
+    """Put a message into a turn, or reply that the conversation is busy (``agent.busy`` "reject")."""
+    conversation = said.conversation or conversation_id(config, said.channel, said.root)
+    agent = agent_for(uow, config, conversation, said.prefix)
+    if refused := _refused(uow, config, said, conversation, agent):
+        return refused
     live = [turn for turn in uow.turns.in_states(*LIVE) if turn.conversation == conversation]
     queued = [turn for turn in uow.turns.in_states("queued") if turn.conversation == conversation]
     is_program = program_of(config, agent) is not None
-    turn = _joinable(uow, config, queued[-1], said) if queued and not is_program else None
+    turn = _joinable(uow, config, queued[-1], said, agent) if queued and not is_program else None
     if turn is None and live and config.agent.busy == "reject":
         keep_message(uow, said, None)
-        place = ThreadPlace(conversation, said.root_ts or None)
-        end_message(uow, place, said.ts, "refused", after=uow.post(place, BUSY, value="notice"))
+        place = ThreadPlace(conversation, said.root or None)
+        end_message(uow, place, said.ref, "refused", after=uow.post(place, BUSY, value="notice"))
         return Todo()
     waits = False
     if turn is None:
-        turn = opened(uow, config, said, conversation)
+        turn = opened(uow, config, said, conversation, agent)
     else:
         turn = _joined(uow, config, turn, said)
         waits = any(is_shown(uow, each, QUEUED) for each in uow.messages.of_turn(turn.id)[:1])
     keep_message(uow, said, turn.id)
-    if waits and (message := uow.messages.get(said.channel, said.ts)) is not None:
+    if waits and (message := uow.messages.get(said.channel, said.ref)) is not None:
         set_mark(uow, place_of(turn), message, QUEUED)
     steers = config.agent.busy == "steer" and live and live[0].agent == agent
     if steers and _same_account(config, live[0], said):
         return Todo(steer=(Steer(live[0].id, turn.id),))
-    return Todo() if live else Todo(begins=turn.thread_ts)
+    return Todo() if live else Todo(begins=turn.thread)
 
 
 def _same_account(config: Config, turn: TurnRow, said: Incoming) -> bool:
-    """Whether what is said may go on the account of a turn: where people have budgets, each has turns of their own."""
+    """Whether the message can be charged to that turn: if people have budgets, turns are not shared."""
     return config.budget.user == DailyLimit() or turn.user_id == said.user
 
 
-def _joinable(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming) -> TurnRow | None:
+def _refused(uow: UnitOfWork, config: Config, said: Incoming, conversation: str, agent: str) -> Todo | None:
+    """What becomes of a message for an agent that its thread has chosen and its author may not use; else None. The
+    parent, which let it in, knows the configured agent only."""
+    if said.prefix is not None or agent == config.agent.default:
+        return None
+    decision = may(admitted(said.user), "ask", using(config, said.channel, agent, said.text))
+    if decision.allowed:
+        return None
+    keep_message(uow, said, None)
+    place = ThreadPlace(conversation, said.root or None)
+    end_message(uow, place, said.ref, "refused", after=uow.post(place, decision.told, value="notice"))
+    # The parent let it in as a prompt for the configured agent, and wrote that down.
+    record = Audit(
+        user=said.user,
+        thread=said.root,
+        kind=agent,
+        text=one_line(said.text, 1000),
+        decision=f"refused: {decision.reason}",
+    )
+    return Todo(audit=(record,))
+
+
+def _joinable(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming, agent: str) -> TurnRow | None:
     """A turn that waits only because others run keeps its own thread: a top-level message joins within the
     debounce or not at all."""
-    if turn.agent != agent_name(config, said.prefix) or not _same_account(config, turn, said):
+    if turn.agent != agent or not _same_account(config, turn, said):
         return None
     if turn.job != said.job:
         return None
-    if turn.thread_ts == said.root_ts:
+    if turn.thread == said.root:
         return turn
-    opener = uow.messages.get(turn.channel_id, turn.thread_ts)
+    opener = uow.messages.get(turn.channel_id, turn.thread)
     top_level = opener is not None and opener.turn_id == turn.id
     fresh = turn.not_before > uow.stamp
-    return turn if said.thread_ts is None and top_level and fresh else None
+    return turn if said.thread is None and top_level and fresh else None
 
 
 def _joined(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming) -> TurnRow:
-    joined = replace(turn, not_before=_due(uow, config), thread_ts=said.root_ts)
-    if turn.progress_op_id and turn.thread_ts != joined.thread_ts:
+    joined = replace(turn, not_before=_due(uow, config), thread=said.root)
+    if turn.progress_op_id and turn.thread != joined.thread:
         uow.edit(place_of(turn), turn.progress_op_id, Message(markdown=TOGETHER))
         joined = replace(joined, progress_op_id=None)
     uow.turns.update(
         turn.id,
         not_before=joined.not_before,
-        thread_ts=joined.thread_ts,
+        thread=joined.thread,
         progress_op_id=joined.progress_op_id,
     )
     return joined
 
 
-def opened(uow: UnitOfWork, config: Config, said: Incoming, conversation: str) -> TurnRow:
+def opened(uow: UnitOfWork, config: Config, said: Incoming, conversation: str, agent: str) -> TurnRow:
     """Queue a new turn."""
     turn = TurnRow(
         id=uuid.uuid4().hex,
         conversation=conversation,
         channel_id=said.channel,
-        thread_ts=said.root_ts,
-        agent=agent_name(config, said.prefix),
+        thread=said.root,
+        agent=agent,
         created_at=uow.stamp,
         # Nobody completes a command with a second message.
-        not_before=_due(uow, config) if program_of(config, agent_name(config, said.prefix)) is None else "",
+        not_before=_due(uow, config) if program_of(config, agent) is None else "",
         user_id=said.user,
         job=said.job,
     )
@@ -199,32 +229,35 @@ def park(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
 
 
 def take_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
-    """Put a message into a turn; where too many of its author's are waiting, keep it until they ask again."""
+    """Put a message into a turn; if too many of its author's are waiting, keep it until they ask again."""
     if is_crowded(uow, config, said.user):
         return _ask_first(uow, config, said, CROWDED)
     return enqueue(uow, config, said)
 
 
-def is_crowded(uow: UnitOfWork, config: Config, user: str) -> bool:
-    """Whether so many messages of the user wait that no more are let in (``agent.queuePerUser``)."""
+def is_crowded(uow: UnitOfWork, config: Config, user: PersonRef) -> bool:
+    """Whether the user has as many messages waiting as are allowed (``agent.queuePerUser``)."""
     most = config.agent.queue_per_user
     return most > 0 and uow.messages.waiting_of(user) >= most
 
 
 def _ask_first(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> Todo:
-    conversation = said.conversation or conversation_id(config, said.channel, said.root_ts)
+    conversation = said.conversation or conversation_id(config, said.channel, said.root)
+    agent = agent_for(uow, config, conversation, said.prefix)
+    if refused := _refused(uow, config, said, conversation, agent):
+        return refused
     latest = uow.turns.newest(1, conversation)
-    if latest and _may_join(config, latest[0], said, reason):
+    if latest and latest[0].agent == agent and _may_join(latest[0], said, reason):
         turn = latest[0]
     else:
-        queued = opened(uow, config, said, conversation)
+        queued = opened(uow, config, said, conversation, agent)
         turn = replace(queued, state="interrupted", reason=reason)
         uow.turns.update(turn.id, state=turn.state, reason=reason, finished_at=uow.stamp)
         uow.post(place_of(turn), _question(config, turn, said.text))
     if reason == HANDLED:
-        # Set in a life that we do not remember.
-        for name in (WORKING, QUEUED):
-            uow.react(place_of(turn), React(target_ts=said.ts, name=name, remove=True))
+        # Set by an earlier run of ours that the store does not remember.
+        for mark in (WORKING, QUEUED):
+            uow.react(place_of(turn), React(target=said.ref, mark=mark, remove=True))
     keep_message(uow, said, turn.id)
     return Todo()
 
@@ -235,19 +268,18 @@ def _question(config: Config, turn: TurnRow, text: str) -> Message:
     return handled(turn.id, text) if turn.reason == HANDLED else stale(turn.id, text)
 
 
-def _may_join(config: Config, turn: TurnRow, said: Incoming, reason: str) -> bool:
-    same_agent = turn.agent == agent_name(config, said.prefix)
+def _may_join(turn: TurnRow, said: Incoming, reason: str) -> bool:
     whose = reason != CROWDED or turn.user_id == said.user
-    return is_unconfirmed(turn) and turn.reason == reason and same_agent and whose
+    return is_unconfirmed(turn) and turn.reason == reason and whose
 
 
 def type_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo | None:
-    """Take a plain message for the session that runs in its thread; None if none does."""
-    if said.prefix is not None or said.thread_ts is None:
+    """Take a plain message for the session that runs in its thread; None if there is none."""
+    if said.prefix is not None or said.thread is None:
         return None
     live = uow.turns.in_states(*LIVE)
     turn = next(
-        (each for each in live if each.thread_ts == said.thread_ts and is_session(config, each.agent)), None
+        (each for each in live if each.thread == said.thread and is_session(config, each.agent)), None
     )
     if turn is None:
         return None
@@ -263,34 +295,34 @@ def type_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo | None:
     if refused:
         keep_message(uow, said, None)
         uow.post(place, refused)
-        end_message(uow, place, said.ts, "refused")
-        # The parent let it in as a prompt, and wrote that down.
+        end_message(uow, place, said.ref, "refused")
+        # The parent let it in as a prompt, and logged it as one.
         record = audit_of(turn, said.text, f"refused: {decision.reason}", user=said.user)
         return Todo(audit=() if decision.allowed else (record,))
     keep_message(uow, said, turn.id)
-    return Todo(typed=(Typed(turn.id, said.channel, said.ts, said.text),))
+    return Todo(typed=(Typed(turn.id, said.channel, said.ref, said.text),))
 
 
 def _commands(config: Config, agent: str, text: str) -> str:
-    """What of it a shell would run: a key is none."""
+    """The part of it that a shell would run: a key press is none."""
     if not is_shell(config, agent):
         return ""
-    # Not for every worker's memory: only one with a session needs to know the keys.
+    # Imported here: only a worker with a session needs the keys in memory.
     from codebutler_worker.agents.shell.run import is_key
 
     return "" if is_key(text) else text
 
 
 def settle_typed(uow: UnitOfWork, typed: Typed, refusal: str) -> None:
-    """Mark a message as typed, or (``refusal``) say why it was not."""
+    """Mark a message as typed, or say why it was not (``refusal``)."""
     turn = uow.turns.get(typed.turn_id)
-    message = uow.messages.get(typed.channel, typed.ts)
+    message = uow.messages.get(typed.channel, typed.ref)
     if turn is None or message is None or message.turn_id != turn.id:
         return
-    uow.messages.attach(typed.channel, typed.ts, None)
+    uow.messages.attach(typed.channel, typed.ref, None)
     place = place_of(turn)
     if refusal:
         uow.post(place, refusal)
-    end_message(uow, place, typed.ts, "refused" if refusal else "done")
-    # While it belonged to the turn it may have been given the turn's own mark.
+    end_message(uow, place, typed.ref, "refused" if refusal else "done")
+    # While it belonged to the turn it may have got the turn's mark.
     clear_mark(uow, place, message, WORKING)

@@ -1,7 +1,7 @@
-"""Preparing a turn: written as running, what was asked gathered, its place found, and all its agent is told.
+"""Prepares a turn: commits it as running, and gathers its messages, its directory and its prompt.
 
-The beginning is one transaction, committed before anything is started: a crash after it is found as an interrupted
-turn, never as a silent one.
+The start is one transaction, committed before anything is started: after a crash, the turn is found
+interrupted, never lost without a trace.
 """
 
 from __future__ import annotations
@@ -9,34 +9,49 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 
+from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.memory import MEMORY_NAME
-from codebutler.config.programs import program_of
+from codebutler.config.programs import UNDO, beside, program_of
 from codebutler.config.schema import CommandRule, Config
-from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import Value
+from codebutler.domain.refs import MessageRef
+from codebutler.text.envelope import enveloped
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.survey import instructions
+from codebutler_worker.changes.card import UNDONE
+from codebutler_worker.changes.pending import put_off_checks, withdraw_checks
+from codebutler_worker.changes.racing import was_picked
+from codebutler_worker.changes.snapshots import Snapshots
+from codebutler_worker.changes.undo import to_put_back
+from codebutler_worker.conversation.agents import choice_for
 from codebutler_worker.conversation.approvals import answers_before
 from codebutler_worker.conversation.history import LOOKED_BACK, Missed, look_back, unread
 from codebutler_worker.conversation.parked import LIMIT
-from codebutler_worker.conversation.queue import STALE
+from codebutler_worker.conversation.queue import HANDED_OVER, STALE
 from codebutler_worker.conversation.terminal import opening
-from codebutler_worker.conversation.undo import Snapshots, to_put_back
 from codebutler_worker.media.kinds import size
 from codebutler_worker.memory.keeping import TurnNotes
 from codebutler_worker.memory.recalled import memory_block, read_memory
 from codebutler_worker.present import progress
 from codebutler_worker.present.lines import one_line
-from codebutler_worker.present.notices import LATE, own_worktree
+from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import UNDO, WORDLESS, move
-from codebutler_worker.store.rows import REPO_SCOPE, AttachmentRow, FactRow, SessionRow, TurnRow
+from codebutler_worker.runtime.turns import WORDLESS, move, own_tree
+from codebutler_worker.store.rows import (
+    REPO_SCOPE,
+    AttachmentRow,
+    FactRow,
+    SessionRow,
+    TurnRow,
+    main_conversation,
+    race_in,
+)
 from codebutler_worker.store.state_dir import STATE_DIR
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
+from codebutler_worker.tools.pushing import ASK_TO_PUSH
 
 LOOKED_AT = 200
 RESTRICTIONS = """\
@@ -50,13 +65,14 @@ variables.
 5. Run nothing destructive or hard to take back: no recursive deletions, no force pushes, no dropping of \
 tables or the like.
 When a task cannot be done within these rules, say exactly what would be needed, and stop."""
-_CHANNEL = """\
+_CHANNEL = f"""\
 The person talks to you from a chat thread, often on a phone: answer briefly, in Markdown, with the result \
 first. Nobody can see your screen and nobody can answer a terminal prompt. Voice messages are transcribed by \
 machine and may be slightly wrong. To send the person a file of this repository, write exactly \
-<<<SLACK:file>>> path/of/the/file <<<END_SLACK>>> in your answer; the marks themselves are not shown. To ask \
+{enveloped(" path/of/the/file ", "file")} in your answer; the marks themselves are not shown. To ask \
 something without waiting, enclose it in the same way with question for file, its options last, as a list; the \
-answer is the next message."""
+answer is the next message. You cannot push: to ask the person to push your commits or to open a pull request, \
+call the tool {ASK_TO_PUSH.name} or, if you do not have it, write {enveloped(" why ", "push")}."""
 _RESUMED = """\
 The machine stopped while you were working on this, so your last run ended in the middle. Look at what is \
 done and what is not, and report that first. Change nothing beyond what was asked for before."""
@@ -66,6 +82,9 @@ was asked for."""
 _STOPPED = """\
 A person stopped your last run, and now lets it go on. Look at what is done and what is not, then go on from \
 there, changing nothing beyond what was asked for before."""
+_MOVED = """\
+From now on you work in {workdir}. What you did before in a worktree of your own has been merged there, and that \
+worktree is gone."""
 _ANSWERED = "What you had asked is answered; do not ask it again:"
 _LATE = "[written while you were offline]"
 _UNREAD = "[sent earlier; your run was stopped before you read it]"
@@ -73,7 +92,8 @@ _UNREAD = "[sent earlier; your run was stopped before you read it]"
 
 @dataclass(frozen=True, slots=True)
 class BegunTurn:
-    """A turn that is committed as running, and what its agent is to be told. ``messages`` are the ts of its own."""
+    """A turn committed as running, and the input for its agent. ``messages`` are the turn's own;
+    ``withdrawn`` are the checks that it ended. ``has_moved``: its agent's session began in another directory."""
 
     turn: TurnRow
     said: tuple[PromptMessage, ...]
@@ -86,21 +106,24 @@ class BegunTurn:
     put_back: tuple[str, str | None] | None = None
     facts: tuple[FactRow, ...] = ()
     answered: tuple[tuple[str, str], ...] = ()
-    messages: tuple[str, ...] = ()
+    messages: tuple[MessageRef, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+    choice: Choice = CONFIGURED
+    has_moved: bool = False
 
     @property
     def has_words(self) -> bool:
-        """Whether it can go on without its files."""
+        """Whether it can continue without its files."""
         return bool(self.turn.reason) or any(said.text.strip() for said in self.said)
 
     @property
     def has_own_tree(self) -> bool:
-        """Whether it may change the tree: only then a worktree is made for it. Programs go where their thread is."""
+        """Whether it may change the tree: only then it gets a worktree. Programs run where their thread is."""
         return self.program is None and self.turn.agent not in WORDLESS
 
 
 def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
-    """Write the turn as running, and gather what was asked. What is not shown now is shown if the turn lasts."""
+    """Commit the turn as running, and gather its messages. What is not shown now is shown if the turn lasts."""
     program = program_of(config, turn.agent)
     session = uow.sessions.get(turn.conversation, turn.agent)
     rows = uow.messages.of_turn(turn.id)
@@ -120,19 +143,27 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     messages = tuple(row.platform_msg_id for row in rows if row.platform_msg_id)
     earlier = [each for each in uow.turns.newest(LOOKED_BACK, turn.conversation) if each.id != turn.id]
     has_agent = program is None and turn.agent not in WORDLESS
+    own = next((each for each in earlier if each.agent == turn.agent), None)
+    past = earlier
+    if not earlier and race_in(turn.conversation):
+        past = uow.turns.newest(LOOKED_BACK, main_conversation(turn.conversation))
     before = unread(uow, turn, earlier) if earlier and has_agent else ()
+    # What another agent has read, this one's session does not know.
+    knows = session is not None and turn.reason != HANDED_OVER
     said = [
         *(
             PromptMessage(row.content, row.late, id=row.id, unread=True)
             for each in before
             for row in uow.messages.of_turn(each.id)
         ),
-        *(PromptMessage(row.content, row.late, row.acked and session is not None, row.id) for row in rows),
+        *(PromptMessage(row.content, row.late, row.acked and knows, row.id) for row in rows),
     ]
     new = {one.id for one in said if not one.known}
+    earlier_authors = [row.from_id for each in before for row in uow.messages.of_turn(each.id)]
+    people = {turn.user_id, *(row.from_id for row in rows), *earlier_authors}
     files = [file for each in (*before, turn) for file in uow.attachments.of_turn(each.id)]
-    # A message that begins a thread of its own has no past.
-    has_past = earlier or turn.thread_ts not in messages
+    # A message that starts its own thread has no past.
+    has_past = past or turn.thread not in messages
     return BegunTurn(
         uow.turns.get(turn.id) or turn,
         tuple(said),
@@ -141,20 +172,35 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
         session.total_cost_usd if session else 0.0,
         "" if session else _session_name(uow, turn),
         program,
-        look_back(uow, turn, session_id, config, earlier, before) if has_past else Missed(),
+        look_back(uow, turn, session_id, config, past, before) if has_past else Missed(),
         to_put_back(uow, turn) if turn.agent == UNDO else None,
         answered=answers_before(uow, turn) if turn.reason in ("interrupted", "stopped") else (),
         messages=messages,
+        withdrawn=() if turn.agent in beside(config) else _end_checks(uow, turn, config),
+        choice=choice_for(uow, turn, config, people),
+        has_moved=bool(session and own and was_picked(uow, own)),
         facts=(*uow.facts.of(REPO_SCOPE), *uow.facts.of(turn.user_id)),
     )
 
 
+def _end_checks(uow: UnitOfWork, turn: TurnRow, config: Config) -> tuple[str, ...]:
+    """They are of a tree at rest, which this turn may change now, or takes back."""
+    if turn.agent == UNDO:
+        shared = config.agent.isolation == "shared"
+        return withdraw_checks(uow, None if shared else turn.conversation, UNDONE)
+    return put_off_checks(uow, config, turn.conversation)
+
+
 def _show_at_once(uow: UnitOfWork, turn: TurnRow, config: Config, program: CommandRule | None) -> str | None:
-    """That a session has begun, and everything where nothing is to wait (``output.progressAfterSeconds``). The output
-    of a program is shown however quiet it is. Returns the message that shows it, None if none does yet."""
+    """Announce a session at once, and other turns if there is no delay (``output.progressAfterSeconds``). A
+    program's output is shown however quiet it is. Returns the message that shows it, None if there is none
+    yet."""
     posted, place = turn.progress_op_id, place_of(turn)
+    name = turn.agent if race_in(turn.conversation) else ""
     showing = (
-        opening(program, turn.id) if program else progress.running(TurnProgress(), 0, turn.id, turn.agent)
+        opening(program, turn.id)
+        if program
+        else progress.running(TurnProgress(), 0, turn.id, turn.agent, name)
     )
     value: Value = "notice" if program else "progress"
     if posted is not None:
@@ -165,23 +211,22 @@ def _show_at_once(uow: UnitOfWork, turn: TurnRow, config: Config, program: Comma
 
 
 def _session_name(uow: UnitOfWork, turn: TurnRow) -> str:
-    """``slack-<channel>-<thread>``, by which its agent finds the thread again; numbered after a reset, because an agent
-    keeps what it had under a name."""
-    channel, _, thread = turn.conversation.partition(":")
-    name = f"slack-{channel}-{thread}".removesuffix("-")
+    """``chat-<channel>-<thread>``, by which its agent finds the thread again; numbered after a reset, because
+    agents keep what they know under a name."""
+    name = f"chat-{turn.conversation.replace(':', '-')}".removesuffix("-")
     earlier = uow.turns.newest(LOOKED_AT, turn.conversation)
     used = {row.session_id for row in earlier if row.agent == turn.agent and row.session_id}
     return name if not used else f"{name}-{len(used) + 1}"
 
 
 def keep_session(uow: UnitOfWork, turn: TurnRow, session_id: str) -> None:
-    """The session with which the conversation goes on; what it has cost so far stays with it."""
+    """The session that the conversation continues with; its cost so far stays with it."""
     known = uow.sessions.get(turn.conversation, turn.agent)
     uow.sessions.put(
         SessionRow(
             conversation=turn.conversation,
             channel_id=turn.channel_id,
-            thread_ts=turn.thread_ts,
+            thread=turn.thread,
             agent=turn.agent,
             session_id=session_id,
             updated_at=uow.stamp,
@@ -191,45 +236,28 @@ def keep_session(uow: UnitOfWork, turn: TurnRow, session_id: str) -> None:
 
 
 async def find_workdir(runtime: Runtime, begun: BegunTurn) -> Path:
-    """Where it works. Raises CodeButlerError with one line that says what to do."""
+    """The directory it works in. Raises CodeButlerError with one line that says what to do."""
     task = None
-    if runtime.settings.config.agent.isolation != "shared" and begun.has_own_tree:
+    if begun.has_own_tree and own_tree(runtime.settings.config, begun.turn.conversation):
         task = runtime.redactor.redact(" ".join(said.text for said in begun.said))
     return await runtime.agents.workdir(begun.turn.conversation, task=task)
 
 
-async def tidy_workdir(runtime: Runtime, begun: BegunTurn) -> None:
-    """Leave no worktree in which nothing was changed; tell of one that stays, once. Nothing may run in it."""
-    turn = begun.turn
-    if runtime.settings.config.agent.isolation == "shared" or not begun.has_own_tree:
-        return
-    try:
-        if branch := await runtime.agents.tidy(turn.conversation):
-            await runtime.commit(lambda uow: _tell_branch(uow, turn, branch))
-    except CodeButlerError as error:
-        runtime.log("WRN", f"after turn {turn.id}: {error}")
-
-
-def _tell_branch(uow: UnitOfWork, turn: TurnRow, branch: str) -> None:
-    op_id = sha256(f"{turn.conversation} {branch}".encode()).hexdigest()
-    if uow.outbox.get(op_id) is None:
-        uow.post(place_of(turn), own_worktree(branch), op_id=op_id)
-
-
 def prompt_of(begun: BegunTurn, files: Sequence[AttachmentRow], workdir: Path) -> str:
-    """The messages with what came of their files; agents of ours take their words alone."""
+    """The messages with the results of their files; programs get only their words."""
     if begun.turn.agent in WORDLESS or begun.program is not None:
         return "\n\n".join(said.text for said in begun.said)
-    # Another agent than the one that met its limit has nothing to go on with: it reads the record.
+    # An agent other than the one that hit its limit has no run to continue: it reads the record.
     continued = "" if begun.turn.reason == LIMIT and not begun.turn.session_id else begun.turn.reason
     messages = attached(begun.said, files, str(workdir)) if files else begun.said
-    return user_prompt(messages, continued or "", begun.answered)
+    prompt = user_prompt(messages, continued or "", begun.answered)
+    return f"{_MOVED.format(workdir=workdir)}\n\n{prompt}" if begun.has_moved else prompt
 
 
 def request_of(
     runtime: Runtime, begun: BegunTurn, prompt: str, snapshots: Snapshots, session_id: str | None
 ) -> TurnRequest:
-    """All that the agent is told. A program is taught by its own backend how to say something at once."""
+    """The agent's whole input. A program's own backend explains how to send something at once."""
     repo, turn, workdir = Path(runtime.settings.path), begun.turn, snapshots.workdir
     prompt_file = runtime.settings.config.envelope.prompt_file
     teaching = instructions(repo, prompt_file) if begun.program is None else ""
@@ -253,8 +281,8 @@ def request_of(
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """One message for the agent, ``id`` its row's. ``known``: the agent's session has it already; ``unread``: it was
-    for an earlier turn, which ended before the agent read it."""
+    """One message for the agent; ``id`` is its row's. ``known``: the agent's session already has it;
+    ``unread``: it belonged to an earlier turn, which ended before the agent read it."""
 
     text: str
     late: bool = False
@@ -264,7 +292,7 @@ class PromptMessage:
 
 
 def system_prompt(repo_path: str, memory: str, teaching: str = "") -> str:
-    """The standing orders: restrictions, where the agent works, and the block of what is remembered (may be empty)."""
+    """The standing instructions: restrictions, the agent's directory, and the block of facts (may be empty)."""
     parts = [RESTRICTIONS, f"You are working in: {repo_path}", _CHANNEL]
     if teaching.strip():
         parts.append(teaching.strip())
@@ -276,8 +304,8 @@ def system_prompt(repo_path: str, memory: str, teaching: str = "") -> str:
 def user_prompt(
     messages: Sequence[PromptMessage], continued: str = "", answered: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """The messages in order as one prompt. ``continued``: why it goes on, "interrupted", "limit", "stopped" or "";
-    then ``answered`` are the questions of the last run, each with what a person answered."""
+    """The messages in order as one prompt. ``continued``: why it continues, "interrupted", "limit", "stopped"
+    or ""; ``answered``: then the questions of the last run, each with the person's answer."""
     fresh = []
     for one in messages:
         marks = [_UNREAD] if one.unread else [_LATE] if one.late else []
@@ -297,12 +325,12 @@ def attached(
 
 
 def with_files(text: str, notes: Sequence[str]) -> str:
-    """The message with a line for each file that was attached to it."""
+    """The message with a line for each attached file."""
     return "\n\n".join(part for part in (text.strip(), "\n".join(notes)) if part)
 
 
 def file_note(file: AttachmentRow, repo_path: str) -> str:
-    """What the agent is told of a file: where it is, what was spoken, or that it is missing."""
+    """The line about a file: its path, its transcript, or that it is missing."""
     name = one_line(file.name or file.file_id, 100)
     match file.state:
         case "stored":

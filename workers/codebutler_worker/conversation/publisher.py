@@ -1,5 +1,5 @@
-"""Publishes what an agent sends while it works: ``<<<SLACK:type>>> … <<<END_SLACK>>>`` in its text is posted at once,
-and a file that it names becomes an upload."""
+"""Publishes what an agent sends while it works: an envelope in its text (`text/envelope.py`) is posted at
+once, and a file that it names becomes an upload."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Post, Upload
 from codebutler.text.envelope import Envelope, EnvelopeParser, Part, Prose, parts_of, prose_of
 from codebutler_worker.agents.backend import Finished
+from codebutler_worker.changes.card import push_offer
 from codebutler_worker.conversation.approvals import open_poll
 from codebutler_worker.media.files import load_file
 from codebutler_worker.present.answer import only_files, posts, unsent
@@ -20,6 +21,7 @@ from codebutler_worker.store.unit_of_work import ThreadPlace
 
 FILE = "file"
 QUESTION = "question"
+PUSH = "push"
 MAX_FILES = 20
 MAX_ENVELOPES = 100
 TOO_MANY = f"⚠️ More than {MAX_ENVELOPES} messages in one run: the rest is in the session's log only."
@@ -27,7 +29,7 @@ SAID_ABOVE = "Done, see above."
 
 
 class Publisher:
-    """One turn's. An answer repeats the text before it: what was sent already is not sent again for it."""
+    """The publisher of one turn. An answer repeats the text before it; nothing is sent twice."""
 
     def __init__(self, runtime: Runtime, place: ThreadPlace) -> None:
         self._runtime = runtime
@@ -40,7 +42,7 @@ class Publisher:
         self._closing: asyncio.Task[None] | None = None
 
     async def take(self, text: str) -> str:
-        """Send what the text encloses; returns the text outside."""
+        """Send the envelopes in the text; returns the rest."""
         if self._parser is None:
             if "<" not in text:
                 return prose_of([Prose(text)])
@@ -52,7 +54,7 @@ class Publisher:
         return prose_of(parts)
 
     async def finish(self, finished: Finished) -> Finished:
-        """The same for a turn's answer; what is still open is sent as incomplete."""
+        """The same for a turn's answer; an open envelope is sent as incomplete."""
         if self._parser is not None:
             await self.close()
             await self._publish(self._parser.close(), again=True)
@@ -98,14 +100,17 @@ class Publisher:
             await self._commit(TOO_MANY)
         if self._envelopes >= MAX_ENVELOPES:
             return
+        if envelope.type == PUSH:
+            await self.ask_to_push(envelope.body)
+            return
         if envelope.type == QUESTION and envelope.complete and await self._ask(envelope.body):
             return
         limit = self._runtime.settings.config.output.max_chars_per_message
-        for post in posts(envelope, self._place.thread_ts, limit, self._runtime.redactor.redact):
+        for post in posts(envelope, self._place.thread, limit, self._runtime.redactor.redact):
             await self._commit(post)
 
     async def _ask(self, body: str) -> bool:
-        """Whether it was asked with buttons."""
+        """Whether it was posted with buttons."""
         config, turn_id = self._runtime.settings.config, self._place.turn_id or ""
         text = self._runtime.redactor.redact(body)
         try:
@@ -113,6 +118,17 @@ class Publisher:
         except StoreError as error:
             self._runtime.log("ERR", f"a question was not kept: {error}")
             return False
+
+    async def ask_to_push(self, why: str) -> None:
+        """A card, once in a run: nothing is pushed unless somebody presses it who may."""
+        turn_id = self._place.turn_id or ""
+        op_id, card = f"{turn_id}-push", push_offer(turn_id, self._runtime.redactor.redact(why))
+        try:
+            await self._runtime.commit(
+                lambda uow: uow.outbox.get(op_id) or uow.post(self._place, card, op_id=op_id)
+            )
+        except StoreError as error:
+            self._runtime.log("ERR", f"a wish to push was not kept: {error}")
 
     async def _send(self, envelope: Envelope) -> None:
         path = envelope.body
@@ -130,9 +146,7 @@ class Publisher:
             await self._commit(unsent(path, why))
             return
         self._sent.append(name)
-        await self._commit(
-            Upload(filename=name, title=name, content=content, thread_ts=self._place.thread_ts)
-        )
+        await self._commit(Upload(filename=name, title=name, content=content, thread=self._place.thread))
 
     async def _commit(self, said: Post | Upload | str) -> None:
         try:
@@ -141,5 +155,5 @@ class Publisher:
             else:
                 await self._runtime.commit(lambda uow: uow.add(self._place, said))
         except StoreError as error:
-            # The answer matters more: it is tried until it is kept.
+            # The answer matters more: it is retried until it is stored.
             self._runtime.log("ERR", f"what the agent sent was not kept: {error}")

@@ -1,6 +1,7 @@
-"""The queue of turns that have not started: which of them starts next, the places of those that wait, and withdrawing.
+"""The queue of turns that have not started: which starts next, the places of those that wait, and
+withdrawing.
 
-One for which a budget leaves no room is parked until the next day. Nothing that was asked is lost.
+A turn above a budget is parked until the next day. No message is lost.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from datetime import datetime, timedelta
 from codebutler.config.schema import Config
 from codebutler.domain.clock import zone_of
 from codebutler.domain.message import said
-from codebutler_worker.budget import account_of, counts, day_of, used_today, used_up, used_up_text
-from codebutler_worker.conversation.marks import end_turn, show_queued
+from codebutler.domain.refs import ConversationRef, MessageRef
+from codebutler_worker.conversation.marks import QUEUED, end_turn, show
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import parked
+from codebutler_worker.runtime.budget import account_of, counts, end_of, used_today, used_up, used_up_text
+from codebutler_worker.runtime.elsewhere import Elsewhere
 from codebutler_worker.runtime.turns import move
-from codebutler_worker.store.rows import MessageRow, TurnRow
+from codebutler_worker.store.rows import MessageRow, TurnRow, main_conversation, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
 
 MARK_AFTER_S = 1.0
@@ -33,13 +36,15 @@ STALE = "stale"
 HANDLED = "handled"
 CROWDED = "crowded"
 BUDGET = "budget"
+HANDED_OVER = "handed over"
+"""Why a turn runs that continues one of another agent, which was refused."""
 UNCONFIRMED = (STALE, HANDLED, CROWDED)
-"""Why a turn that was never started waits until somebody lets it."""
+"""Why a turn that never started waits until somebody continues it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextTurns:
-    """What to start now, and after how many seconds the next one falls due (None = none will by itself)."""
+    """What to start now, and the seconds until the next one is due (None = none will be by itself)."""
 
     start: tuple[TurnRow, ...]
     next_due_s: float | None
@@ -47,41 +52,51 @@ class NextTurns:
 
 @dataclass(frozen=True, slots=True)
 class FreeSlots:
-    """How many turns of agents may start, and how many of the ``programs``, which take none of the agents' room."""
+    """How many turns of agents may start, and how many ``programs``, which have places of their own."""
 
     agents: int
     for_programs: int = 0
     programs: frozenset[str] = frozenset()
 
     def after(self, started: Sequence[TurnRow]) -> FreeSlots:
-        """What is left of it when these run."""
+        """What remains when these run."""
         programs = sum(turn.agent in self.programs for turn in started)
-        agents = self.agents - (len(started) - programs)
+        agents = self.agents - (places([turn.conversation for turn in started]) - programs)
         return replace(self, agents=agents, for_programs=self.for_programs - programs)
+
+
+def places(conversations: Collection[str]) -> int:
+    """How many slots the runs in these conversations take: the agents of a race share one."""
+    return len({race_in(each) or each for each in conversations})
 
 
 def choose(
     queued: Sequence[TurnRow], busy: Collection[str], now: datetime, room: FreeSlots, *, debounce_s: float
 ) -> NextTurns:
-    """Oldest first, one per conversation, in each conversation in order, as many as there is ``room`` for. Pure.
+    """Oldest first, one per conversation, in each conversation in order, as many as there is ``room`` for. What is
+    said in a conversation waits for the race in it. Pure.
 
-    A turn whose time lies further ahead than any debounce could put it is due: the clock was set back.
+    A turn due further ahead than any debounce could put it is due now: the clock was set back.
     """
-    taken, stamp = set(busy), iso(now)
+    taken, stamp = {*busy, *map(main_conversation, busy)}, iso(now)
+    races = {race_in(each) for each in busy} - {""}
     start: list[TurnRow] = []
     due_in_s: list[float] = []
     rooms = {False: room.agents, True: room.for_programs}
     for turn in queued:
         if turn.conversation in taken:
             continue
-        taken.add(turn.conversation)
-        wait_s = 0.0
+        taken |= {turn.conversation, main_conversation(turn.conversation)}
+        race, wait_s = race_in(turn.conversation), 0.0
         if turn.not_before > stamp:
             wait_s = (datetime.fromisoformat(turn.not_before) - now) / timedelta(seconds=1)
         if 0 < wait_s <= debounce_s + 1:
             due_in_s.append(wait_s)
+        elif race in races:
+            start.append(turn)
         elif rooms[is_program := turn.agent in room.programs] > 0:
             rooms[is_program] -= 1
+            races |= {race} - {""}
             start.append(turn)
     return NextTurns(tuple(start), min(due_in_s, default=None))
 
@@ -93,7 +108,7 @@ def in_line(
     room: FreeSlots,
     started: Sequence[TurnRow] = (),
 ) -> list[TurnRow]:
-    """Those that could not start even if they were due, once ``started`` of them run; in order. Pure."""
+    """Turns that have no place even if they were due, once ``started`` of them run; in order. Pure."""
     rest = [turn for turn in queued if turn not in started]
     taken = {*busy, *(turn.conversation for turn in started)}
     due = [replace(turn, not_before="") for turn in rest]
@@ -103,7 +118,7 @@ def in_line(
 
 @dataclass(frozen=True, slots=True)
 class ShownWait:
-    """What of a turn's waiting is shown: its mark, and its place (0 = not yet). It is not kept over a restart, which
+    """How a turn's waiting is shown: its mark, and its place (0 = not yet). Not kept over a restart, which
     shows every place once more."""
 
     marked: bool = False
@@ -113,8 +128,8 @@ class ShownWait:
 def tell_waiting(
     uow: UnitOfWork, line: Sequence[TurnRow], shown: Mapping[str, ShownWait], places_after_s: float | None
 ) -> tuple[dict[str, ShownWait], float | None]:
-    """Mark who has waited for a moment, and tell who has waited longer their place in their own thread, None = nobody;
-    returns what is shown now, and after how many seconds there is more to show.
+    """Mark turns that have waited for a moment, and tell those that have waited longer their place, in their
+    own thread, None = nobody; returns what is shown now, and the seconds until there is more to show.
 
     The message becomes the turn's progress message when it starts.
     """
@@ -125,7 +140,7 @@ def tell_waiting(
         before = shown.get(turn.id, ShownWait())
         marked, place = before.marked, before.place
         if not marked and waited_s >= MARK_AFTER_S:
-            show_queued(uow, turn)
+            show(uow, turn, QUEUED)
             marked = True
         if places_after_s is not None and waited_s >= places_after_s:
             place = min(number, progress.FAR + 1)
@@ -146,8 +161,8 @@ def _tell_place(uow: UnitOfWork, turn: TurnRow, place: int, told: int) -> None:
 
 
 def _waited_s(turn: TurnRow, now: datetime) -> float:
-    """Since it could have begun, had there been room; a moment for one whose time a clock that was set back has put
-    far ahead."""
+    """Since it could have started, given a free place; a moment for a turn that a clock set back has put far
+    ahead."""
     since = max(turn.not_before, turn.created_at)
     waited_s = (now - datetime.fromisoformat(since)) / timedelta(seconds=1)
     return max(waited_s, -MARK_AFTER_S)
@@ -178,9 +193,11 @@ def close_turn(uow: UnitOfWork, turn_id: str, reason: str) -> None:
         uow.turns.update(turn_id, state=state, finished_at=uow.stamp, reason=reason)
 
 
-def waiting_turn(uow: UnitOfWork, channel: str, ts: str) -> tuple[MessageRow, TurnRow] | None:
-    """A message and its turn, if that has not started yet (or waits for an answer whether it shall)."""
-    message = uow.messages.get(channel, ts)
+def waiting_turn(
+    uow: UnitOfWork, channel: ConversationRef, ref: MessageRef
+) -> tuple[MessageRow, TurnRow] | None:
+    """A message and its turn, if that has not started yet (or asks whether to)."""
+    message = uow.messages.get(channel, ref)
     if message is None or message.turn_id is None:
         return None
     turn = uow.turns.get(message.turn_id)
@@ -189,7 +206,7 @@ def waiting_turn(uow: UnitOfWork, channel: str, ts: str) -> tuple[MessageRow, Tu
 
 
 def is_unconfirmed(turn: TurnRow) -> bool:
-    """Whether it has not started and does so only when somebody lets it."""
+    """Whether it has not started and needs somebody to continue it."""
     return turn.state == "interrupted" and turn.reason in UNCONFIRMED
 
 
@@ -198,19 +215,25 @@ def never_started(turn: TurnRow) -> bool:
     return turn.state == "parked" and turn.started_at is None
 
 
-def park_for_budget(uow: UnitOfWork, turn: TurnRow, config: Config) -> bool:
-    """Whether the queued turn has to wait for a new day; then that is written and said."""
+def park_for_budget(uow: UnitOfWork, turn: TurnRow, config: Config, elsewhere: Elsewhere) -> bool:
+    """Whether the queued turn has to wait for a new day or month, or (in a race) ends; if so, stores and announces
+    that."""
     if not counts(turn.agent, config):
         return False
-    line = used_up(used_today(uow, config, account_of(turn)))
+    line = used_up(used_today(uow, config, account_of(turn), elsewhere))
     if line is None:
         return False
-    show_queued(uow, turn)
+    if race_in(turn.conversation):
+        # The other agent's work can be picked today.
+        close_turn(uow, turn.id, BUDGET)
+        uow.turns.update(turn.id, result=used_up_text(line))
+        return True
+    show(uow, turn, QUEUED)
     if (earlier := _waits_already(uow, turn)) is not None:
         uow.messages.move(turn.id, earlier.id)
         close_turn(uow, turn.id, HELD)
         return True
-    _, until = day_of(uow.now, zone_of(config.budget.timezone))
+    until = end_of(line.period, uow.now, zone_of(config.budget.timezone))
     text = used_up_text(line)
     card = parked(turn.id, text, until, uow.now, ())
     posted = uow.edit(place_of(turn), turn.progress_op_id, card) if turn.progress_op_id else None
@@ -227,10 +250,10 @@ def park_for_budget(uow: UnitOfWork, turn: TurnRow, config: Config) -> bool:
 
 
 def _waits_already(uow: UnitOfWork, turn: TurnRow) -> TurnRow | None:
-    """The same person's turn of the same thread that waits for the new day, too: they begin it as one."""
-    same = (turn.conversation, turn.thread_ts, turn.agent, turn.user_id, turn.job)
+    """The same person's turn in the same thread that waits for the new day as well: they start as one."""
+    same = (turn.conversation, turn.thread, turn.agent, turn.user_id, turn.job)
     for other in uow.turns.in_states("parked"):
-        mine = (other.conversation, other.thread_ts, other.agent, other.user_id, other.job)
+        mine = (other.conversation, other.thread, other.agent, other.user_id, other.job)
         if mine == same and other.reason == BUDGET and other.started_at is None:
             return other
     return None

@@ -1,8 +1,8 @@
 """How many people have to allow a call (``approvals.quorum``), and whose approval counts. Pure.
 
-A pattern is some words. It fits a call whose tool and input hold them in this order, whatever stands between them:
-it rather asks too many people than too few. What hides a word altogether is not found; quotes and backslashes do
-not hide it.
+A pattern is some words. It fits a call whose tool and input hold them in this order, whatever is between
+them: rather too many approvals than too few. A word that is hidden altogether is not found; quotes and
+backslashes do not hide it.
 """
 
 from __future__ import annotations
@@ -13,31 +13,38 @@ from typing import Any, Literal
 
 from codebutler.config.schema import ApprovalsSection
 from codebutler.domain.model import OPERATOR
+from codebutler.domain.refs import PersonRef
 
 Objection = Literal["", "unnamed", "asked", "again"]
-"""Why an approval does not count: its giver could be anybody who has voted, asked for the call, or has voted."""
+"""Why an approval does not count: the giver could be anybody who voted, asked for the call, or has voted
+already."""
 
 _QUOTING = re.compile(r"[\\'\"`]")
 _WORDS = re.compile(r"[\w.-]+")
 
 
 def approvals_needed(
-    section: ApprovalsSection, requesters: Collection[str], tool: str, given: Mapping[str, Any]
+    section: ApprovalsSection, requesters: Collection[PersonRef], tool: str, given: Mapping[str, Any]
 ) -> int:
-    """How many approvals the call takes. Where nobody knows which of the voters asked for it, one more: then at least
-    as many as configured come from others."""
+    """How many approvals the call takes. If nobody knows which of the voters asked for it, one more: then at
+    least as many as configured come from others."""
     needed = needed_for(section.quorum, tool, given)
     may_be_any = OPERATOR in requesters and not section.operator and not section.requester_votes
     return needed + (needed > 1 and may_be_any)
 
 
 def objection_to(
-    section: ApprovalsSection, user: str, *, needed: int, requesters: Collection[str], voted: Collection[str]
+    section: ApprovalsSection,
+    user: PersonRef,
+    *,
+    needed: int,
+    requesters: Collection[PersonRef],
+    voted: Collection[PersonRef],
 ) -> Objection:
-    """Why ``user``'s approval does not count where ``needed`` are; "" if it does. ``requesters`` asked for what the
-    call is part of, ``voted`` have allowed it already. One approval is enough by anybody who may decide.
+    """Why ``user``'s approval does not count towards ``needed``; "" if it does. ``requesters`` asked for the
+    call, ``voted`` have allowed it already. If one approval is enough, anybody who may decide can give it.
 
-    The operator of this machine may have an account in the chat, too: ``approvals.operator`` tells which.
+    The operator of this machine may have an account in the chat, too: ``approvals.operator`` names it.
     """
     who = _person(section, user)
     if who in {_person(section, each) for each in voted}:
@@ -51,22 +58,22 @@ def objection_to(
 
 
 def is_met(
-    section: ApprovalsSection, voted: Collection[str], *, needed: int, requesters: Collection[str]
+    section: ApprovalsSection, voted: Collection[PersonRef], *, needed: int, requesters: Collection[PersonRef]
 ) -> bool:
-    """Whether those who ``voted``, in their order, are enough different people."""
-    counted: list[str] = []
+    """Whether those who ``voted``, in order, are enough different people."""
+    counted: list[PersonRef] = []
     for user in voted:
         if not objection_to(section, user, needed=needed, requesters=requesters, voted=counted):
             counted.append(user)
     return len(counted) >= needed
 
 
-def _person(section: ApprovalsSection, user: str) -> str:
+def _person(section: ApprovalsSection, user: PersonRef) -> PersonRef:
     return section.operator or OPERATOR if user == OPERATOR else user
 
 
 def needed_for(quorum: Mapping[str, int], tool: str, given: Mapping[str, Any]) -> int:
-    """The largest number that a fitting pattern asks for; 1 where none fits."""
+    """The largest number among the fitting patterns; 1 if none fits."""
     if not quorum:
         return 1
     words = _words(" ".join([tool, *_texts(given)]))
@@ -83,7 +90,7 @@ def _words(text: str) -> list[str]:
 
 
 def _texts(given: Mapping[str, Any]) -> Iterator[str]:
-    """Every text in the input, however deep."""
+    """Every text in the input, at any depth."""
     waiting: list[Any] = [given]
     while waiting:
         value = waiting.pop(0)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from codebutler.config.programs import beside
 from codebutler.domain.errors import StoreError
+from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.platform.tasks import Tasks, cancel, wait_for
-from codebutler_worker.budget import is_limited
-from codebutler_worker.conversation.marks import show_working
-from codebutler_worker.conversation.messages import GONE, settle_typed
-from codebutler_worker.conversation.parked import resume_due
+from codebutler_worker.agents.backend import GONE
+from codebutler_worker.changes.pending import due_checks
+from codebutler_worker.changes.racing import due_races
+from codebutler_worker.conversation.agents import may_enter
+from codebutler_worker.conversation.limits import answered_by
+from codebutler_worker.conversation.marks import WORKING, show
+from codebutler_worker.conversation.messages import settle_typed
+from codebutler_worker.conversation.parked import ASKED, resume_due
 from codebutler_worker.conversation.prepare import BegunTurn, begin
 from codebutler_worker.conversation.queue import (
     STEERED,
@@ -23,29 +28,37 @@ from codebutler_worker.conversation.queue import (
     close_turn,
     in_line,
     park_for_budget,
+    places,
     tell_waiting,
 )
 from codebutler_worker.conversation.turn import RunningTurn
+from codebutler_worker.runtime.budget import is_limited
+from codebutler_worker.runtime.deferred import DeferredCommands
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Steer, Todo, Typed
+from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 STORE_RETRY_S = 5.0
+BeganTurns = tuple[list[BegunTurn], float | None, Mapping[str, ShownWait], tuple[int, int]]
 MAX_PROGRAMS = 20
-"""Commands and sessions at once, besides the turns of agents."""
+"""Commands and sessions at once, in addition to agents' turns."""
 
 
 class TurnScheduler:
     """Starts turns as they fall due. ``run`` is the loop; everything else may be called beside it."""
 
-    def __init__(self, runtime: Runtime, load_changed: Callable[[], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, load_changed: Callable[[], None], deferred: DeferredCommands
+    ) -> None:
         self._runtime = runtime
         self._load_changed = load_changed
+        self._deferred = deferred
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._paused = False
         self._running: dict[str, tuple[RunningTurn, asyncio.Task[None]]] = {}
-        self._stop_at_start: dict[str, str] = {}
+        self._stop_at_start: dict[str, PersonRef] = {}
         self._steering: set[str] = set()
         self._typing: deque[Typed] = deque()
         self._keyboard = asyncio.Lock()
@@ -53,12 +66,14 @@ class TurnScheduler:
         self._shown: Mapping[str, ShownWait] = {}
         self._queued = 0
         self.parked = 0
-        """How many of those that wait do so for a limit or a budget."""
+        """How many waiting turns wait for a limit or a budget."""
+        self.asking = 0
+        """How many more wait until somebody says how to continue."""
         self._news = self._seen = 0
 
     @property
     def queued(self) -> int:
-        """How many turns wait; at least one while there may be news that nobody has looked at."""
+        """How many turns wait; at least one while there may be unseen news."""
         return max(self._queued, int(self._news > self._seen))
 
     @property
@@ -68,7 +83,7 @@ class TurnScheduler:
 
     @property
     def running(self) -> int:
-        """How many turns run."""
+        """How many turns are running."""
         return len(self._running)
 
     @property
@@ -87,9 +102,9 @@ class TurnScheduler:
         self._paused = True
 
     async def run(self, *, at_once: bool = True) -> None:
-        """Start due turns for ever; unless ``at_once`` look for them only when there is news.
+        """Start due turns for ever; unless ``at_once``, look for them only when there is news.
 
-        A store that fails for a while delays them, it does not end them.
+        A failing store delays them, it does not stop the loop.
         """
         if not at_once and not self._news:
             self._idle.set()
@@ -112,9 +127,10 @@ class TurnScheduler:
         if todo.stop:
             self.stop(todo.stop, todo.stopped_by, forced=todo.forced)
         for steer in todo.steer:
-            # Until that is decided the queued turn does not start.
-            self._steering.add(steer.queued_id)
-            self._tasks.start(self._steer(steer), name=f"steer {steer.queued_id}")
+            # The queued turn does not start until that is decided. One already under way takes later messages too.
+            if steer.queued_id not in self._steering:
+                self._steering.add(steer.queued_id)
+                self._tasks.start(self._steer(steer), name=f"steer {steer.queued_id}")
         if todo.typed:
             self._typing.extend(todo.typed)
             self._tasks.start(self._type(), name="type")
@@ -123,8 +139,8 @@ class TurnScheduler:
             if found := self._running.get(answer.turn_id):
                 self._tasks.start(found[0].decided(answer), name=f"tell {answer.turn_id}")
 
-    def stop(self, turn_ids: Iterable[str], by: str = "", *, forced: bool = False) -> None:
-        """Ask running turns to end, or (``forced``) end them without asking."""
+    def stop(self, turn_ids: Iterable[str], by: PersonRef = NO_PERSON, *, forced: bool = False) -> None:
+        """Ask running turns to end or, if ``forced``, end them."""
         for turn_id in turn_ids:
             if found := self._running.get(turn_id):
                 self._tasks.start(found[0].stop(by, forced=forced), name=f"stop {turn_id}")
@@ -132,7 +148,7 @@ class TurnScheduler:
                 self._stop_at_start[turn_id] = by
 
     async def close(self) -> None:
-        """Cancel what runs; it stays recorded as running, so that the next start finds it interrupted."""
+        """Cancel running turns; their rows still say running, so that the next start finds them interrupted."""
         await cancel({task for _, task in self._running.values()})
         await self._tasks.close(0)
 
@@ -146,13 +162,21 @@ class TurnScheduler:
         begin_due = partial(
             self._begin_due, busy=busy, programs=programs, steering=steering, shown=self._shown
         )
-        begun, next_due_s, self._shown, self.parked = await self._runtime.commit(begin_due)
+        working = {turn.row.conversation for turn, _ in self._running.values() if turn.row.agent not in apart}
+
+        def look(uow: UnitOfWork) -> tuple[BeganTurns, list[DeferredRow]]:
+            begun = begin_due(uow)
+            return begun, [*due_checks(uow, self._runtime.settings.config, working), *due_races(uow, working)]
+
+        (begun, next_due_s, self._shown, (self.parked, self.asking)), due = await self._runtime.commit(look)
         self._queued, self._seen = len(self._shown), seen
         for one in begun:
+            self._deferred.withdraw(one.withdrawn)
             turn = RunningTurn(self._runtime, one, self._load_changed)
             task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
             self._running[turn.row.id] = (turn, task)
             task.add_done_callback(self._ended)
+        self._deferred.start(due if not self._paused else ())
         # A stop may come between a turn's commit and its task; one for a turn that has ended is moot.
         late, self._stop_at_start = self._stop_at_start, {}
         for turn_id, by in late.items():
@@ -171,31 +195,37 @@ class TurnScheduler:
         programs: int,
         steering: frozenset[str],
         shown: Mapping[str, ShownWait],
-    ) -> tuple[list[BegunTurn], float | None, Mapping[str, ShownWait], int]:
-        """Returns what has begun, when to look again, what waits and is shown to, and how many are parked."""
+    ) -> BeganTurns:
+        """Returns what has begun, when to look again, what waits and is shown to, and how many are parked until some
+        time, and until somebody says how to continue."""
         config = self._runtime.settings.config
         agent, output = config.agent, config.output
         if self._paused:
             queued = uow.turns.in_states("queued")
-            return [], None, dict.fromkeys((turn.id for turn in queued), ShownWait()), 0
-        # What is parked has to be woken by us: a sleeping worker would not.
-        parked = uow.turns.in_states("parked")
+            return [], None, dict.fromkeys((turn.id for turn in queued), ShownWait()), (0, 0)
+        # We have to wake parked turns: a sleeping worker would not.
+        parked, asking = _on_hold(uow)
         look_again_s, parked = resume_due(uow, parked) if parked else (None, [])
         queued = uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
-        agents = agent.parallel_turns - (len(busy) - programs)
+        agents = agent.parallel_turns - (places(busy) - programs)
         room = FreeSlots(agents, MAX_PROGRAMS - programs, beside(config))
         choice = choose(ready, busy, uow.now, room, debounce_s=agent.debounce_seconds)
+        starting, elsewhere = choice.start, self._runtime.elsewhere
+        if agent.on_limit not in ("wait", "ask"):
+            starting = tuple(answered_by(uow, turn, config) for turn in starting)
         held = [
-            turn for turn in choice.start if is_limited(config.budget) and park_for_budget(uow, turn, config)
+            turn
+            for turn in starting
+            if is_limited(config.budget) and park_for_budget(uow, turn, config, elsewhere)
         ]
-        begun = [begin(uow, turn, config) for turn in choice.start if turn not in held]
+        begun = [begin(uow, turn, config) for turn in starting if turn not in held]
         left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), ShownWait())
         tell_again_s = None
         if held:
-            # Others may have their room.
+            # Their places are free for others.
             look_again_s = 0.0
-            parked = uow.turns.in_states("parked")
+            parked, asking = _on_hold(uow)
         elif left:
             line = in_line(ready, busy, uow.now, room, choice.start)
             places_after_s = None if output.verbosity == "quiet" else output.progress_after_seconds
@@ -203,7 +233,7 @@ class TurnScheduler:
             left |= told
         left |= dict.fromkeys((turn.id for turn in parked), ShownWait())
         due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s, tell_again_s) if wait_s is not None]
-        return begun, min(due_s, default=None), left, len(parked)
+        return begun, min(due_s, default=None), left, (len(parked), asking)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         for turn_id, (_, running) in list(self._running.items()):
@@ -226,27 +256,42 @@ class TurnScheduler:
             found = self._running.get(steer.running_id)
             if found is None:
                 return
-            text = await self._runtime.commit(lambda uow: _text_of(uow, steer.queued_id))
-            if text and await found[0].steer(text):
-                await self._runtime.commit(lambda uow: _move_over(uow, steer))
+            while said := await self._runtime.commit(lambda uow: _said(uow, steer)):
+                if not await found[0].steer("\n\n".join(message.content for message in said)):
+                    return
+                await self._runtime.commit(partial(_move_over, steer=steer, said=said))
         finally:
             self._steering.discard(steer.queued_id)
             self.wake()
 
 
-def _text_of(uow: UnitOfWork, turn_id: str) -> str:
-    """What could be put into a running turn; "" for what has to be fetched first."""
-    if uow.attachments.of_turn(turn_id):
-        return ""
-    return "\n\n".join(message.content for message in uow.messages.of_turn(turn_id))
+def _on_hold(uow: UnitOfWork) -> tuple[list[TurnRow], int]:
+    """The turns that the clock resumes, and how many others ask a person."""
+    parked = uow.turns.in_states("parked")
+    timed = [turn for turn in parked if turn.reason != ASKED]
+    return timed, len(parked) - len(timed)
 
 
-def _move_over(uow: UnitOfWork, steer: Steer) -> None:
-    """The running turn has taken the queued one's messages; its end marks them too."""
+def _said(uow: UnitOfWork, steer: Steer) -> list[MessageRow]:
+    """The messages that could be put into a running turn; none if something has to be fetched first, or not all who
+    wrote them may speak there: several people's messages wait as one."""
+    running, said = uow.turns.get(steer.running_id), uow.messages.of_turn(steer.queued_id)
+    if uow.attachments.of_turn(steer.queued_id) or running is None:
+        return []
+    return said if may_enter(uow, running, {message.from_id for message in said}) else []
+
+
+def _move_over(uow: UnitOfWork, steer: Steer, said: Sequence[MessageRow]) -> None:
+    """The running turn has read these messages of the queued one; its end marks them too. Messages that arrived or
+    were edited meanwhile stay queued."""
     running, queued = uow.turns.get(steer.running_id), uow.turns.get(steer.queued_id)
     if running is None or queued is None or queued.state != "queued":
         return
-    show_working(uow, queued)
-    uow.messages.move(queued.id, running.id)
-    close_turn(uow, queued.id, STEERED)
-    uow.messages.acknowledge((row.id, row.content) for row in uow.messages.of_turn(running.id))
+    read = {(row.id, row.content) for row in said}
+    now = uow.messages.of_turn(queued.id)
+    taken = [row.id for row in now if (row.id, row.content) in read]
+    uow.messages.move(queued.id, running.id, taken)
+    show(uow, running, WORKING)
+    if len(taken) == len(now):
+        close_turn(uow, queued.id, STEERED)
+    uow.messages.acknowledge(read)

@@ -12,6 +12,7 @@ from codebutler.config.schema import CommandRule
 from codebutler.domain.errors import StoreError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Value
+from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler_worker.agents.backend import Finished, Output
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.present import terminal
@@ -25,14 +26,14 @@ RETRY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PostedPage:
-    """Where a page stands, and what it shows there."""
+    """Where a page was posted, and its content there."""
 
     op_id: str
     text: str
 
 
 _State = tuple[tuple[TerminalPage, ...], dict[int, PostedPage], str | None, str | None]
-"""The pages that are held, where pages stand, the first message, and the last edit: what a transaction changes."""
+"""The kept pages, where they were posted, the first message, and the last edit: what a transaction changes."""
 
 
 def opening(rule: CommandRule, turn_id: str) -> Message:
@@ -43,8 +44,8 @@ def opening(rule: CommandRule, turn_id: str) -> Message:
 
 
 class TerminalDisplay:
-    """One turn's terminal. ``first_op_id`` is its first message, which a one-shot's first page takes over; None: that
-    page is to be posted, once the program has run for a while or has ended."""
+    """One turn's terminal. ``first_op_id`` is its first message, which becomes a one-shot's first page; None:
+    post that page once the program has run for a while or has ended."""
 
     def __init__(
         self, runtime: Runtime, place: ThreadPlace, turn_id: str, rule: CommandRule, first_op_id: str | None
@@ -58,7 +59,7 @@ class TerminalDisplay:
         self._first_op_id = first_op_id
         self._pages = TerminalPages(runtime.settings.config.output.max_chars_per_message, runtime.redactor)
         self._held: list[TerminalPage] = []
-        # Changed within transactions only, so in their order.
+        # Changed within transactions only, and so in their order.
         self._posted: dict[int, PostedPage] = {}
         self._edited: str | None = None
         self._at_end: _State | None = None
@@ -93,9 +94,9 @@ class TerminalDisplay:
             if last is not None:
                 await self._runtime.outbox.settled(last)
 
-    def finish(self, uow: UnitOfWork, finished: Finished, elapsed_s: float, user: str) -> str | None:
-        """Show the end, within the transaction that ends the turn; returns the last operation's id. If that transaction
-        fails, it is called again."""
+    def finish(self, uow: UnitOfWork, finished: Finished, elapsed_s: float, user: PersonRef) -> str | None:
+        """Show the end, within the transaction that ends the turn; returns the last operation's ID. A failed
+        transaction calls it again."""
         if self._at_end is None:
             self._gather()
             self._at_end = self._state
@@ -107,7 +108,7 @@ class TerminalDisplay:
         if self._interactive and self._first_op_id is not None:
             uow.edit(self._place, self._first_op_id, said(terminal.began(self._name, self._session)))
         if apart:
-            mention = user if elapsed_s >= MENTION_AFTER_S and not self._interactive else ""
+            mention = user if elapsed_s >= MENTION_AFTER_S and not self._interactive else NO_PERSON
             last = uow.post(self._place, line, after=self._edited, mention=mention)
         return last
 
@@ -121,7 +122,7 @@ class TerminalDisplay:
         self._held, self._posted = list(held), dict(posted)
 
     def _gather(self) -> None:
-        """What is to be shown, on the loop: the pages belong to it."""
+        """Runs on the loop, which owns the pages: what to show."""
         due = self._pages.due()
         known = {page.number for page in due}
         self._held = [*(page for page in self._held if page.final and page.number not in known), *due]
@@ -163,7 +164,7 @@ class TerminalDisplay:
     def _write(
         self, uow: UnitOfWork, known: PostedPage | None, message: Message, *, over: bool
     ) -> str | None:
-        # Chats take edits slowly: nothing is posted before what leads to it is there.
+        # Chats edit slowly: nothing is posted before what leads to it is there.
         if known is None:
             value: Value = "answer" if over else "notice"
             return uow.post(self._place, message, after=self._edited, value=value)

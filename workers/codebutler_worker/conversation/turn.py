@@ -1,7 +1,7 @@
-"""Running a turn: its agent is started, heard and stopped, and what came of it is committed.
+"""Runs a turn: starts, hears and stops its agent, and commits the outcome.
 
-Beginning and end are each one transaction, and the beginning is committed before anything is started: a crash
-in between is found as an interrupted turn and never as a silent one.
+Start and end are one transaction each, and the start is committed before anything is started: after a crash
+in between, the turn is found interrupted, never lost without a trace.
 """
 
 from __future__ import annotations
@@ -12,62 +12,63 @@ from dataclasses import replace
 from functools import partial
 
 from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.refs import NO_PERSON, NOWHERE, PersonRef
 from codebutler.platform.killpoints import reached
 from codebutler.platform.tasks import settled_within
 from codebutler.protocol.messages import TurnStarted
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import (
+    GONE,
     AgentBackend,
     AgentEvent,
     Approval,
     Finished,
-    Keyboard,
     Question,
     Started,
     Text,
+    ToolUse,
     TurnRequest,
     Usage,
     Withdrawn,
 )
-from codebutler_worker.budget import BudgetWatch, used_up_text
+from codebutler_worker.changes.evidence import show_changes
+from codebutler_worker.changes.snapshots import Snapshots
+from codebutler_worker.changes.trailers import trail
 from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.attachments import AttachmentFetcher, is_usable
 from codebutler_worker.conversation.display import Display
 from codebutler_worker.conversation.end import Ending, conclude, outcome_of, record_end
 from codebutler_worker.conversation.history import Missed, record_of
-from codebutler_worker.conversation.messages import GONE
-from codebutler_worker.conversation.parked import others_than, resume_at
+from codebutler_worker.conversation.limits import Hold, after_refusal
 from codebutler_worker.conversation.prepare import (
     BegunTurn,
     find_workdir,
     keep_session,
     prompt_of,
     request_of,
-    tidy_workdir,
 )
 from codebutler_worker.conversation.publisher import Publisher
-from codebutler_worker.conversation.undo import Snapshots
+from codebutler_worker.conversation.workdir import tidy_workdir
 from codebutler_worker.present.answer import NOTHING_LEFT
 from codebutler_worker.present.lines import count
+from codebutler_worker.runtime.budget import BudgetWatch, used_up_text
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import ApprovalAnswer, tag_of
+from codebutler_worker.store.rows import key_of, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
+from codebutler_worker.tools.pushing import is_wish
 
 STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
-# Ending the agent's processes takes about as long as telling its answer, which goes first.
+# Ending the agent's processes takes about as long as posting its answer, which goes first.
 ANSWER_FIRST_S = 3.0
-# What a stopped turn has done is known when its processes have ended; its mark does not wait longer for that.
-STOPPED_FIRST_S = 3.0
-SESSION_LOST = (
-    "⚠️ The earlier session could not be resumed, so this is a fresh one: it knows this message only."
-)
+SESSION_LOST = "⚠️ The earlier session could not be resumed, so this is a new one: it knows only this message."
 
 
 class RunningTurn:
-    """A running turn. ``run`` ends when its outcome is committed; ``stop`` may be called at any time.
+    """A running turn. ``run`` returns when its outcome is committed; ``stop`` may be called at any time.
 
-    ``row`` is the turn as it was stored when it began; what became of it since is in the store. ``waits``: whether it
+    ``row`` is the turn as stored when it started; the store has what became of it. ``waits``: whether it
     waits for a person.
     """
 
@@ -81,13 +82,12 @@ class RunningTurn:
         self._session_id = begun.turn.session_id
         self._prompt = ""
         self._stopping = False
-        self._stopped_by = ""
+        self._stopped_by = NO_PERSON
         self._backend: AgentBackend | None = None
         self._drive: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         self._outcome: asyncio.Future[Finished] = loop.create_future()
         self._told: asyncio.Future[None] = loop.create_future()
-        self._changed: tuple[str, ...] = ()
         self._publisher = Publisher(runtime, self._place)
         self._asking: Asking | None = None  # before its agent asks people anything
         self._display = Display(runtime, self._place, begun)
@@ -95,36 +95,27 @@ class RunningTurn:
         self._watch = BudgetWatch(runtime, begun.turn)
 
     async def run(self) -> None:
-        """Run the agent and commit what came of it, as soon as it says so (its program may end later)."""
+        """Run the agent and commit the outcome as soon as it reports it (its program may end later)."""
         runtime, row = self._runtime, self.row
-        runtime.send(TurnStarted(thread_ts=row.thread_ts, messages=self._begun.messages))
+        runtime.send(TurnStarted(thread=row.thread, messages=self._begun.messages))
         fresh = "resumed session" if self._session_id else "new session"
         tag = tag_of(runtime.settings.config, row.agent)
         runtime.log(tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {row.id}")
         tasks = [drive]
-        if self._watch.is_limited:
+        if self._watch.counts:
             tasks.append(asyncio.create_task(self._end_at_limit(), name=f"budget of {row.id}"))
         self._display.start()
         try:
             await asyncio.wait((drive, self._outcome), return_when=asyncio.FIRST_COMPLETED)
-            # What it last wrote down must not come after the final figures.
+            # A last update from it must not come after the final figures.
             for watching in tasks[1:]:
                 watching.cancel()
             await self._display.settle()
             finished = self._finished(drive)
-            stopped = self._begun.program is None and not finished.ok
-            stopped = stopped and (self._stopping or finished.reason == "stopped")
-            ends = asyncio.create_task(self._end(drive, stopped=stopped), name=f"end of {row.id}")
-            tasks.append(ends)
-            if stopped:
-                # What it had done is told instead of an answer.
-                self._told.set_result(None)
-                await asyncio.wait({ends}, timeout=STOPPED_FIRST_S)
             await self._conclude(finished)
-            if not self._told.done():
-                self._told.set_result(None)
-            await ends
+            self._told.set_result(None)
+            await self._end(drive)
         finally:
             for task in tasks:
                 task.cancel()
@@ -132,25 +123,24 @@ class RunningTurn:
             closing = [part.close() for part in parts if part is not None]
             await asyncio.gather(*tasks, *closing, return_exceptions=True)
 
-    async def _end(self, drive: asyncio.Task[None], *, stopped: bool) -> None:
-        """Once its outcome is told, or what it had done when it was stopped is to be: wait for the agent's program, and
-        keep the tree as that has left it."""
-        await self._told
+    async def _end(self, drive: asyncio.Task[None]) -> None:
+        """The outcome is posted: wait for the agent's program, take a snapshot of the tree as it left it, and
+        show the changes."""
         await asyncio.wait({drive}, timeout=STREAM_END_S)
-        self._display.clear()
+        self._display.tell("")
+        await trail(self._runtime, self.row, self._snapshots)
         await self._snapshots.end()
-        if stopped:
-            self._changed = await self._snapshots.changed()
+        await show_changes(self._runtime, self.row, self._snapshots)
         if drive.done():
             await tidy_workdir(self._runtime, self._begun)
 
-    async def stop(self, by: str = "", *, forced: bool = False) -> None:
-        """Ask the agent to end; force it if it does not, or at once. ``by`` is told in the thread."""
+    async def stop(self, by: PersonRef = NO_PERSON, *, forced: bool = False) -> None:
+        """Ask the agent to end; force it if it does not, or at once. ``by`` is named in the thread."""
         self._stopping = True
         self._stopped_by = by
         ask = self._backend if not forced else None
         if ask is not None and await ask.stop(self.row.id) is False and not by:
-            # Ctrl-C for a session, which goes on. Who stops everything wants it to end.
+            # Ctrl-C for a session, which continues. Stopping everything ends it.
             self._stopping = False
             return
         if ask is not None and by:
@@ -158,7 +148,7 @@ class RunningTurn:
         await self._cancel_after(STOP_GRACE_S if ask else 0)
 
     async def _end_at_limit(self) -> None:
-        """Once a budget's limit is met: end the agent, whose session can be gone on with."""
+        """Called at a budget's limit: end the agent, whose session can be continued."""
         await self._watch.run()
         if self._backend is not None:
             await self._backend.stop(self.row.id)
@@ -171,15 +161,15 @@ class RunningTurn:
             self._drive.cancel()
 
     async def type(self, text: str) -> str:
-        """Type into the session that runs; "" if that worked, else one line that says why not."""
-        return await self._backend.type(self.row.id, text) if isinstance(self._backend, Keyboard) else GONE
+        """Type into the running session; "" if that worked, else one line that says why not."""
+        return await self._backend.type(self.row.id, text) if self._backend is not None else GONE
 
     async def steer(self, text: str) -> bool:
         """Put text into the running agent; False if it cannot take it."""
         return self._backend is not None and await self._backend.steer(self.row.id, text)
 
     async def decided(self, answer: ApprovalAnswer) -> None:
-        """Tell the agent what a person decided."""
+        """Give the agent a person's decision."""
         if self._asking is not None:
             await self._asking.decided(answer)
 
@@ -191,14 +181,14 @@ class RunningTurn:
 
     async def _driven(self) -> None:
         try:
-            backend = await self._runtime.agents.get(self.row.agent)
+            backend = await self._runtime.agents.get(self.row.agent, self._begun.choice)
             self._snapshots.workdir = await find_workdir(self._runtime, self._begun)
         except CodeButlerError as error:
             self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
             return
         if (request := await self._request()) is None:
             return
-        if not getattr(backend, "waits_until_ready", False):
+        if not backend.waits_until_ready:
             await self._snapshots.ready()
         self._backend = backend
         reached("spawn.before")
@@ -219,8 +209,8 @@ class RunningTurn:
                 await close()
 
     async def _request(self) -> TurnRequest | None:
-        """All that the agent is told, once the files are there; None where there is nothing to tell it (any more).
-        Raises StoreError."""
+        """The agent's whole input, once the files are there; None if there is nothing (any more). Raises
+        StoreError."""
         begun, workdir, files = self._begun, self._snapshots.workdir, self._begun.attachments
         self._publisher.workdir = workdir
         if files:
@@ -228,8 +218,8 @@ class RunningTurn:
         self._prompt = prompt_of(begun, files, workdir)
         record = ""
         if begun.missed != Missed():
-            before_ts = min((said.id.partition(":")[2] for said in begun.said), default="")
-            record = await record_of(self._runtime, begun.missed, before_ts, workdir)
+            before = min((key_of(said.id, begun.turn.channel_id) for said in begun.said), default=NOWHERE)
+            record = await record_of(self._runtime, begun.missed, before, workdir)
         if self._stopping:
             self._outcome.set_result(Finished(ok=False, text="", reason="stopped"))
             return None
@@ -250,6 +240,8 @@ class RunningTurn:
                 if self._asking is None:
                     self._asking = Asking(self._runtime, self.row, self._asking_changed)
                 await self._asking.heard(backend, event, self._session_id or "")
+            case ToolUse(name=name, input=given) if is_wish(name):
+                await self._publisher.ask_to_push(str(given.get("why", "")))
             case Withdrawn() if self._asking is not None:
                 await self._asking.withdrawn(event)
         self._display.heard(event)
@@ -266,7 +258,7 @@ class RunningTurn:
             keep_session(uow, self.row, session_id)
 
     def _finished(self, drive: asyncio.Task[None]) -> Finished:
-        """How it ended; one that broke, or met a limit, says what to do."""
+        """How it ended; a broken turn, or one at a limit, says what to do."""
         if self._outcome.done():
             finished = self._outcome.result()
         elif drive.cancelled():
@@ -278,7 +270,7 @@ class RunningTurn:
                 line = "Something broke inside CodeButler: see its log, then ask again."
             finished = Finished(ok=False, text=line, reason="failed")
         if finished.usage == Usage():
-            # Its end has brought none: the last that was heard of.
+            # The end brought no session: use the last one reported.
             finished = replace(finished, usage=self._display.view.usage)
         if self._watch.met is not None and not self._stopping and not finished.ok:
             return replace(finished, text=used_up_text(self._watch.met), reason="budget")
@@ -286,27 +278,28 @@ class RunningTurn:
 
     async def _conclude(self, finished: Finished) -> None:
         """Commit the outcome."""
-        runtime, resumes = self._runtime, None
-        others: tuple[str, ...] = ()
+        runtime = self._runtime
+        hold: Hold | None = None
         if not self._stopping and not finished.ok:
-            if self._watch.met is not None:
-                resumes = self._watch.until
-            elif resumes := resume_at(finished, self.row.attempts, runtime.clock.now()):
-                others = await others_than(runtime, self.row.agent)
+            # A race's other agent need not wait for this one.
+            waits = not race_in(self.row.conversation) or finished.reason == "overloaded"
+            if waits and self._watch.met is not None:
+                hold = Hold(self._watch.until)
+            elif waits:
+                finished, hold = await after_refusal(runtime, self.row, finished)
+        outcome = outcome_of(finished, stopping=self._stopping, waits=hold is not None)
         ending = Ending(
             self.row,
             finished,
-            outcome_of(finished, stopping=self._stopping, resumes=resumes is not None),
+            outcome,
             replace(self._display.view, usage=finished.usage),
             runtime.clock.monotonic() - self._display.started_s,
             self._session_id,
             self._stopped_by,
-            resumes,
-            others,
+            hold if outcome == "parked" else None,
             terminal=self._display.terminal,
             asked=self._asking is not None,
             worked_s=self._watch.worked_s,
-            changed=self._changed,
         )
         reached("result.before")
         output = runtime.settings.config.output

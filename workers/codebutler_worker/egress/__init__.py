@@ -1,2 +1,2 @@
-"""The way out for programs in a namespace without network: a proxy of ours that knows which hosts they may reach, and
-which adds the keys that they do not hold."""
+"""Network access for programs in a namespace without network: our proxy knows which hosts they may reach, and adds the
+keys that they do not hold."""

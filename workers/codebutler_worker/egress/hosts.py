@@ -1,6 +1,5 @@
-"""Which hosts a program may reach, and how they are connected to: looked up once, each address checked, and connected
-to exactly what was checked.
-"""
+"""Which hosts a program may reach, and how to connect to them: the name is resolved once, every address is checked, and
+the connection goes to exactly the checked address."""
 
 from __future__ import annotations
 
@@ -30,9 +29,10 @@ from codebutler_worker.internet.remote import proxy_of
 # Which hosts a program may reach: a list of names.
 
 PORTS = (80, 443)
-"""What a name without a port stands for."""
+"""The ports that a name without a port allows."""
 LOCAL = ("127.0.0.1", "localhost")
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_.-]{1,254}))(?::([0-9]{1,5}))?")
 
 
@@ -45,12 +45,12 @@ class HostPort:
 
     @property
     def authority(self) -> str:
-        """As it stands in an HTTP request."""
+        """As written in an HTTP request."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def place(authority: str, default_port: int = 0) -> HostPort | None:
-    """``host:port`` as bytes on a wire name it; None for anything that two readers could read differently."""
+    """Parse ``host:port`` from the wire; None for anything that two parsers could read differently."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None
@@ -60,21 +60,21 @@ def place(authority: str, default_port: int = 0) -> HostPort | None:
 
 
 def _canonical(host: str) -> str:
-    """An address as it is usually written, a name as it is; "" for what is neither.
+    """An address in its usual form, a name as it is; "" for anything else.
 
-    Resolvers take ``127.1`` and ``0x7f.1`` for addresses too: a name whose last label is a number is refused.
+    Resolvers also accept ``127.1`` and ``0x7f.1`` as addresses, so a name whose last label is a number is refused.
     """
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
         last = host.rpartition(".")[2]
-        return host if _NAME.fullmatch(host) and not re.fullmatch(r"\d+|0x[0-9a-f]*", last) else ""
+        return host if _NAME.fullmatch(host) and not _NUMBER.fullmatch(last) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """``entries``: ``name``, ``*.name`` (whatever ends so, not the name itself), an address; each with a port after a
-    colon, or without (then 80 and 443)."""
+    """``entries``: ``name``, ``*.name`` (its subdomains, not the name itself) or an address, each with a port after a
+    colon, or without one (then 80 and 443)."""
 
     entries: tuple[str, ...] = ()
 
@@ -84,8 +84,8 @@ class Hosts:
 
     @property
     def local(self) -> dict[int, HostPort]:
-        """Port to place of what is listed of this machine's own loopback. A program's own loopback is another one, to
-        which it goes without asking a proxy."""
+        """Port -> place, for entries on this machine's own loopback. A program inside has a different loopback, which
+        it reaches without a proxy."""
         named = [(place(entry), place(entry, port)) for entry in self.entries for port in PORTS]
         found = [with_port or by_scheme for with_port, by_scheme in named]
         return {at.port: at for at in reversed(found) if at is not None and at.host in LOCAL}
@@ -99,7 +99,7 @@ def _fits(entry: str, wanted: HostPort) -> bool:
     return wanted.host.endswith(f".{named.host}") if bare != entry else wanted.host == named.host
 
 
-# Connecting to a host by name: looked up once, each address checked, and connected to exactly what was checked.
+# Connecting to a host by name: resolved once, every address checked, and connected to exactly the checked address.
 
 if TYPE_CHECKING:
     import ssl
@@ -107,17 +107,17 @@ if TYPE_CHECKING:
 CONNECT_S = 15.0
 
 Connect = Callable[..., Awaitable[Streams]]
-"""asyncio.open_connection; tests, which have no internet, bring their own."""
+"""asyncio.open_connection; tests run without internet and pass their own."""
 
 
 class UnreachableError(Exception):
-    """There is no connection to be had; one line that says why."""
+    """No connection is possible; the message is one line that says why."""
 
 
 @dataclass(slots=True)
 class Dialer:
-    """``env`` may name a proxy that stands before the internet (HTTPS_PROXY, NO_PROXY) and authorities to trust
-    (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS)."""
+    """``env`` may name an upstream proxy (HTTPS_PROXY, NO_PROXY) and certificate authorities to trust (SSL_CERT_FILE,
+    NODE_EXTRA_CA_CERTS)."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     resolve: Resolve = system_resolve
@@ -125,25 +125,25 @@ class Dialer:
     _tls: ssl.SSLContext | None = None
 
     async def public(self, wanted: HostPort) -> Streams:
-        """A connection to a host on the public internet, or to an address that the configuration names as such.
+        """Connect to a host on the public internet, or to an address that the configuration allows explicitly.
 
         Raises UnreachableError.
         """
         if proxy := self._proxy(wanted):
-            # It alone knows addresses: ours may not even resolve names.
+            # Only the proxy can resolve names; our own resolver may not.
             return await self._through(proxy, wanted)
         return await self._open(await self._checked(wanted), wanted.port)
 
     async def local(self, wanted: HostPort) -> Streams:
-        """A connection to this machine's own loopback, past every proxy. Raises UnreachableError."""
+        """Connect to this machine's own loopback, bypassing every proxy. Raises UnreachableError."""
         return await self._open(wanted.host, wanted.port)
 
     async def service(self, wanted: HostPort, *, secure: bool) -> Streams:
-        """A connection to a service that trusted configuration names, wherever it is. Raises UnreachableError."""
+        """Connect to a service from trusted configuration, wherever it is. Raises UnreachableError."""
         proxy = self._proxy(wanted)
         tls: dict[str, Any] = {}
         if secure:
-            # Some hundred certificates: read once, and not in the loop.
+            # More than a hundred certificates: read once, and off the event loop.
             self._tls = self._tls or await asyncio.to_thread(self._context)
             tls = {"ssl": self._tls, "server_hostname": wanted.host}
         if proxy is None:
@@ -168,7 +168,7 @@ class Dialer:
         except TimeoutError:
             raise UnreachableError(f"looking up {wanted.host} took too long") from None
         except NotPublicError as error:
-            raise UnreachableError(f"{error}: to open it, put its address into sandbox.hosts") from None
+            raise UnreachableError(f"{error}: to allow it, add its address to sandbox.hosts") from None
         except PageRefusedError as error:
             raise UnreachableError(str(error)) from None
 
@@ -204,7 +204,7 @@ class Dialer:
         return proxy_of(f"https://{wanted.authority}", self.env)
 
     def _context(self) -> ssl.SSLContext:
-        """What the machine trusts and what the CLIs bring themselves. Reads files."""
+        """The machine's trusted authorities and those that the CLIs bring along. Reads files."""
         import ssl
 
         import certifi
@@ -219,7 +219,7 @@ class Dialer:
 
 @asynccontextmanager
 async def _closed_on_failure(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-    """Also when whoever waits is cancelled."""
+    """Also closes the connection if the waiting task is cancelled."""
     try:
         yield
     except BaseException:
@@ -231,16 +231,16 @@ def _why(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
 
 
-# A connection to a model's service, made before it is needed: nobody waits for its handshake.
+# A connection to a model's service, opened ahead of time so that nobody waits for the handshake.
 #
-# Each request still has a connection that carried nothing before, so that none can hide behind another.
+# Each request still gets a fresh connection, so that none can hide behind another.
 
 FRESH_S = 20.0
-"""Services close a connection that says nothing after a minute or so; ours is not used that long."""
+"""Services close an idle connection after about a minute; we discard ours well before that."""
 
 
 class Ahead:
-    """Holds one connection at most; nothing is made before ``prepare``."""
+    """Holds at most one connection; opens none before ``prepare``."""
 
     def __init__(self, dial: Callable[[], Coroutine[Any, Any, Streams]], clock: Clock) -> None:
         self._dial = dial
@@ -249,7 +249,7 @@ class Ahead:
         self._next: asyncio.Task[Streams] | None = None
 
     def prepare(self) -> None:
-        """Begin to make one, if there is none."""
+        """Start opening a connection, unless there is one already."""
         if self._next is None:
             self._begun_s = self._clock.monotonic()
             self._next = asyncio.create_task(self._dial(), name="connection ahead")
@@ -267,7 +267,7 @@ class Ahead:
         return await self._dial()
 
     async def close(self) -> None:
-        """Give up what is there."""
+        """Discard the connection, if any."""
         made, self._next = self._next, None
         if made is not None:
             await _discard(made)

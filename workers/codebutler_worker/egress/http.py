@@ -1,6 +1,6 @@
-"""HTTP/1.1 messages: heads, read strictly (RFC 9112) and written, and bodies passed on.
+"""HTTP/1.1 messages: heads parsed strictly (RFC 9112) and written, and bodies forwarded.
 
-Whoever sends them may be hostile: what two readers could read differently is refused, not mended.
+The sender may be hostile: anything that two parsers could read differently is refused, not repaired.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_HEAD_BYTES = 64 * 2**10
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(r"[\x21-\x7e]+")
 _STATUS = re.compile(r"HTTP/1\.[01] ([1-9][0-9]{2})(?: .*)?")
-# RFC 9110, 7.6.1: these are about one connection; and what tells a proxy who its client is.
+# RFC 9110, 7.6.1: headers about a single connection, and headers that tell a proxy who its client is.
 _HOP = frozenset(
     {
         "connection",
@@ -34,7 +34,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class MalformedHttpError(Exception):
-    """This is no HTTP message; one line that says why."""
+    """Not a valid HTTP message; the message is one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +46,26 @@ class RequestHead:
     headers: Headers
 
     def values(self, name: str) -> list[str]:
-        """All headers of that name (lower case)."""
+        """The values of all headers with that name (lower case)."""
         return [value for key, value in self.headers if key.lower() == name]
 
     def without(self, *names: str) -> RequestHead:
-        """The same without the headers of these names (lower case)."""
+        """A copy without the headers of these names (lower case)."""
         return replace(self, headers=tuple(pair for pair in self.headers if pair[0].lower() not in names))
 
     def onward(self, target: str, host: str) -> RequestHead:
-        """As it goes to the server itself, for one request on a connection of its own."""
+        """The head as sent to the origin server, for one request on its own connection."""
         kept = tuple(pair for pair in self.headers if pair[0].lower() not in {*_HOP, "host"})
         return RequestHead(self.method, target, (("Host", host), *kept, ("Connection", "close")))
 
     def encode(self) -> bytes:
-        """The bytes to send, up to the empty line that ends a head."""
+        """The bytes to send, including the empty line that ends a head."""
         lines = (f"{self.method} {self.target} HTTP/1.1", *(f"{key}: {value}" for key, value in self.headers))
         return "\r\n".join((*lines, "", "")).encode("latin-1")
 
     @property
     def body(self) -> int | None:
-        """The length of the body in bytes, None for a chunked one. Raises MalformedError."""
+        """The length of the body in bytes, None for a chunked one. Raises MalformedHttpError."""
         lengths, codings = self.values("content-length"), self.values("transfer-encoding")
         if not codings:
             if len(lengths) > 1 or not all(re.fullmatch(r"[0-9]{1,18}", length) for length in lengths):
@@ -77,7 +77,7 @@ class RequestHead:
 
 
 def parse(data: bytes) -> RequestHead:
-    """A request's head, with the empty line that ends it. Raises MalformedError."""
+    """Parse a request's head, including the empty line that ends it. Raises MalformedHttpError."""
     first, headers = _lines(data)
     parts = first.split(" ")
     if len(parts) != 3 or parts[2] not in ("HTTP/1.1", "HTTP/1.0"):
@@ -89,14 +89,14 @@ def parse(data: bytes) -> RequestHead:
 
 
 def closing(data: bytes) -> tuple[int, bytes]:
-    """(status, the same head of an answer, saying that the connection ends with it). Raises MalformedError."""
+    """(status, the same response head with "Connection: close"). Raises MalformedHttpError."""
     first, headers = _lines(data)
     found = _STATUS.fullmatch(first)
     if found is None:
         raise MalformedHttpError("the service did not answer in HTTP")
     status = int(found[1])
     kept = [f"{key}: {value}" for key, value in headers if key.lower() not in _HOP]
-    # An interim answer (1xx) is followed by the real one.
+    # The final response follows an interim one (1xx).
     ending = [] if status < 200 else ["Connection: close"]
     return status, "\r\n".join((first, *kept, *ending, "", "")).encode("latin-1")
 
@@ -117,7 +117,7 @@ def _lines(data: bytes) -> tuple[str, Headers]:
 
 
 def refusal(status: int, reason: str, text: str) -> bytes:
-    """An answer of ours: ``reason`` is what some programs show, ``text`` what others do."""
+    """A response of our own: some programs show ``reason``, others ``text``."""
     body = f"{text}\n".encode()
     lines = (
         f"HTTP/1.1 {status} {reason}", "Content-Type: text/plain; charset=utf-8", f"Content-Length: {len(body)}",
@@ -126,20 +126,20 @@ def refusal(status: int, reason: str, text: str) -> bytes:
     return "\r\n".join(lines).encode("latin-1", "replace") + body
 
 
-# Bytes from one connection to another, no more of them than belong there.
+# Forwarding bytes between connections, and no more of them than belong to a message.
 
 PIECE_BYTES = 64 * 2**10
-# RFC 9112, 7.1: what int() takes besides (0x10, 1_0, +1), other readers take for something else.
+# RFC 9112, 7.1. int() accepts more (0x10, 1_0, +1), and other parsers read those differently.
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 _TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n")
 MAX_TRAILER_BYTES = 64 * 2**10
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Mask = Callable[[bytes], bytes]
-"""Takes what came, gives what may go on; b"" asks for what it holds back."""
+"""Takes a piece, returns what may be forwarded; b"" flushes what it holds back."""
 
 
 async def both_ways(one: Streams, other: Streams) -> None:
-    """Until both have said all they had to say, or either is gone."""
+    """Forward both ways until both sides have finished or one is gone."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pass_rest(one[0], other[1]))
         tasks.create_task(pass_rest(other[0], one[1]))
@@ -148,7 +148,7 @@ async def both_ways(one: Streams, other: Streams) -> None:
 async def pass_rest(
     source: asyncio.StreamReader, sink: asyncio.StreamWriter, mask: Mask | None = None
 ) -> None:
-    """Everything up to the end, and the end; ``mask`` sees it before ``sink`` does."""
+    """Forward everything up to the end, then the end itself; ``mask`` sees the data before ``sink`` does."""
     with contextlib.suppress(OSError):
         while piece := await source.read(PIECE_BYTES):
             sink.write(piece if mask is None else mask(piece))
@@ -158,14 +158,14 @@ async def pass_rest(
         if sink.can_write_eof():
             sink.write_eof()
         return
-    # One side is gone: so is what the other would say.
+    # One side is gone, so nothing more can be forwarded.
     abort(sink.transport)
 
 
 async def pass_body(source: asyncio.StreamReader, sink: asyncio.StreamWriter, length: int | None) -> None:
-    """The body of one message: ``length`` bytes, or chunks (None). Raises MalformedError and EOFError.
+    """Forward the body of one message: ``length`` bytes, or chunks (None). Raises MalformedHttpError and EOFError.
 
-    Chunks are written anew: sizes as everybody reads them, without extensions and trailers.
+    Chunks are rewritten, with unambiguous sizes and without extensions and trailers.
     """
     if length is not None:
         await _exactly(source, sink, length)

@@ -1,4 +1,4 @@
-"""How the programs of one repository get out: what its configuration says, behind the walls that there are."""
+"""Network access for the programs of one repository: what the configuration asks for, within the current sandbox."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from codebutler_worker.sandbox.walls import trial_ground
 Kind = Literal["none", "hosts", "open"]
 
 WITH_PROXY = ("bwrap", "docker")
-"""The walls that a way out can be made through."""
+"""The sandboxes that support the proxy."""
 CONTAINER = "docker"
 WITHOUT_WALLS = "none"
 NAMED = 5
@@ -31,20 +31,20 @@ NO_PROXY_HERE = (
 )
 TOLD = (
     "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
-    "decision of this machine's owner: look for no way around. Where a task needs one (say, to install packages), "
+    "decision of this machine's owner: do not try to get around it. If a task needs one (say, to install packages), "
     'tell the person that the owner can add it to `sandbox.hosts`, or set `sandbox.network` to "open", in the '
     "configuration."
 )
 TOLD_NONE = (
-    "This sandbox has no network, by the decision of this machine's owner: look for no way around. Where a task needs "
-    "one (say, to install packages), tell the person that the owner can name hosts in `sandbox.hosts` in the "
+    "This sandbox has no network, by the decision of this machine's owner: do not try to get around it. If a task "
+    "needs one (say, to install packages), tell the person that the owner can name hosts in `sandbox.hosts` in the "
     "configuration."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """``hosts`` are the configuration's; ``walls``: there are some, so that a key can be kept outside of them."""
+    """``hosts`` come from the configuration; ``walls``: there is a sandbox, so a key can be kept outside it."""
 
     kind: Kind = "open"
     hosts: tuple[str, ...] = ()
@@ -54,20 +54,21 @@ class Outlet:
     async def open(
         self, workdir: Path, service: ModelService | None = None, needed: tuple[str, ...] = ()
     ) -> Way:
-        """A way out for one program in ``workdir``: to ``service`` and the hosts that are ``needed`` without one.
+        """Network access for one program in ``workdir``: to ``service`` and, without a service, to the ``needed``
+        hosts.
 
         Raises SandboxUnavailableError.
         """
         if self.kind == "none" or not self.walls:
             return Way.without_proxy("none" if self.kind == "none" else "open")
-        # With an open network the proxy stands where everybody on this machine can ask it: for the service only.
+        # With an open network everybody on this machine can reach the proxy, so it serves the model's service only.
         listed = (*self.hosts, *needed) if self.kind == "hosts" else ()
         rules = Rules(Hosts(listed), service)
         uid = workdir.stat().st_uid if os.geteuid() == 0 else None
         return await self.egress.open(rules, self.kind, uid)
 
     def told(self) -> str:
-        """What an agent is to know about its sandbox; "" if there is nothing to know."""
+        """What to tell an agent about its network; "" if nothing."""
         network = TOLD_NONE if self.kind == "none" else ""
         if self.kind == "hosts":
             network = TOLD.format(hosts=", ".join(self.hosts) or "nothing")
@@ -75,20 +76,18 @@ class Outlet:
 
 
 def noted(text: str, refused: Sequence[HostPort]) -> str:
-    """An agent's answer, with a line on what it was not let through to. Pure."""
+    """An agent's answer, with a line about the hosts it was refused. Pure."""
     if not refused:
         return text
     names = [f"`{place.host if place.port in PORTS else place.authority}`" for place in refused]
     names = list(dict.fromkeys(names))
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    note = (
-        f"_⚠️ The sandbox did not let it reach {', '.join(names[:NAMED])}{more}: `sandbox.hosts` opens that._"
-    )
+    note = f"_⚠️ The sandbox blocked access to {', '.join(names[:NAMED])}{more}. To allow it, change `sandbox.hosts`._"
     return f"{text}\n\n{note}" if text else note
 
 
 def for_agents(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
-    """For agents that a model steers. ``walls``: the sandbox's name. Raises SandboxUnavailableError."""
+    """For agents driven by a model. ``walls``: the sandbox's name. Raises SandboxUnavailableError."""
     kind: Kind = "open" if section.network == "auto" else section.network
     if section.network == "auto" and walls in WITH_PROXY:
         kind = "hosts"
@@ -96,8 +95,8 @@ def for_agents(section: SandboxSection, walls: str, env: Mapping[str, str]) -> O
 
 
 def for_tools(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
-    """For what an agent runs whose model is asked from outside: as ``for_agents``, but nothing is opened where nobody
-    has named a host or opened the network. Raises SandboxUnavailableError."""
+    """For programs that an agent runs while its model is called from outside: like ``for_agents``, but without network
+    unless the configuration names hosts or opens the network. Raises SandboxUnavailableError."""
     outlet = for_agents(section, walls, env)
     wanted = section.hosts if outlet.kind == "hosts" else section.network == "open"
     return outlet if wanted or not outlet.walls else replace(outlet, kind="none")
@@ -107,13 +106,14 @@ def for_commands(section: SandboxSection, walls: str, env: Mapping[str, str]) ->
     """For programs that people start. Raises SandboxUnavailableError."""
     kind: Kind = "open" if section.command_network == "auto" else section.command_network
     if section.command_network == "auto" and walls == CONTAINER:
-        # The only other network of a container would be this machine's own, with its loopback.
+        # A container's only other network would be this machine's own, including its loopback.
         kind = "hosts" if section.hosts else "none"
     return _outlet("sandbox.commandNetwork", kind, section, walls, env)
 
 
 def summary(section: SandboxSection, walls: str) -> str:
-    """What is in force, in one line. Raises SandboxUnavailableError where the configuration asks for too much."""
+    """The network access in force, in one line. Raises SandboxUnavailableError if the configuration asks for too
+    much."""
     agents, commands = for_agents(section, walls, {}), for_commands(section, walls, {})
     listed = f"their model's service and {', '.join(section.hosts) or 'no other host'}"
     reach = {"hosts": listed, "open": "full network", "none": "none"}
@@ -134,7 +134,7 @@ def _outlet(key: str, kind: Kind, section: SandboxSection, walls: str, env: Mapp
     return Outlet(kind, section.hosts, walls=True, egress=Egress(Dialer(env)))
 
 
-# Does the way out work here? Tried with a program that does nothing.
+# Check that the network access works here, with a program that does nothing.
 
 TRIAL_S = 20.0
 PROGRAM = ("/bin/sh", "-c", "exit 42")
@@ -153,7 +153,7 @@ async def try_way_out(sandbox: Sandbox, outlet: Outlet) -> None:
             except AgentUnavailableError as error:
                 code, said = -1, str(error)
     if code is None:
-        said = f"nothing happened for {TRIAL_S:g} s"
+        said = f"no answer within {TRIAL_S:g} s"
     if code != 42:
         reason = said.splitlines()[-1] if said else f"exit code {code}"
         raise SandboxUnavailableError(

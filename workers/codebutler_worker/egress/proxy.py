@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one program may reach: ``hosts`` on the internet, and ``service``, its model's."""
+    """What one program may reach: ``hosts`` on the internet, and ``service``, its model's service."""
 
     hosts: Hosts = field(default_factory=Hosts)
     service: ModelService | None = None
@@ -48,8 +48,8 @@ class Rules:
 
 @dataclass(slots=True)
 class Proxy:
-    """``handle`` is called with each connection, and closes it. ``refused``: what was asked for and is not on the list,
-    each once; ``logged``: what the log was told of already."""
+    """``handle`` is called with each connection, and closes it. ``refused``: requested places that are not on the list,
+    each once; ``logged``: those already logged."""
 
     rules: Rules
     dialer: Dialer = field(default_factory=Dialer)
@@ -67,19 +67,20 @@ class Proxy:
             self._ahead = Ahead(partial(self.dialer.service, service.place, secure=True), self.clock)
 
     def prepare(self) -> None:
-        """Make the connection that the first request to the service will want."""
+        """Open the connection that the first request to the service will need."""
         if self._ahead is not None:
             self._ahead.prepare()
 
     async def close(self) -> None:
-        """Give up what was made ahead."""
+        """Discard the connection opened ahead of time."""
         if self._ahead is not None:
             await self._ahead.close()
 
     async def handle(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: HostPort | None = None
     ) -> None:
-        """One request, or one tunnel. ``local``: a port of this machine's loopback to which it is a connection."""
+        """Handle one request or one tunnel. ``local``: the port of this machine's loopback that the connection is
+        for."""
         try:
             async with self._room:
                 if local is None:
@@ -87,7 +88,7 @@ class Proxy:
                 else:
                     await self._join((reader, writer), await self.dialer.local(local))
         except (OSError, EOFError, asyncio.LimitOverrunError, TimeoutError, UnreachableError):
-            pass  # whoever asked has gone, or never asked; or nobody is there
+            pass  # the client has gone or never sent anything, or the server is not there
         finally:
             writer.close()
             with contextlib.suppress(OSError):
@@ -100,7 +101,7 @@ class Proxy:
             await self._serve(parse(data), (reader, writer))
         except MalformedHttpError as error:
             writer.write(
-                refusal(400, "Bad Request", f"CodeButler's proxy does not take this request: {error}")
+                refusal(400, "Bad Request", f"CodeButler's proxy does not accept this request: {error}")
             )
         except WrongKeyError:
             writer.write(refusal(403, "This key may not be used here (CodeButler)", WRONG_KEY))
@@ -136,7 +137,7 @@ class Proxy:
         """Plain HTTP to another host."""
         try:
             parts = urlsplit(head.target)
-        except ValueError:  # a bracket of no address
+        except ValueError:  # malformed brackets around an address
             raise MalformedHttpError("it names no host") from None
         wanted = place(parts.netloc, 80)
         if parts.scheme != "http" or wanted is None:
@@ -165,7 +166,7 @@ class Proxy:
         if mask is None or reading is None:
             await self._exchange((onward, length), client, server, mask)
             return
-        # What an answer of the service passes: the gauge, and what keeps its key back.
+        # A response of the service passes the token meter and the mask that hides its key.
         try:
             await self._exchange((onward, length), client, server, partial(_gauged, reading, mask))
         finally:
@@ -174,7 +175,7 @@ class Proxy:
     async def _exchange(
         self, request: Request, client: Streams, server: Streams, mask: Mask | None = None
     ) -> None:
-        """One request and its answer, which passes ``mask``, and nothing after them."""
+        """Forward one request and its response through ``mask``, and nothing after them."""
         head, length = request
         try:
             server[1].write(head.encode())
@@ -183,13 +184,13 @@ class Proxy:
                 await self._reply(client, server, mask)
                 asking.cancel()
         except* (OSError, EOFError, asyncio.LimitOverrunError, MalformedHttpError):
-            pass  # whichever side it was, the other one sees the connection end
+            pass  # whichever side it was, the other one sees the connection close
         finally:
             abort(server[1].transport)
 
     async def _ask(self, length: int | None, client: Streams, server: Streams) -> None:
         await pass_body(client[0], server[1], length)
-        # Nothing more is asked here; but if the program goes, nobody waits for the answer.
+        # No further request is read here; but if the program goes away, nobody waits for the response.
         if not await client[0].read(1):
             abort(server[1].transport)
 
@@ -207,11 +208,13 @@ class Proxy:
             self.refused.append(wanted)
         if wanted not in self.logged and len(self.logged) < REFUSED_AT_MOST:
             self.logged.add(wanted)
-            log.warning("an agent was refused %s: to open it, %s", wanted.authority, OPENING)
+            log.warning(
+                "the sandbox blocked an agent's access to %s: to allow it, %s", wanted.authority, OPENING
+            )
         reason = f"{wanted.host} is not in sandbox.hosts (CodeButler)"
         text = (
             f"CodeButler's sandbox does not let this agent reach {wanted.authority}. "
-            f"To open it, the owner of this machine can {OPENING}."
+            f"To allow it, the owner of this machine can {OPENING}."
         )
         writer.write(refusal(403, reason, text))
         return False

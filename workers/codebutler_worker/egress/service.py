@@ -1,7 +1,7 @@
-"""A model's service behind the proxy: where it is, and the keys that are added to what an agent sends it. Pure.
+"""A model's service behind the proxy: its address, and the keys added to an agent's requests. Pure.
 
-The agent holds a token instead, which is worth nothing anywhere else. Whoever sends another key is refused: a key of
-somebody else's would carry what is in here into that somebody's account.
+The agent holds a token instead, which is worthless anywhere else. A request with any other key is refused: somebody
+else's key would carry data from inside the sandbox into their account.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from urllib.parse import unquote, urlsplit
 from codebutler_worker.egress.hosts import HostPort, place
 from codebutler_worker.egress.http import Mask, RequestHead
 
-# What a model's service says its answers cost, read as they pass: an agent's program tells only of its own questions,
-# and whatever runs beside it may ask, too.
+# The cost that a model's service reports in its responses, read as they pass: an agent's program reports only its own
+# requests, and other programs inside may make requests too.
 #
-# Counted are the figures of Anthropic's Messages API and of OpenAI's chat completions, in one piece or streamed. Each
-# answer has the largest of each: a stream tells running totals. A name in a text has backslashes before its quotes. An
-# answer without figures (llama.cpp, many gateways) is reckoned by its size: what is not counted would meet no budget.
+# We read the figures of Anthropic's Messages API and OpenAI's chat completions, streamed or not. Per response the
+# largest of each figure counts, since a stream sends running totals. Inside a text, quotes are escaped, so a figure's
+# name there does not match. A response without figures (llama.cpp, many gateways) is estimated from its size; otherwise
+# no budget would cover it.
 
 Side = Literal["input", "cached", "output"]
 FIELDS: Mapping[bytes, tuple[Side, ...]] = MappingProxyType(
@@ -39,17 +40,17 @@ FIELDS: Mapping[bytes, tuple[Side, ...]] = MappingProxyType(
 _FIGURE = re.compile(rb'"(' + b"|".join(FIELDS) + rb')"\s{0,8}:\s{0,8}([0-9]{1,12})(?=[^0-9])')
 _FINE = b"HTTP/1.1 200"
 _LONGEST = 72
-"""Bytes of a name, its figure and what stands between them."""
+"""The longest match in bytes: a name, its figure and what is between them."""
 FREE = ("/count_tokens",)
-"""What answers with figures that nobody pays for."""
+"""Endpoints whose responses contain figures that cost nothing."""
 PAID = ("/chat/completions", "/messages", "/responses")
-"""What is paid for, whether or not it says so."""
+"""Endpoints that cost money, whether or not they report figures."""
 BYTES_PER_TOKEN = 4
 
 
 @dataclass(slots=True)
 class TokenMeter:
-    """The tokens of all answers so far; ``cached`` are among the ``input``."""
+    """The tokens of all responses so far; ``cached`` are included in ``input``."""
 
     input: int = 0
     cached: int = 0
@@ -57,18 +58,18 @@ class TokenMeter:
 
     @property
     def total(self) -> int:
-        """Tokens in and out together; what came from a cache is counted as any other."""
+        """Input and output tokens together; cached ones count in full."""
         return self.input + self.output
 
     def reading(self, path: str, asked_bytes: int = 0) -> AnswerMeter | None:
-        """For the answer to one request of so many bytes; None if it costs nothing."""
+        """A meter for the response to a request of ``asked_bytes``; None if it costs nothing."""
         path = path.partition("?")[0]
         return None if path.endswith(FREE) else AnswerMeter(self, asked_bytes, is_paid=path.endswith(PAID))
 
 
 @dataclass(slots=True)
 class AnswerMeter:
-    """One answer, piece by piece."""
+    """Reads one response, piece by piece."""
 
     gauge: TokenMeter
     asked_bytes: int = 0
@@ -80,7 +81,7 @@ class AnswerMeter:
     _events: int = 0
 
     def add(self, piece: bytes) -> None:
-        """It goes on so."""
+        """Read the next piece."""
         self._head = self._head or piece[: len(_FINE)]
         self._bytes += len(piece)
         self._events += piece.count(b"data:")
@@ -90,7 +91,7 @@ class AnswerMeter:
         self._end = data[-_LONGEST:]
 
     def end(self) -> None:
-        """Nothing more comes. An event of a stream is about a token."""
+        """The response is complete. In a stream, one event is about one token."""
         if self.is_paid and not self._seen and self._head == _FINE:
             self.gauge.input += self.asked_bytes // BYTES_PER_TOKEN
             self.gauge.output += self._events or self._bytes // BYTES_PER_TOKEN
@@ -107,21 +108,21 @@ class AnswerMeter:
 KEY_HEADERS = ("x-api-key", "authorization", "api-key", "x-goog-api-key", "x-auth-token")
 BEARER = "Bearer "
 DROPPED = ("cookie", "accept-encoding")
-"""A cookie is a key, too; and what is compressed cannot be looked through."""
+"""A cookie is a key too, and compressed responses cannot be searched."""
 ECHOES = ("TRACE", "TRACK", "DEBUG")
-"""Methods whose answer is the request: with the key (RFC 9110, 9.3.8)."""
+"""Methods whose response echoes the request, including the key (RFC 9110, 9.3.8)."""
 SECRET_BYTES = 12
-"""What is shorter may be any word of an answer."""
+"""A shorter value could be any word in a response."""
 
 
 class WrongKeyError(Exception):
-    """The request carries a key that is not the token."""
+    """The request has a key that is not the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelService:
-    """``keys``: header (lower case) -> its whole value; ``extra``: headers that every request gets; without keys
-    those of the agent's own go through as they are."""
+    """``keys``: header (lower case) -> its whole value; ``extra``: headers added to every request. Without keys, the
+    agent's own pass unchanged."""
 
     base_url: str
     token: str = field(repr=False, default="")
@@ -130,33 +131,33 @@ class ModelService:
 
     @property
     def secure(self) -> bool:
-        """Whether it is reached by TLS."""
+        """Whether it uses TLS."""
         return urlsplit(self.base_url).scheme == "https"
 
     @property
     def place(self) -> HostPort | None:
-        """Where it is; None if its URL is none."""
+        """Its host and port; None if its URL is invalid."""
         parts = urlsplit(self.base_url)
         return place(parts.netloc.rpartition("@")[2], 443 if self.secure else 80)
 
     @property
     def path(self) -> str:
-        """What each request's path begins with, without a final slash."""
+        """The prefix of each request's path, without a final slash."""
         return urlsplit(self.base_url).path.rstrip("/")
 
     def has(self, target: str) -> bool:
-        """Whether a request's path lies within the service; two readers must not see two places."""
+        """Whether a request's path is within the service, in a way that no two parsers read differently."""
         path = target.partition("?")[0]
-        # Some servers take what follows a semicolon for a parameter of the step: "..;x" is "..".
+        # Some servers treat what follows a semicolon as a parameter of the path segment: "..;x" is "..".
         steps = [unquote(step).partition(";")[0] for step in re.split(r"[/\\]", unquote(path))]
         return path.startswith(f"{self.path}/") and not {".", ".."} & set(steps)
 
     def inside(self, port: int) -> str:
-        """Its base URL for the agent, where the proxy is on ``port`` of the loopback."""
+        """Its base URL for the agent, with the proxy on ``port`` of the loopback."""
         return f"http://127.0.0.1:{port}{self.path}"
 
     def onward(self, head: RequestHead) -> RequestHead:
-        """The request as it goes to the service. Raises WrongKeyError."""
+        """The request as sent to the service. Raises WrongKeyError."""
         assert self.place is not None
         host = urlsplit(self.base_url).netloc.rpartition("@")[2]
         names = tuple(name.lower() for name, _ in self.extra)
@@ -166,7 +167,7 @@ class ModelService:
         real = dict(self.keys)
         headers = []
         for name, value in sent.headers:
-            # Gateways take X_Api_Key for X-Api-Key.
+            # Gateways treat X_Api_Key as X-Api-Key.
             known = name.lower().replace("_", "-")
             if known in KEY_HEADERS:
                 given = value.removeprefix(BEARER) if known == "authorization" else value
@@ -179,15 +180,15 @@ class ModelService:
 
     @property
     def mask(self) -> Mask | None:
-        """What its answers pass before an agent sees them: a service may repeat what it was asked."""
+        """A filter for its responses before an agent sees them: a service may echo the request."""
         values = (value.removeprefix(BEARER).encode() for _, value in (*self.keys, *self.extra))
         secrets = tuple(value for value in values if len(value) >= SECRET_BYTES)
         return Concealer(secrets) if secrets else None
 
 
 class Concealer:
-    """Puts as many x in the place of each of ``secrets``, also where one comes in pieces. Holds nothing back but
-    what may be the beginning of one."""
+    """Replaces each of ``secrets`` by as many x, even if it is split between pieces. Holds back only what may be the
+    beginning of a secret."""
 
     def __init__(self, secrets: tuple[bytes, ...]) -> None:
         self._secrets = sorted(secrets, key=len, reverse=True)
@@ -195,14 +196,14 @@ class Concealer:
         self._held = b""
 
     def __call__(self, piece: bytes) -> bytes:
-        """What may go on; with b"" all that is left."""
+        """What may be forwarded now; b"" flushes the rest."""
         data = self._pattern.sub(lambda found: b"x" * len(found[0]), self._held + piece)
         begun = 0 if not piece else self._begun(data)
         self._held = data[len(data) - begun :]
         return data[: len(data) - begun]
 
     def _begun(self, data: bytes) -> int:
-        """How many bytes at the end begin a secret."""
+        """The number of bytes at the end that begin a secret."""
         longest = min(len(self._secrets[0]) - 1, len(data))
         ends = (length for length in range(longest, 0, -1) if self._begins(data[-length:]))
         return next(ends, 0)
@@ -212,6 +213,6 @@ class Concealer:
 
 
 def parse_headers(text: str) -> tuple[tuple[str, str], ...]:
-    """``Name: value`` lines, as ANTHROPIC_CUSTOM_HEADERS has them."""
+    """Parse ``Name: value`` lines, the format of ANTHROPIC_CUSTOM_HEADERS."""
     pairs = (line.partition(":") for line in text.splitlines())
     return tuple((name.strip(), value.strip()) for name, colon, value in pairs if colon and name.strip())

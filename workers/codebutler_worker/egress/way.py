@@ -1,7 +1,7 @@
-"""A way out for one program: where its proxy is while it runs.
+"""Network access for one program: its proxy, while it runs.
 
-In a namespace without network nothing of ours keeps running. What starts the program there makes a listening socket,
-hands it out through a Unix socket that is gone a moment later, and becomes the program; we answer from outside.
+Nothing of ours keeps running in a namespace without network. The launcher there creates a listening socket, passes it
+out through a Unix socket that is removed a moment later, and becomes the program; we answer from outside.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.sandbox.port import Network, ProxySocket, SandboxPolicy
 
 PORT = 3128
-"""Of the proxy inside. It is alone in its namespace, so any would do; this one looks like a proxy's."""
+"""The proxy's port inside. Any port would do, since the namespace has no others; this one is recognizable."""
 HAND_OVER_S = 60.0
 GONE_S = 1.0
 BACKLOG = 128
 LOOPBACK = "127.0.0.1"
 SHORT = "/tmp"  # noqa: S108 - the path of a Unix socket has at most 107 bytes
 FORWARDED_AT_MOST = 64
-"""Ports of this machine's loopback: as many descriptors, and some more, can be handed out at once (unix(7))."""
+"""Ports of this machine's loopback. All their descriptors, and a few more, can be passed at once (unix(7))."""
 HELD_AT_MOST = 256
-"""Connections of one program; agents and package managers have a few dozen."""
+"""Connections per program; agents and package managers use a few dozen."""
 HERE = "localhost,127.0.0.1,::1"
 
 log = logging.getLogger(__name__)
 
 
 def new_token() -> str:
-    """What an agent holds instead of a key."""
+    """What an agent holds in place of a key."""
     return f"codebutler-{secrets.token_hex(24)}"
 
 
@@ -55,14 +55,7 @@ IMPATIENT: Mapping[str, str] = MappingProxyType(
         "CARGO_NET_RETRY": "1",
     }
 )
-"""For package managers: what is not reached at once is not reached by waiting for minutes."""
-
-
-def proxy_env(port: int) -> dict[str, str]:
-    """The environment by which programs find the proxy."""
-    url = f"http://{LOOPBACK}:{port}"
-    names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
-    return {**dict.fromkeys(names, url), "NO_PROXY": HERE, "no_proxy": HERE, "NODE_USE_ENV_PROXY": "1"}
+"""For package managers: retrying for minutes does not help if a host is refused."""
 
 
 class Way:
@@ -75,9 +68,9 @@ class Way:
         self.network: Network = "open"
         self.port = 0
         self.refused = proxy.refused
-        """What the program asked for and may not reach, each once."""
+        """The hosts that the program asked for and may not reach, each once."""
         self.gauge = proxy.gauge
-        """What its model's service has answered so far; nothing, where its key does not pass the proxy."""
+        """The tokens of its model's service so far; none if its key does not pass through the proxy."""
         self._proxy = proxy
         self._servers: list[asyncio.Server] = []
         self._listener: socket.socket | None = None
@@ -96,30 +89,34 @@ class Way:
 
     @classmethod
     def without_proxy(cls, network: Literal["none", "open"]) -> Self:
-        """Where there is nothing to let through, or nobody to do it."""
+        """For programs with nothing to proxy, or without a proxy."""
         way = cls(Proxy(Rules()))
         way.network = network
         return way
 
     @property
     def env(self) -> Mapping[str, str]:
-        """What the program needs to know to get out."""
+        """The environment variables that the program needs for the network."""
         if isinstance(self.network, ProxySocket):
-            return {**proxy_env(self.port), **IMPATIENT}
+            url = f"http://{LOOPBACK}:{self.port}"
+            # The variables by which programs find the proxy.
+            names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+            found = {**dict.fromkeys(names, url), "NO_PROXY": HERE, "no_proxy": HERE}
+            return {**found, "NODE_USE_ENV_PROXY": "1", **IMPATIENT}
         return IMPATIENT if self.network == "none" else {}
 
     def through(self, policy: SandboxPolicy) -> SandboxPolicy:
-        """The policy of a program that goes this way."""
+        """``policy`` with this network access."""
         return replace(policy, network=self.network, env={**policy.env, **self.env})
 
     async def here(self) -> None:
-        """Answer on this machine's own loopback: for programs that have its network."""
+        """Listen on this machine's own loopback, for programs that share its network."""
         await self._serve(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
         self.port = self._servers[0].sockets[0].getsockname()[1]
 
     def behind_socket(self, uid: int | None) -> None:
-        """Answer in the namespace that the first to connect comes from: as a proxy, and in the place of each port
-        of this machine's loopback that is listed. Raises OSError."""
+        """Listen in the namespace of the first client to connect, as a proxy and on each listed port of this machine's
+        loopback. Raises OSError."""
         local = tuple(sorted(self._proxy.rules.hosts.local))[:FORWARDED_AT_MOST]
         port = next(port for port in range(PORT, PORT + len(local) + 1) if port not in local)
         self._directory = Path(tempfile.mkdtemp(prefix="cb-way-", dir=SHORT))
@@ -139,7 +136,7 @@ class Way:
         self._keep(self._take(self._listener))
 
     async def close(self) -> None:
-        """Nothing gets through any more."""
+        """Close all connections; nothing gets through any more."""
         self._closed = True
         for server in self._servers:
             server.close()
@@ -158,7 +155,7 @@ class Way:
         task.add_done_callback(self._tasks.discard)
 
     def _shut(self) -> None:
-        """The socket, after the one who connected or without."""
+        """Close the Unix socket, whether or not a client has connected."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -175,7 +172,7 @@ class Way:
                 for listener in given:
                     await self._serve(listener)
         except (OSError, TimeoutError) as error:
-            log.warning("an agent has no way out of its sandbox: %s", error or type(error).__name__)
+            log.warning("an agent cannot reach the proxy from its sandbox: %s", error or type(error).__name__)
         finally:
             self._shut()
 
@@ -188,15 +185,15 @@ class Way:
             self._writers.discard(writer)
 
     async def _serve(self, listener: socket.socket) -> None:
-        """Answer there: in the place of what the configuration names, where it listens on such a port."""
+        """Listen there: as the service that the configuration names for this port, if any, else as the proxy."""
         local = self._proxy.rules.hosts.local.get(listener.getsockname()[1])
 
         def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            # Each holds a descriptor of ours, and perhaps another one for where it leads.
+            # Each connection takes one of our descriptors, and perhaps another one for its target.
             if self._closed or len(self._writers) >= HELD_AT_MOST:
                 writer.transport.abort()
                 return
-            # A task that is cancelled before it begins closes nothing: its connection is kept here, too.
+            # A task cancelled before it starts closes nothing, so we keep its connection here too.
             self._writers.add(writer)
             self._keep(self._handle(reader, writer, local))
 
@@ -205,15 +202,14 @@ class Way:
 
 @dataclass(slots=True)
 class Egress:
-    """Opens ways out for the programs of one repository."""
+    """Opens network access for the programs of one repository."""
 
     dialer: Dialer = field(default_factory=Dialer)
     _logged: set[HostPort] = field(default_factory=set)
 
     async def open(self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None) -> Way:
-        """``hosts``: through the proxy only; ``open``: the network as it is, and the proxy only where a key is to be
-        added. ``uid``: whom the walls' wrapper acts as, where we are root. Raises SandboxUnavailableError.
-        """
+        """``hosts``: through the proxy only; ``open``: the full network, and the proxy only if a key must be added.
+        ``uid``: the user that the sandbox's wrapper runs as, if we are root. Raises SandboxUnavailableError."""
         proxy = Proxy(rules, self.dialer, logged=self._logged)
         way = Way(proxy)
         try:
@@ -231,8 +227,8 @@ class Egress:
 
 
 async def received(connection: socket.socket) -> list[socket.socket]:
-    """The listening sockets that are handed out; one that is none on the loopback is closed. Without a thread: a hop to
-    one and back takes longer than all the rest."""
+    """The listening sockets passed out; any that is not on the loopback is closed. Without a thread: switching to one
+    and back would take longer than all the rest."""
     loop, sent = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(connection, sent.set)
     try:

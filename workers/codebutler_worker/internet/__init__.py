@@ -1,1 +1,1 @@
-"""What an agent of ours may get from the internet: pages and search results, from public addresses only."""
+"""What the built-in agent may get from the internet: pages and search results, from public addresses only."""

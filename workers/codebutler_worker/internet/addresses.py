@@ -1,9 +1,8 @@
-"""Which addresses an agent's pages may come from: URLs before any name is looked up, and what names resolve to.
+"""Which addresses an agent may fetch pages from: URLs before any name is resolved, and the resolved addresses.
 
-Only what belongs to the public internet. Everything else is refused: this machine, its networks, the metadata services
-of clouds, and the forms in which an IPv6 address carries an IPv4 one. Lists: IANA's special-purpose address registries;
-the addresses of AWS, Azure, GCP, Alibaba and Oracle metadata services. ``ipaddress.is_global`` is not enough: it calls
-Azure's 168.63.129.16 public.
+Only the public internet. Everything else is refused: this machine, its networks, cloud metadata services, and IPv6
+addresses that contain an IPv4 one. Lists: IANA's special-purpose address registries; the addresses of AWS, Azure, GCP,
+Alibaba and Oracle metadata services. ``ipaddress.is_global`` is not enough: it calls Azure's 168.63.129.16 public.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _REFUSED_4 = (
     "240.0.0.0/4",
 )
 _PUBLIC_6 = "2000::/3"
-"""All that IANA has given out as global unicast; what is not in it is refused by that alone."""
+"""All global unicast addresses that IANA has assigned; anything outside is refused."""
 _REFUSED_6 = (
     "2001::/23",  # protocol assignments, Teredo among them
     "2001:db8::/32",
@@ -50,15 +49,15 @@ _REFUSED_6 = (
     "3fff::/20",
 )
 _NAT64 = "64:ff9b::/96"
-"""Where a network has only IPv6, its resolver gives IPv4 servers these addresses (RFC 6052)."""
+"""In an IPv6-only network the resolver maps IPv4 servers to these addresses (RFC 6052)."""
 
 
 def is_public(address: str) -> bool:
-    """Whether ``address``, as a resolver gives it, is one that anybody on the internet may offer pages at."""
+    """Whether ``address``, as a resolver returns it, is on the public internet."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
-        return False  # no address, or one with a scope: that is a neighbour
+        return False  # not an address, or one with a scope, which is link-local
     if isinstance(found, ipaddress.IPv4Address):
         return _is_public_4(found)
     if found.scope_id is not None:
@@ -96,16 +95,16 @@ class NotPublicError(PageRefusedError):
 
 
 async def system_resolve(host: str, port: int) -> tuple[str, ...]:
-    """What this machine's resolver says. Raises OSError."""
+    """The answer of this machine's resolver. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    # "fe80::1%eth0": the scope comes apart from the address, and makes it a neighbour's.
+    # "fe80::1%eth0": the scope is returned apart from the address, and makes it link-local.
     told = (f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found)
     return tuple(dict.fromkeys(told))
 
 
 async def public_address(host: str, port: int, resolve: Resolve) -> str:
-    """An address of ``host``, looked up once: connect to exactly this one, for a second look-up could give another
-    answer (DNS rebinding). A name with one public and one private address is an attack, and refused, too.
+    """An address of ``host``, resolved once. Connect to exactly this one, since a second look-up could give another
+    answer (DNS rebinding). A name with both public and private addresses is an attack, and refused too.
 
     Raises PageRefusedError.
     """
@@ -117,20 +116,20 @@ async def public_address(host: str, port: int, resolve: Resolve) -> str:
         raise PageRefusedError(f"cannot resolve {host[:100]}")
     if not all(is_public(address) for address in addresses):
         raise NotPublicError(f"{host[:100]} is not on the public internet")
-    # IPv4 first: a machine without IPv6 would wait for an answer that cannot come.
+    # IPv4 first: without IPv6, a connection would wait until it times out.
     return min(addresses, key=lambda address: ":" in address)
 
 
 MAX_URL_CHARS = 2048
 PORTS = {"http": 80, "https": 443}
 _INSIDE = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa", "onion")
-"""Ends of names that are never the public internet's; ``metadata.google.internal`` is one."""
+"""Suffixes of names that are never on the public internet, such as ``metadata.google.internal``."""
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]|[^\x00-\x7f\w\-.~!$&'()*+,;=:@/?#\[\]%]")
 
 
 @dataclass(frozen=True, slots=True)
 class PageAddress:
-    """A page that may be looked for. ``host`` is lower case, in ASCII and without brackets."""
+    """The address of a page. ``host`` is lower case, in ASCII and without brackets."""
 
     scheme: str
     host: str
@@ -139,21 +138,21 @@ class PageAddress:
 
     @property
     def authority(self) -> str:
-        """What the Host header says."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The whole address, as it is asked for: no name and password, no fragment."""
+        """The full URL to request: without user name, password and fragment."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
 def target(url: str, base: PageAddress | None = None) -> PageAddress:
-    """``url`` (relative to ``base``, where a redirect named it) as a target. Raises PageRefusedError."""
+    """Parse ``url``, relative to ``base`` for a redirect. Raises PageRefusedError."""
     if not url or len(url) > MAX_URL_CHARS:
         raise PageRefusedError(f"an address has 1 to {MAX_URL_CHARS} characters")
-    # Checked before anything parses it: two parsers that disagree about such characters see two hosts.
+    # Check before parsing: parsers that treat such characters differently see different hosts.
     if _UNSAFE.search(url):
         raise PageRefusedError(
             "the address holds spaces, control characters or a backslash: write them as %XX"
@@ -189,7 +188,7 @@ def _host(name: str) -> str:
             raise PageRefusedError("the address names no host that could exist") from None
     host = name.lower().rstrip(".")
     if ":" in host:
-        return host  # an IPv6 address, which the look-up gives back as it is
+        return host  # an IPv6 address, which the resolver returns unchanged
     labels = host.split(".")
     if len(labels) < 2 or labels[-1] in _INSIDE:
         raise PageRefusedError(f"{host[:100]} is not a public name")

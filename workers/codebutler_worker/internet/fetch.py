@@ -1,6 +1,6 @@
-"""Fetching a page for an agent: from the public internet only, within bounds of time and size.
+"""Fetching a page for an agent: from the public internet only, within limits of time and size.
 
-The address may have come from anywhere: a page, an issue, a log. Nothing of ours goes along (no cookies, no key, no
+The address may come from anywhere: a page, an issue, a log. The request carries nothing of ours (no cookies, no key, no
 proxy), and each redirect is checked like the first address.
 """
 
@@ -11,9 +11,10 @@ import codecs
 import re
 import ssl
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from codebutler_worker.internet.addresses import (
     PageAddress,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 3
 MAX_BYTES = 2 * 2**20
-"""Of content, after it is unpacked; the rest is left out."""
+"""Of decompressed content; the rest is left out."""
 MAX_SENT_BYTES = 2 * 2**20
 TOTAL_S = 30.0
 CONNECT_S = 10.0
@@ -39,13 +40,12 @@ _PIECE = 64 * 2**10
 _HEADERS = {
     "User-Agent": "CodeButler (an agent fetching one page for its user)",
     "Accept": "text/html,text/plain,application/json,application/xml;q=0.9,*/*;q=0.1",
-    "Accept-Encoding": "gzip",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """What was found at ``url`` (where redirects led). ``cut``: there was more."""
+    """The page found at ``url`` (after redirects). ``cut``: it was longer."""
 
     url: str
     status: int
@@ -54,9 +54,13 @@ class WebPage:
     cut: bool = False
 
 
+T = TypeVar("T")
+Read = Callable[["httpx.Response", PageAddress], Awaitable[T]]
+
+
 @dataclass(frozen=True, slots=True)
 class Internet:
-    """How pages are reached. Tests, which have no internet, bring their own; everybody else takes the defaults."""
+    """How pages are reached. Tests run without internet and pass their own; everybody else uses the defaults."""
 
     resolve: Resolve = system_resolve
     verify: ssl.SSLContext | None = None
@@ -68,24 +72,34 @@ class Internet:
         wanted = target(url)
         try:
             async with asyncio.timeout(self.total_s):
-                return await self._follow(wanted)
+                return await self._follow(wanted, _page)
         except TimeoutError:
             raise PageRefusedError(f"{wanted.host} did not send the page within {self.total_s:g} s") from None
 
-    async def _follow(self, wanted: PageAddress) -> WebPage:
+    async def end_of(self, url: str, keep_bytes: int, most_bytes: int) -> bytes:
+        """The last ``keep_bytes`` of what is at ``url``, whatever that is. Raises PageRefusedError."""
+        wanted = target(url)
+        try:
+            async with asyncio.timeout(self.total_s):
+                return await self._follow(wanted, partial(_end, keep_bytes=keep_bytes, most_bytes=most_bytes))
+        except TimeoutError:
+            raise PageRefusedError(f"{wanted.host} did not send it within {self.total_s:g} s") from None
+
+    async def _follow(self, wanted: PageAddress, read: Read[T]) -> T:
         for _ in range(MAX_REDIRECTS + 1):
-            found = await self._get(wanted)
-            if isinstance(found, WebPage):
+            found = await self._get(wanted, read)
+            if not isinstance(found, PageAddress):
                 return found
             wanted = found
         raise PageRefusedError(f"the page redirects more than {MAX_REDIRECTS} times")
 
-    async def _get(self, wanted: PageAddress) -> WebPage | PageAddress:
+    async def _get(self, wanted: PageAddress, read: Read[T]) -> T | PageAddress:
         import httpx
 
-        # The connection goes to the checked address; the name is kept for the Host header and the certificate.
+        # Connect to the checked address; the Host header and the certificate check use the name.
         address = await public_address(wanted.host, wanted.port, self.resolve)
         place, port = self.dial(address, wanted.port) if self.dial else (address, wanted.port)
+        encoding = "gzip" if read is _page else "identity"
         context = self.verify or httpx.create_ssl_context()
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=0)
         transport = httpx.AsyncHTTPTransport(verify=context, limits=limits, trust_env=False)
@@ -96,14 +110,14 @@ class Internet:
                 client.stream(
                     "GET",
                     httpx.URL(wanted.url).copy_with(host=place, port=port),
-                    headers={**_HEADERS, "Host": wanted.authority},
+                    headers={**_HEADERS, "Accept-Encoding": encoding, "Host": wanted.authority},
                     extensions={"sni_hostname": wanted.host},
                 ) as response,
             ):
                 location = response.headers.get("location", "")
                 if response.status_code in _REDIRECTS and location:
                     return target(location, base=wanted)
-                return await _page(response, wanted)
+                return await read(response, wanted)
         except httpx.TimeoutException:
             raise PageRefusedError(f"{wanted.host} did not answer in time") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
@@ -115,7 +129,7 @@ async def _page(response: httpx.Response, wanted: PageAddress) -> WebPage:
     if not readable(content_type):
         raise PageRefusedError(f"the page is {kind_of(content_type)[:60]}, not text")
     content, cut = await _content(response)
-    # The library works on megabytes for tenths of a second: not in the loop.
+    # The library takes tenths of a second for megabytes, so it runs off the event loop.
     text = await asyncio.to_thread(text_of, content, content_type)
     return WebPage(
         wanted.url,
@@ -126,8 +140,23 @@ async def _page(response: httpx.Response, wanted: PageAddress) -> WebPage:
     )
 
 
+async def _end(response: httpx.Response, wanted: PageAddress, *, keep_bytes: int, most_bytes: int) -> bytes:
+    if response.status_code >= 300:
+        raise PageRefusedError(f"{wanted.host} refused ({response.status_code})")
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
+        raise PageRefusedError(f"{wanted.host} sent it compressed")
+    found, sent = bytearray(), 0
+    async for piece in response.aiter_raw(_PIECE):
+        found += piece
+        sent += len(piece)
+        if sent > most_bytes:
+            raise PageRefusedError("it is too long")
+        del found[:-keep_bytes]
+    return bytes(found)
+
+
 async def _content(response: httpx.Response) -> tuple[bytes, bool]:
-    """Unpacked here, a bounded piece at a time: httpx would unpack each piece whole, a thousand times as large."""
+    """Decompressed here in bounded pieces: httpx would decompress each piece whole, up to a thousand times its size."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         raise PageRefusedError(f"the page is compressed as {encoding[:40]}, which was not requested")
@@ -144,14 +173,14 @@ async def _content(response: httpx.Response) -> tuple[bytes, bool]:
     return bytes(found), False
 
 
-# What came from a server as text for a model: which kinds can be read, in which characters, and without markup. Pure.
+# A server's content as text for a model: which types and encodings can be read, and without markup. Pure.
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
 _TEXTUAL = re.compile(
     r"utf-?(8|16|32)\b|us-?ascii|ascii|iso-?8859|latin|windows-12|cp(12|8|9)|koi8|shift_?jis|euc|gb|big5|iso2022|mac",
     re.IGNORECASE,
 )
-"""Python has codecs that are no character sets, and some that take minutes for what a server sends."""
+"""Python has codecs that are not character sets, and some that take minutes on a hostile input."""
 _HTML = ("text/html", "application/xhtml+xml")
 _PLAIN = re.compile(r"text/[\w.+-]+|application/([\w.-]+\+)?(json|xml|yaml|toml|javascript|x-sh)")
 _BLANKS = re.compile(r"\n{3,}")
@@ -159,7 +188,7 @@ _DATA = re.compile(r"\(data:[^)\s]{100,}\)")
 
 
 def readable(content_type: str) -> bool:
-    """Whether a model can read what has this type (a Content-Type header); nothing said is taken for HTML."""
+    """Whether a model can read this type (a Content-Type header); no type counts as HTML."""
     kind = kind_of(content_type)
     return not kind or kind in _HTML or _PLAIN.fullmatch(kind) is not None
 
@@ -170,7 +199,7 @@ def kind_of(content_type: str) -> str:
 
 
 def text_of(content: bytes, content_type: str) -> str:
-    """The content as text; HTML becomes Markdown. Raises PageRefusedError if it cannot be read."""
+    """The content as text, HTML as Markdown. Raises PageRefusedError if it cannot be read."""
     text = _decoded(content, content_type)
     if kind_of(content_type) in (*_HTML, "") and "<" in text:
         text = _markdown(text)
@@ -190,7 +219,7 @@ def _decoded(content: bytes, content_type: str) -> str:
 
 
 def _markdown(html: str) -> str:
-    from html_to_markdown import convert  # 20 MB of it on disk, and few workers ever fetch a page
+    from html_to_markdown import convert  # 20 MB on disk, and few workers ever fetch a page
 
     try:
         return convert(html).content or ""

@@ -1,5 +1,4 @@
-"""Services of others that are asked over HTTP with a key of ours, one answer for each question: web search, and speech
-and pictures."""
+"""HTTP services that we call with our own key, one response per request: web search, speech and images."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ T = TypeVar("T")
 
 
 def proxy_of(url: str, env: Mapping[str, str]) -> str | None:
-    """The proxy that ``env`` names for ``url`` (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), None for this machine. Pure: the
-    worker's own environment, which is scrubbed, names none."""
+    """The proxy that ``env`` names for ``url`` (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), None for none. Pure. The worker's
+    own environment is scrubbed and names none."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     direct = ("localhost", "127.0.0.1", "::1", *env.get("NO_PROXY", "").split(","))
@@ -39,14 +38,14 @@ def _covers(rule: str, host: str) -> bool:
 
 
 class RemoteError(CodeButlerError):
-    """The service gave no usable answer; one line that says what to do. It never holds the key."""
+    """The service gave no usable answer; one line that says what to do. It never contains the key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
-    """A service, as people know it by ``name``; ``section`` of the configuration holds its key and its address.
+class WebService:
+    """A service, known to people by ``name``; its key and address are in ``section`` of the configuration.
 
-    Holds no connection: each question makes its own. ``env`` names the proxies.
+    Keeps no connection: each request opens its own. ``env`` names the proxies.
     """
 
     name: str
@@ -57,8 +56,8 @@ class Remote:
     limit_bytes: int
 
     async def post(self, path: str, timeout_s: float, answer: type[T], what: str, **content: Any) -> T:
-        """The answer to a POST, as ``answer``; ``what`` people call that. ``content`` is httpx's (``json``, ``data``,
-        ``files``). Raises RemoteError."""
+        """The response to a POST, parsed as ``answer``; ``what`` is its name for people. ``content`` goes to httpx
+        (``json``, ``data``, ``files``). Raises RemoteError."""
         status, body = await self._post(path, timeout_s, content)
         if status in (401, 403):
             raise RemoteError(f"{self.name} refuses the key (status {status}): check {self.section}.apiKey")
@@ -95,7 +94,7 @@ class Remote:
 
 
 async def _read_at_most(response: httpx.Response, limit_bytes: int) -> bytes | None:
-    """The whole answer, unpacked; None if it is longer. Raises httpx.HTTPError."""
+    """The whole decompressed response; None if it is longer. Raises httpx.HTTPError."""
     found = bytearray()
     async for piece in response.aiter_bytes():
         found += piece
@@ -122,7 +121,7 @@ CONTENT_CHARS = 1500
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One page that was found."""
+    """One search result."""
 
     title: str = ""
     url: str = ""
@@ -142,15 +141,17 @@ class WebSearch:
 
     @property
     def available(self) -> bool:
-        """Whether somebody has set the service up."""
+        """Whether the service is configured."""
         return bool(self.settings.api_key) or self.settings.base_url != TavilySection().base_url
 
     async def search(self, query: str, depth: Literal["basic", "advanced"], most: int) -> tuple[Hit, ...]:
-        """The best pages, best first; their texts are cut. Raises RemoteError."""
+        """The best pages, best first, with shortened texts. Raises RemoteError."""
         if not self.available:
             raise RemoteError("web_search needs a key: set tavily.apiKey (or TAVILY_API_KEY)")
         settings = self.settings
-        remote = Remote("Tavily", "tavily", settings.base_url, settings.api_key, self.env, MAX_FOUND_BYTES)
+        remote = WebService(
+            "Tavily", "tavily", settings.base_url, settings.api_key, self.env, MAX_FOUND_BYTES
+        )
         body = {"query": query, "search_depth": depth, "max_results": most, "include_answer": False}
         found = await remote.post("search", SEARCH_S, _Found, "search results", json=body)
         return tuple(
@@ -163,8 +164,8 @@ class WebSearch:
         )
 
 
-# Speech and pictures: ``audio/transcriptions`` and ``images/generations`` of OpenAI and of what is compatible with it.
-# Source: OpenAI API reference, Audio and Images; Groq, faster-whisper and LocalAI servers speak the same.
+# Speech and images: ``audio/transcriptions`` and ``images/generations`` of OpenAI and compatible services. Source:
+# OpenAI API reference, Audio and Images; Groq, faster-whisper and LocalAI servers speak the same.
 
 TRANSCRIBE_S = 120.0
 IMAGE_S = 240.0
@@ -183,11 +184,11 @@ class MediaService:
 
     @property
     def available(self) -> bool:
-        """Whether somebody has set the service up."""
+        """Whether the service is configured."""
         return bool(self.settings.api_key) or self.settings.base_url != OpenAISection().base_url
 
     async def transcribe(self, filename: str, content: bytes) -> str:
-        """What is spoken in the recording ("" for silence). Raises RemoteError."""
+        """What is said in the recording ("" for silence). Raises RemoteError."""
         self._require("to transcribe voice messages, ")
         if len(content) > MAX_AUDIO_BYTES:
             raise RemoteError(
@@ -204,17 +205,17 @@ class MediaService:
         return " ".join(text.split())
 
     async def draw(self, prompt: str) -> bytes:
-        """A picture of what the prompt says, as the service encodes it (PNG as a rule). Raises RemoteError."""
+        """An image for the prompt, in the service's encoding (usually PNG). Raises RemoteError."""
         self._require("to create images, ")
         if len(prompt) > MAX_PROMPT_CHARS:
             raise RemoteError(f"the description is longer than {MAX_PROMPT_CHARS} characters: shorten it")
         body: dict[str, Any] = {"model": self.settings.image_model, "prompt": prompt, "n": 1}
         if self.settings.image_model.startswith("dall-e"):
-            # Newer models answer so by themselves and refuse the option.
+            # Newer models do this by default and reject the option.
             body["response_format"] = "b64_json"
         answer = await self._post("images/generations", IMAGE_S, json=body)
         try:
-            # Only inline data: an address would have us fetch whatever the service names.
+            # Inline data only: with a URL we would fetch whatever the service names.
             return base64.b64decode(answer["data"][0]["b64_json"], validate=True)
         except (KeyError, IndexError, TypeError, ValueError, binascii.Error):
             raise RemoteError("the image service sent no picture (b64_json)") from None
@@ -225,7 +226,7 @@ class MediaService:
 
     async def _post(self, path: str, timeout_s: float, **content: Any) -> dict[str, Any]:
         settings = self.settings
-        remote = Remote(
+        remote = WebService(
             "the openai service", "openai", settings.base_url, settings.api_key, self.env, MAX_ANSWER_BYTES
         )
         return await remote.post(path, timeout_s, dict[str, Any], "usable answer", **content)

@@ -1,1 +1,1 @@
-"""Files in and out, and voice and pictures by a service."""
+"""Files in and out, and speech and images through a service."""

@@ -1,7 +1,7 @@
-"""Files of people and agents: asked of the parent, kept in the repository, and read from there to be sent.
+"""Files of people and agents: requested from the parent, stored in the repository, and read from there for sending.
 
-Somebody hostile writes in the repository: nothing goes through a link, or comes from a directory that agents may not
-see. What touches it blocks; call it in a thread.
+The repository has hostile writers: nothing follows a link or reads from a directory that agents may not see. These
+functions block; call them in a thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FileMessage = FileChunk | FileTranscript | FetchFailed
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A file's content and what the chat knows of it, or what a voice clip says."""
+    """A file's content and what the chat knows about it, or the text of a voice clip."""
 
     content: bytes = b""
     transcript: str = ""
@@ -39,7 +39,7 @@ class Fetched:
 
 
 class NotFetchedError(Exception):
-    """The file did not come; the message is a word for why."""
+    """The file did not arrive; the message is a word for why."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Fetcher:
         self._coming: dict[str, _Coming] = {}
 
     async def fetch(self, file_id: str) -> Fetched:
-        """Raises NotFetchedError; also after three minutes of waiting."""
+        """Raises NotFetchedError, also after three minutes."""
         request_id = uuid4().hex
         coming = self._coming[request_id] = _Coming(asyncio.get_running_loop().create_future())
         self._send(Fetch(request_id=request_id, file_id=file_id))
@@ -70,7 +70,7 @@ class Fetcher:
             del self._coming[request_id]
 
     def take(self, message: FileMessage) -> None:
-        """What the parent says about a file; one that nobody waits for any more is let go."""
+        """Handle the parent's message about a file; dropped if nobody is waiting for it any more."""
         coming = self._coming.get(message.request_id)
         if coming is None or coming.result.done():
             return
@@ -90,7 +90,7 @@ class Fetcher:
     def _fail(self, coming: _Coming, code: str) -> None:
         coming.pieces.clear()
         coming.result.set_exception(NotFetchedError(code))
-        coming.result.exception()  # seen: who waited may have been cancelled
+        coming.result.exception()  # mark as retrieved: the waiting task may have been cancelled
 
 
 FILES = f"{STATE_DIR}/files"
@@ -102,9 +102,8 @@ Identity = tuple[int, int]
 
 
 def save_file(repo: Path, directory: str, name: str, content: bytes) -> str:
-    """Put ``content`` into ``directory`` (FILES or IMAGES) under ``name``, replacing what is there under that
-    name; returns the path below ``repo``. Raises OSError, and UnsafePathError for a directory that is a link.
-    """
+    """Write ``content`` to ``directory`` (FILES or IMAGES) under ``name``, replacing an existing file; returns the path
+    below ``repo``. Raises OSError, and UnsafePathError for a directory that is a link."""
     at = open_beneath(repo, directory, os.O_RDONLY | os.O_DIRECTORY)
     temporary = f".{secrets.token_hex(8)}.part"
     try:
@@ -117,7 +116,7 @@ def save_file(repo: Path, directory: str, name: str, content: bytes) -> str:
                 stream.write(content)
                 if os.geteuid() == 0:
                     os.fchown(file, owner.st_uid, owner.st_gid)
-            # Renaming replaces a link itself and follows none.
+            # Renaming replaces a link itself instead of following it.
             os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
         except BaseException:
             os.unlink(temporary, dir_fd=at)
@@ -128,8 +127,8 @@ def save_file(repo: Path, directory: str, name: str, content: bytes) -> str:
 
 
 def forget_files(repo: Path, before_s: float) -> int:
-    """Remove the files of FILES and IMAGES that were last written before then (seconds since the epoch); returns how
-    many. What cannot be removed stays."""
+    """Remove the files in FILES and IMAGES last modified before ``before_s`` (seconds since the epoch); returns how
+    many. Files that cannot be removed stay."""
     return sum(_forget(repo, directory, before_s) for directory in SHARED)
 
 
@@ -155,9 +154,9 @@ def _forget(repo: Path, directory: str, before_s: float) -> int:
 def load_file(repo: Path, path: str, private: Collection[Path] = ()) -> tuple[str, bytes]:
     """The name and content of a file that an agent wants to send. ``path`` is absolute or below ``repo``.
 
-    Raises UnsafePathError for what lies elsewhere, in ``private`` or in the state directory's private part,
-    for links of either kind, pipes, devices, directories and files above MAX_SENT_BYTES; FileNotFoundError and
-    other OSError as open(2).
+    Raises UnsafePathError for a file elsewhere, in ``private`` or in the private part of the state directory, for links
+    of either kind, pipes, devices, directories and files over MAX_SENT_BYTES; FileNotFoundError and other OSError as
+    open(2).
     """
     relative = _below(repo, path)
     _refuse_private(repo, relative, private)
@@ -177,7 +176,7 @@ def _refuse_odd(found: os.stat_result, relative: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise UnsafePathError(errno.EINVAL, "not a regular file", relative)
     if found.st_nlink > 1:
-        # Another name of it may lie where agents may not look.
+        # It may have another name in a directory that agents may not see.
         raise UnsafePathError(errno.EMLINK, "a hard link", relative)
 
 
@@ -194,12 +193,12 @@ def _below(repo: Path, path: str) -> str:
 
 
 def _refuse_private(repo: Path, relative: str, private: Collection[Path]) -> None:
-    """By identity, not by name: a file system may not tell ``.codebutler`` from ``.CodeButler``."""
+    """By identity, not by name: a file system may not distinguish ``.codebutler`` and ``.CodeButler``."""
     forbidden = {_identity(repo, STATE_DIR), _identity(repo, ".git"), *map(_of_path, private)} - {None}
     allowed = {_identity(repo, shared) for shared in SHARED} - {None}
     steps = [str(step) for step in reversed(PurePosixPath(relative).parents) if str(step) != "."]
     found = [_identity(repo, step) for step in [*steps, relative]]
-    # What is shared lies in what is private: behind it, only another private place forbids.
+    # Shared directories are inside private ones, so only a private one further down the path forbids access.
     last_allowed = max((place for place, step in enumerate(found) if step in allowed), default=-1)
     if any(step in forbidden for step in found[last_allowed + 1 :]):
         raise UnsafePathError(errno.EACCES, "private", relative)

@@ -1,6 +1,6 @@
-"""What a file is, by its content, and what it may be called. Pure.
+"""What kind of file it is, judged by its content, and a safe name for it. Pure.
 
-A name and a declared type are only claims; what decides is what the bytes begin with.
+A name and a declared type are only claims; the first bytes decide.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import re
 import unicodedata
 from pathlib import PurePosixPath
 from typing import Literal
+
+from codebutler.domain.model import File
 
 Kind = Literal["image", "pdf", "text", "audio", "data"]
 
@@ -31,7 +33,7 @@ _MAGIC: tuple[tuple[bytes, Kind], ...] = (
     (b"fLaC", "audio"),
     (b"\x1aE\xdf\xa3", "audio"),  # Matroska and WebM
 )
-# In a RIFF or ISO media file the kind stands behind a length.
+# In RIFF and ISO media files the type follows a length.
 _BOXED: tuple[tuple[bytes, bytes, Kind], ...] = (
     (b"RIFF", b"WEBP", "image"),
     (b"RIFF", b"WAVE", "audio"),
@@ -46,12 +48,12 @@ _AUDIO_ENDINGS = {
     "audio/ogg": ".ogg",
     "audio/flac": ".flac",
 }
-# Whisper tells formats apart by these endings.
+# Whisper recognizes formats by these extensions.
 _KNOWN_AUDIO = frozenset({".flac", ".m4a", ".mp3", ".mp4", ".mpeg", ".mpga", ".oga", ".ogg", ".wav", ".webm"})
 
 
 def kind_of(content: bytes) -> Kind:
-    """What the content is; "data" is everything else: archives, databases, programs."""
+    """The kind of the content; "data" is everything else: archives, databases, programs."""
     for magic, kind in _MAGIC:
         if content.startswith(magic):
             return kind
@@ -63,10 +65,9 @@ def kind_of(content: bytes) -> Kind:
     return "text" if _is_text(content) else "data"
 
 
-def is_voice(mimetype: str, subtype: str, name: str) -> bool:
-    """A voice message: Slack marks its recorder's clips, and their type is sometimes video or nothing."""
-    recorded = subtype == "slack_audio" or name.lower().startswith("audio_message")
-    return recorded or mimetype.lower().startswith("audio/")
+def is_voice(file: File) -> bool:
+    """Whether it is a voice message: a clip of the chat's own recorder, whatever its type, or any sound."""
+    return file.is_voice or file.mimetype.lower().startswith("audio/")
 
 
 def safe_name(name: str, fallback: str = "file") -> str:
@@ -80,7 +81,7 @@ def safe_name(name: str, fallback: str = "file") -> str:
 
 
 def audio_name(name: str, mimetype: str) -> str:
-    """The clip's name with an ending that a transcription service knows."""
+    """The clip's name with an extension that a transcription service knows."""
     safe = safe_name(name, "voice")
     if PurePosixPath(safe).suffix.lower() in _KNOWN_AUDIO:
         return safe
@@ -105,7 +106,7 @@ def _is_text(content: bytes) -> bool:
     try:
         text = head.decode("utf-8")
     except UnicodeDecodeError as error:
-        # The cut may go through a character; anything else is not UTF-8.
+        # The sample may end inside a character; any other error means it is not UTF-8.
         if len(head) < SNIFF_BYTES or error.start < len(head) - 3:
             return _is_latin(head)
         text = head[: error.start].decode("utf-8")
@@ -113,7 +114,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _is_latin(head: bytes) -> bool:
-    """An old one-byte encoding; of it only the control characters are known."""
+    """Whether it is an old one-byte encoding, which can only be told by its control characters."""
     return all(byte >= 0x20 or chr(byte) in _TEXT_CONTROLS for byte in head)
 
 

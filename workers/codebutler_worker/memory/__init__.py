@@ -1,1 +1,2 @@
-"""What is remembered of conversations: learned at their end, kept if it is fit to be, told to new sessions."""
+"""What is remembered of conversations: learned when they end, checked before it is stored, and given to new
+sessions."""

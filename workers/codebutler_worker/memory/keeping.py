@@ -1,7 +1,7 @@
-"""The life of a change of the memory: proposed or wanted, then written, or dropped.
+"""The life of a change to the memory: proposed or wanted, then written or dropped.
 
-It is a row before it is written into the file, and writing it twice changes nothing: a crash in between is made good
-at the next start, by the deferred command that carries it. Facts that agents keep by name are rows alone.
+A change is a row before it is written to the file, and writing it twice changes nothing: after a crash in between, the
+deferred command that carries it completes it at the next start. Facts that agents store by name are only rows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import ButtonClicked
-from codebutler.text.markup import plain
-from codebutler_worker.present.lines import one_line
+from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
+from codebutler_worker.present.lines import one_line, person
 from codebutler_worker.present.memory import (
     DROP_MEMORY_ACTION,
     KEEP_ACTION,
@@ -48,24 +48,24 @@ from codebutler_worker.tools.outcome import ToolError
 
 COMMAND = "memory"
 LEARNED = "learned"
-"""As the argument of a deferred command: nobody has asked for it, so nobody is answered."""
+"""Argument of a deferred command that no person asked for, so nobody gets an answer."""
 ASKED = "asked"
 KEPT = "kept:"
-"""As the argument of a deferred command: before the ts of the card on which somebody decided."""
+"""As the argument of a deferred command: before the ref of the card on which somebody decided. Their name is last."""
 FULL = "the memory is full, or has changed since. `!memory forget N` makes room."
 DECISIONS = frozenset({KEEP_ACTION, DROP_MEMORY_ACTION})
 MAX_FACTS = 100
-"""In each scope."""
+"""Per scope."""
 MAX_KEY_CHARS = 64
 
 
 def encoded(changes: Sequence[FactChange]) -> str:
-    """Changes as a row keeps them."""
+    """Changes as stored in a row."""
     return msgspec.json.encode([(change.old, change.new) for change in changes]).decode()
 
 
 def changes_of(row: MemoryChangeRow) -> tuple[FactChange, ...]:
-    """The changes that a row keeps."""
+    """The changes stored in a row."""
     return tuple(
         FactChange(old, new) for old, new in msgspec.json.decode(row.changes, type=list[tuple[str, str]])
     )
@@ -74,13 +74,14 @@ def changes_of(row: MemoryChangeRow) -> tuple[FactChange, ...]:
 def learn(
     uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange], *, ask: bool
 ) -> list[DeferredRow]:
-    """Take what a model has learned of ``row``'s conversation; returns what is to be carried out.
+    """Store what a model has learned from ``row``'s conversation; returns the commands to carry out.
 
-    With ``ask`` a card in the thread asks first. Whatever reads like an order always has one, and one of its own.
+    With ``ask``, a card in the thread asks first. A fact that reads like an instruction always gets a card, and its own
+    one.
     """
     odd = [change for change in changes if suspicion(change.new)]
     fit = [change for change in changes if change not in odd]
-    place = ThreadPlace(row.conversation, row.thread_ts or None)
+    place = ThreadPlace(row.conversation, row.thread or None)
     for doubtful in (fit if ask else [], odd):
         if doubtful:
             change_id = uuid.uuid4().hex
@@ -96,14 +97,18 @@ def learn(
 
 
 def want(
-    uow: UnitOfWork, place: ThreadPlace, channel_id: str, user: str, changes: Sequence[FactChange]
+    uow: UnitOfWork,
+    place: ThreadPlace,
+    channel_id: ConversationRef,
+    user: PersonRef,
+    changes: Sequence[FactChange],
 ) -> DeferredRow:
-    """A person wants these changes; returns what is to be carried out, which tells them."""
+    """A person wants these changes; returns the command that carries them out and reports back."""
     row = MemoryChangeRow(
         id=uuid.uuid4().hex,
         conversation=place.conversation,
         channel_id=channel_id,
-        thread_ts=place.thread_ts or "",
+        thread=place.thread or NOWHERE,
         changes=encoded(changes),
         created_at=uow.stamp,
         state="wanted",
@@ -115,33 +120,34 @@ def want(
 
 
 def decide(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
-    """Keep or Drop was pressed. The first who may decide does."""
+    """Keep or Drop was pressed. The first person who may decide does."""
     row = uow.memories.get(event.value)
     if row is None or row.channel_id != event.channel:
         return Todo().logged("DBG", "nothing to do for a click on a card that is not known here")
-    place = ThreadPlace(row.conversation, row.thread_ts or None)
+    place = ThreadPlace(row.conversation, row.thread or None)
     decision = may(admitted(event.user), "remember", using(config, event.channel, config.agent.default))
     if not decision.allowed:
         uow.post(place, decision.told)
         return Todo().logged("WRN", f"{event.user} may not decide about the memory")
     if row.state != "proposed":
-        return Todo()  # the card says what became of it
+        return Todo()  # the card already shows the outcome
     if event.action_id == KEEP_ACTION:
         uow.memories.set_state(row.id, "wanted")
         _credit(uow, row, changes_of(row))
         # The card says so when it is written.
-        kept = _deferred(uow, place, row, f"{KEPT}{event.message_ts}", event.user_name or event.user)
+        kept = _deferred(uow, place, row, f"{KEPT}{event.message}", event.user, event.user_name)
         return Todo(deferred=(kept,)).logged("MEM", f"{event.user} kept what was learned")
     uow.memories.set_state(row.id, "dropped")
-    verdict = f"🗑️ Dropped by {plain(event.user_name or event.user)}."
-    uow.edit_ts(place, event.message_ts, decided_card(changes_of(row), verdict))
+    verdict = f"🗑️ Dropped by {person(event.user, event.user_name)}."
+    uow.edit_ref(place, event.message, decided_card(changes_of(row), verdict))
     return Todo().logged("MEM", f"{event.user} dropped what was learned")
 
 
 async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
-    """Write a wanted change into the file, then mark it as made and tell whoever wanted it. Raises CodeButlerError if
-    the file cannot be written."""
-    how, _, change_id = command.argument.partition(" ")
+    """Write a wanted change to the file, then mark it as done and tell the person who wanted it. Raises CodeButlerError
+    if the file cannot be written."""
+    how, _, rest = command.argument.partition(" ")
+    change_id, _, name = rest.partition(" ")
     row = await runtime.commit(lambda uow: uow.memories.get(change_id))
     if row is None or row.state not in ("wanted", "made"):
         return CommandReply(())
@@ -150,12 +156,13 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
         try:
             changes = await _write(runtime, changes)
         except CodeButlerError:
-            # The card still has its buttons; whatever else was wanted can be said again.
+            # The card still has its buttons; other requests can be made again.
             state: ChangeState = "proposed" if how.startswith(KEPT) else "dropped"
             await runtime.commit(lambda uow: uow.memories.set_state(change_id, state))
             raise
-        card_ts = how.removeprefix(KEPT) if how.startswith(KEPT) else ""
-        await runtime.commit(partial(_made, row=row, changes=changes, card_ts=card_ts, by=command.user_id))
+        card = MessageRef(how.removeprefix(KEPT) if how.startswith(KEPT) else "")
+        by = person(command.user_id, name)
+        await runtime.commit(partial(_made, row=row, changes=changes, card=card, by=by))
         if how == ASKED:
             for change in changes:
                 runtime.log("MEM", logged(row.user_id, change))
@@ -163,9 +170,9 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
 
 
 async def _write(runtime: Runtime, changes: Sequence[FactChange]) -> tuple[FactChange, ...]:
-    """Those of the changes that hold afterwards; what an earlier life of this worker has written counts, too."""
+    """The changes that hold afterwards, including those that an earlier run of this worker has written."""
     file = MemoryFile(Path(runtime.settings.path))
-    # What a person takes back are lines of the file; a model's were cleaned when they were learned.
+    # People take back lines exactly as they are in the file; a model's were cleaned when they were learned.
     applied = await asyncio.to_thread(file.change, partial(apply, changes, verbatim=True))
     for change, why in applied.refused:
         runtime.log("DBG", f"not remembered ({why}): {change.new or change.old}")
@@ -174,25 +181,25 @@ async def _write(runtime: Runtime, changes: Sequence[FactChange]) -> tuple[FactC
 
 
 def _made(
-    uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange], card_ts: str, by: str
+    uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange], card: MessageRef, by: str
 ) -> None:
     uow.memories.set_state(row.id, "made", encoded(changes))
-    if card_ts:
+    if card:
         fits = len(changes) == len(changes_of(row))
-        verdict = f"✅ Kept by {plain(by)}." if fits else f"⚠️ Kept by {plain(by)}, as far as it fits: {FULL}"
-        card_place = ThreadPlace(row.conversation, row.thread_ts or None)
-        uow.edit_ts(card_place, card_ts, decided_card(changes, verdict))
+        verdict = f"✅ Kept by {by}." if fits else f"⚠️ Kept by {by}, as far as it fits: {FULL}"
+        card_place = ThreadPlace(row.conversation, row.thread or None)
+        uow.edit_ref(card_place, card, decided_card(changes, verdict))
     gone = {change.old for change in changes if change.old} - {change.new for change in changes}
     uow.memories.forget_lines(gone)
 
 
 def _credit(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange]) -> None:
-    """Tell where the new facts come from, before they are written: whoever sees one in the file may ask."""
+    """Record where the new facts come from before they are written: people who see one in the file may ask."""
     known = uow.memories.lines()
     for change in changes:
         if change.new and change.new not in known:
             line = MemoryLineRow(
-                line=change.new, channel_id=row.channel_id, thread_ts=row.thread_ts, added_at=uow.stamp
+                line=change.new, channel_id=row.channel_id, thread=row.thread, added_at=uow.stamp
             )
             uow.memories.put_line(line)
 
@@ -204,14 +211,19 @@ def _holds(change: FactChange, facts: set[str]) -> bool:
 
 
 def _deferred(
-    uow: UnitOfWork, place: ThreadPlace, row: MemoryChangeRow, how: str, user: str = ""
+    uow: UnitOfWork,
+    place: ThreadPlace,
+    row: MemoryChangeRow,
+    how: str,
+    user: PersonRef = NO_PERSON,
+    name: str = "",
 ) -> DeferredRow:
     command = DeferredRow(
         id=uuid.uuid4().hex,
         name=COMMAND,
-        argument=f"{how} {row.id}",
+        argument=f"{how} {row.id} {name}".strip(),
         conversation=place.conversation,
-        thread_ts=place.thread_ts,
+        thread=place.thread,
         user_id=user or row.user_id,
         only_for=place.only_for,
         created_at=uow.stamp,
@@ -222,13 +234,13 @@ def _deferred(
 
 @dataclass(frozen=True, slots=True)
 class TurnNotes:
-    """Facts that an agent keeps by name, for the repository or for whoever asked for its turn."""
+    """Facts that an agent stores by name, for the repository or for the person it works for."""
 
     runtime: Runtime
     turn: TurnRow
 
     async def remember(self, key: str, value: str, *, for_person: bool) -> str:
-        """Keep it, in place of what had the name before; returns what is kept. Raises ToolError."""
+        """Store a fact, replacing one with the same name; returns what is stored. Raises ToolError."""
         name, fact = fact_of(key, value)
         if holds_secret(f"{name}: {fact}", self.runtime.redactor):
             raise ToolError("this holds a secret, which is never kept: leave it out")
@@ -237,7 +249,7 @@ class TurnNotes:
             key=name,
             value=fact,
             channel_id=self.turn.channel_id,
-            thread_ts=self.turn.thread_ts,
+            thread=self.turn.thread,
             updated_at="",
         )
         if not await self.runtime.commit(partial(_put, row=row)):
@@ -246,7 +258,7 @@ class TurnNotes:
         return f"{name}: {fact}"
 
     async def forget(self, key: str, *, for_person: bool) -> bool:
-        """Drop it; False if there was none."""
+        """Delete a fact; False if there was none."""
         name = clean(key)[:MAX_KEY_CHARS]
         scope = self._scope(for_person=for_person)
         gone = await self.runtime.commit(lambda uow: uow.facts.forget(scope, name))
@@ -259,7 +271,7 @@ class TurnNotes:
 
 
 def fact_of(key: str, value: str) -> tuple[str, str]:
-    """(name, fact) as they may be kept, one plain line each. Pure. Raises ToolError."""
+    """(name, fact) cleaned for storage, one plain line each. Pure. Raises ToolError."""
     name, fact = clean(key), clean(value)
     if not name or not fact or len(name) > MAX_KEY_CHARS:
         raise ToolError(f"give a name of 1 to {MAX_KEY_CHARS} characters, and a fact of one line")

@@ -1,7 +1,7 @@
-"""Which model keeps the memory, what it is asked of a conversation, and what its answer means.
+"""Which model maintains the memory, what it is asked about a conversation, and what its answer means.
 
-The conversation comes as JSON strings, each line of it data: whatever an agent has read and repeated, it cannot close
-the frame it stands in. What the model answers is believed even less: only operations are taken, as facts of one line.
+The conversation is passed as JSON strings, each line as data: text that an agent has read and repeated cannot break out
+of its frame. The model's answer is trusted even less: only operations are accepted, and only facts of one line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 MAX_OPERATIONS = 12
-"""Of one conversation; a model that wants more is dreaming, or was told to."""
+"""Per conversation; a model that wants more is hallucinating or was manipulated."""
 MAX_ANSWER_CHARS = 64_000
 _ARRAY = re.compile(r"\[.*\]", re.DOTALL)
 
@@ -64,7 +64,7 @@ TOTAL_CHARS = 24_000
 
 
 class UselessAnswerError(CodeButlerError):
-    """The model's answer is no list of operations."""
+    """The model's answer is not a list of operations."""
 
 
 class _Operation(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class _Operation(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """Something that was said: by a ``person`` (their ID) or by an agent (its name)."""
+    """Something said by a ``person`` (their ID) or an agent (its name)."""
 
     who: str
     text: str
@@ -101,10 +101,10 @@ def _framed(memory: str, *lines: str) -> str:
 
 
 def operations(answer: str, *, may_remove: bool = False) -> tuple[FactChange, ...]:
-    """The changes that the answer asks for. Raises UselessAnswerError if it is none.
+    """The changes that the answer asks for. Raises UselessAnswerError if it is not a list of operations.
 
-    Operations of other kinds are left out, and so are those beyond the limit. ``may_remove``: facts may go, which no
-    conversation may bring about.
+    Skips unknown operations and those over the limit. ``may_remove``: facts may be removed, which no conversation may
+    cause.
     """
     found = _ARRAY.search(answer[:MAX_ANSWER_CHARS])
     try:
@@ -132,7 +132,7 @@ def _change(asked: _Operation, *, may_remove: bool) -> FactChange | None:
 
 
 def _existing(line: str) -> str:
-    """A fact of the memory as the file has it: models like to give it its bullet."""
+    """A fact as it is in the file: models like to repeat its bullet."""
     return line.strip().removeprefix("- ").strip()
 
 
@@ -142,8 +142,8 @@ def _line(said: Utterance) -> str:
 
 
 def said_since(uow: UnitOfWork, config: Config, conversation: str, up_to: str) -> tuple[Utterance, ...]:
-    """The turns of agents that ended after ``up_to``, oldest first. Only what people who may instruct agents wrote is
-    theirs; everything else is an agent's."""
+    """The agents' turns that ended after ``up_to``, oldest first. Only messages of people who may instruct agents count
+    as theirs; everything else counts as the agent's."""
     turns = [turn for turn in uow.turns.newest(LOOKED_AT, conversation) if _counts(turn, config, up_to)]
     said: list[Utterance] = []
     for turn in reversed(turns):
@@ -153,7 +153,7 @@ def said_since(uow: UnitOfWork, config: Config, conversation: str, up_to: str) -
 
 
 def fitting(said: Sequence[Utterance]) -> tuple[Utterance, ...]:
-    """Each text cut in its middle, and the oldest left out until all of it fits."""
+    """Shorten each text in its middle, and drop the oldest until all of it fits."""
     kept: list[Utterance] = []
     room = TOTAL_CHARS
     for each in reversed(said):
@@ -179,9 +179,9 @@ def _cut(text: str) -> str:
 
 
 def memory_endpoint(config: Config) -> Endpoint | None:
-    """Kimi if it has a key, else the native agent's model if that is set up; None switches the memory off.
+    """Kimi if it has a key, else the built-in agent's model if it is configured; None turns learning off.
 
-    ``openai.apiKey`` alone is for speech and pictures: nobody agreed to more with it.
+    ``openai.apiKey`` alone is for speech and images: nobody agreed to more by setting it.
     """
     try:
         return _endpoint(config)
@@ -190,7 +190,7 @@ def memory_endpoint(config: Config) -> Endpoint | None:
 
 
 def memory_finding(config: Config) -> Finding:
-    """For `codebutler doctor`: which model learns, or why none does. The memory is told to agents either way."""
+    """For `codebutler doctor`: which model learns, or why none does. Agents get the memory either way."""
     if config.memory.review == "off":
         return ok("memory", "off", "nothing is learned automatically: memory.review is off")
     try:
@@ -203,7 +203,7 @@ def memory_finding(config: Config) -> Finding:
 
 
 def _endpoint(config: Config) -> Endpoint:
-    """Raises AgentUnavailableError with what is missing."""
+    """Raises AgentUnavailableError, which says what is missing."""
     kimi = config.kimi
     if kimi.api_key:
         return Endpoint(kimi.base_url, kimi.model or PRESETS[KIMI].model, kimi.api_key)

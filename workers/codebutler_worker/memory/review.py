@@ -1,6 +1,5 @@
-"""Reviews conversations that have ended, in the background: nothing waits for a review, and without a model's key
-there is none.
-"""
+"""Reviews ended conversations in the background: nothing waits for a review, and without a model's key there is
+none."""
 
 from __future__ import annotations
 
@@ -25,6 +24,7 @@ from codebutler.config.memory import (
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreError
+from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef
 from codebutler.platform.tasks import wait_for
 from codebutler_worker.agents.native.model import ModelRequest, SystemMessage, UserMessage
 from codebutler_worker.memory.keeping import encoded, learn
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from codebutler_worker.agents.native.model import Model, TokenCount
     from codebutler_worker.memory.learning import Utterance
 from codebutler.domain.clock import zone_of
-from codebutler_worker.budget import BudgetLine, day_of, used_today, used_up
+from codebutler_worker.runtime.budget import WHEN, BudgetLine, end_of, used_today, used_up
 from codebutler_worker.store.rows import BudgetAccount, ExpenseRow
 
 LOOKED_BACK = timedelta(hours=24)
-"""Older conversations are skipped: a memory that is switched on today does not review last year."""
+"""Older conversations are skipped: turning the memory on today does not review last year."""
 PURPOSE = "(memory)"
-"""In the place of a job, in the books of what was used."""
+"""Takes the place of a job's name in the usage records."""
 ANSWER_S = 300.0
 AGAIN_S = 300.0
 MAX_ATTEMPTS = 3
 FINAL = frozenset({"auth", "quota", "too_long", "refused"})
-"""Troubles of a model (``ModelError``) that asking again does not mend."""
+"""Model errors (``ModelError``) that asking again does not fix."""
 
 UNREVIEWED = """
 SELECT EXISTS (
@@ -57,7 +57,7 @@ SELECT EXISTS (
     WHERE started_at >= ? AND state = 'done' AND finished_at > coalesce(up_to, '')
 )
 """
-"""Asked of SQLite itself at the start: see ``Store.exists``."""
+"""Run directly in SQLite at the start: see ``Store.exists``."""
 
 Start = Callable[[Iterable[DeferredRow]], None]
 Asks = Callable[[str, str], Awaitable[str]]
@@ -65,12 +65,12 @@ Asks = Callable[[str, str], Awaitable[str]]
 
 
 def model_of(settings: RepoSettings, clock: Clock) -> Model | None:
-    """The model that keeps this repository's memory, None if nobody has set one up or wants one."""
+    """The model that maintains this repository's memory, None if there is none or it is turned off."""
     config = settings.config
     keys = (config.kimi.api_key, config.native.api_key, config.native.model)
     if config.memory.review == "off" or not any(keys):
         return None
-    # Only now: the client is not for the memory of workers that learn nothing.
+    # Imported here, so that workers without a memory do not load the client.
     from codebutler_worker.agents.native.service import OpenAIModel
     from codebutler_worker.memory.learning import memory_endpoint
 
@@ -79,7 +79,7 @@ def model_of(settings: RepoSettings, clock: Clock) -> Model | None:
 
 
 class Reviews:
-    """``run`` is its life; ``start`` carries out what was learned."""
+    """``run`` runs until cancelled; ``start`` carries out what was learned."""
 
     def __init__(self, runtime: Runtime, model: Model | None, start: Start) -> None:
         self._runtime = runtime
@@ -92,7 +92,8 @@ class Reviews:
         self._not_before: dict[str, datetime] = {}
 
     def look(self, load: tuple[int, int, int]) -> None:
-        """There are so many turns running, queued and waiting: a change may be the end of a conversation."""
+        """``load`` is the number of turns that are running, queued and waiting: when it changes, a conversation may
+        have ended."""
         if load != self._load:
             self._load = load
             self._changed.set()
@@ -109,11 +110,11 @@ class Reviews:
             try:
                 wait_s = await self._go_over_ended(self._model)
             except StoreError as error:
-                self._runtime.log("ERR", f"the memory waits for the store: {error}")
+                self._runtime.log("ERR", f"the memory is waiting for the store: {error}")
             await wait_for(self._runtime.clock, self._changed, wait_s)
 
     async def _go_over_ended(self, model: Model) -> float | None:
-        """Returns the seconds until the next conversation may have ended, None if none is left."""
+        """Returns the seconds until the next conversation may have ended, None if there is none."""
         waits: list[float] = []
         for conversation, ended in await self._runtime.commit(_unreviewed):
             now = self._runtime.clock.now()
@@ -126,12 +127,14 @@ class Reviews:
                 continue
             config = self._runtime.settings.config
             limit = await self._runtime.commit(
-                partial(_spent_limit, config=config, conversation=conversation)
+                partial(_spent_limit, runtime=self._runtime, conversation=conversation)
             )
             if limit is not None:
-                _, self._not_before[conversation] = day_of(now, zone_of(config.budget.timezone))
+                zone = zone_of(config.budget.timezone)
+                self._not_before[conversation] = end_of(limit.period, now, zone)
+                when = WHEN[limit.period]
                 self._runtime.log(
-                    "MEM", f"nothing is learned of a conversation today: {limit.key} is used up"
+                    "MEM", f"nothing is learned from a conversation {when}: {limit.key} is used up"
                 )
                 waits.append((self._not_before[conversation] - now).total_seconds())
                 continue
@@ -169,15 +172,15 @@ class Reviews:
     async def _ask(self, ask: Asks, memory: str, said: tuple[Utterance, ...]) -> list[FactChange]:
         from codebutler_worker.memory import learning
 
-        # The service is a stranger, too: what people pasted and agents repeated stays here.
+        # The service is an outsider too: secrets that people pasted or agents repeated must stay here.
         redactor = self._runtime.redactor
         told = [replace(each, text=redactor.redact(each.text)) for each in said]
         answer = await ask(learning.ORDERS, learning.question(redactor.redact(memory), told))
-        # Only what will come about is shown, asked and kept.
+        # Only changes that will take effect are shown, asked about and stored.
         return list(self._safe(apply(self._safe(learning.operations(answer)), memory).made))
 
     async def _consolidate(self, ask: Asks, name: str, memory: str) -> str:
-        """Make room before it is full. What comes of it must be shorter; nothing but facts that are there can go."""
+        """Make room before the memory is full. The result must be shorter, and only existing facts can be removed."""
         from codebutler_worker.memory import learning
 
         told = self._runtime.redactor.redact(memory)
@@ -211,7 +214,7 @@ class Reviews:
         attempts = self._attempts[conversation] = self._attempts.get(conversation, 0) + 1
         known = isinstance(error, CodeButlerError | TimeoutError)
         line = (str(error) or "the model took too long") if known else repr(error)
-        self._runtime.log("WRN" if known else "ERR", f"nothing was learned of a conversation: {line}")
+        self._runtime.log("WRN" if known else "ERR", f"could not learn from a conversation: {line}")
         if attempts >= MAX_ATTEMPTS or getattr(error, "trouble", "") in FINAL:
             del self._attempts[conversation]
             await self._runtime.commit(lambda uow: uow.memories.review(conversation, ended))
@@ -221,7 +224,7 @@ class Reviews:
 
 
 def _unreviewed(uow: UnitOfWork) -> list[tuple[str, str]]:
-    """Conversations that have not been reviewed and in which nothing is running."""
+    """Conversations that have not been reviewed and have no running turn."""
     busy = {turn.conversation for turn in uow.turns.in_states(*UNFINISHED)}
     found = uow.memories.unreviewed(iso(uow.now - LOOKED_BACK))
     return [(conversation, ended) for conversation, ended in found if conversation not in busy]
@@ -241,37 +244,40 @@ def _learned(
     newest = uow.turns.newest(1, conversation)
     if not changes or not newest:
         return []
-    row = _row(uow, conversation, newest[0].channel_id, newest[0].thread_ts)
+    row = _row(uow, conversation, newest[0].channel_id, newest[0].thread)
     return learn(uow, row, changes, ask=ask)
 
 
 def _consolidated(uow: UnitOfWork, settings: RepoSettings, changes: tuple[FactChange, ...]) -> None:
-    """Written already; the row lets people undo it."""
+    """The changes are already written; the row lets people undo them."""
     channel = settings.channel_id
-    row = _row(uow, f"{channel}:", channel, "")
+    row = _row(uow, f"{channel}:", channel, NOWHERE)
     uow.memories.add(replace(row, changes=encoded(changes), state="made"))
     uow.memories.forget_lines(change.old for change in changes)
 
 
-def _row(uow: UnitOfWork, conversation: str, channel_id: str, thread_ts: str) -> MemoryChangeRow:
+def _row(
+    uow: UnitOfWork, conversation: str, channel_id: ConversationRef, thread: MessageRef
+) -> MemoryChangeRow:
     return MemoryChangeRow(
         id=uuid.uuid4().hex,
         conversation=conversation,
         channel_id=channel_id,
-        thread_ts=thread_ts,
+        thread=thread,
         changes="[]",
         created_at=uow.stamp,
     )
 
 
-def _spent_limit(uow: UnitOfWork, config: Config, conversation: str) -> BudgetLine | None:
-    limits = used_today(uow, config, BudgetAccount("", conversation, PURPOSE))
-    # It is no turn, and works no time: those limits are others'.
+def _spent_limit(uow: UnitOfWork, runtime: Runtime, conversation: str) -> BudgetLine | None:
+    account = BudgetAccount(NO_PERSON, conversation, PURPOSE)
+    limits = used_today(uow, runtime.settings.config, account, runtime.elsewhere)
+    # A review is not a turn and takes no working time, so those limits do not apply.
     return used_up([line for line in limits if line.unit in ("usd", "tokens")])
 
 
 def _expense(config: Config, model: str, conversation: str, tokens: TokenCount, uow: UnitOfWork) -> None:
-    """What the memory's model uses is on the repository's budget, as a job's that nobody wrote down."""
+    """The usage of the memory's model counts towards the repository's budget, like that of an unnamed job."""
     from codebutler_worker.agents.native.model import cost_usd, price_of
 
     uow.expenses.add(

@@ -1,4 +1,4 @@
-"""What an agent says, as operations: its answer in parts, as a file when very long; and what is said of files. Pure."""
+"""An agent's answer as operations: in parts, or as a file if very long; and notices about files. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 from codebutler.domain.message import Message
 from codebutler.domain.model import Operation, Post, Upload
+from codebutler.domain.refs import NO_PERSON, MessageRef, PersonRef
 from codebutler.protocol.messages import MAX_FETCH_BYTES
+from codebutler.text.amounts import amount
 from codebutler.text.envelope import Envelope
 from codebutler.text.markdown import beginning, closed, split_markdown, whole_tables
 from codebutler.text.markup import clip, plain
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.present.lines import code, count, money, one_line, span
+from codebutler_worker.present.lines import code, count, one_line, span
 from codebutler_worker.store.rows import AttachmentRow
 
 FILE_OVER_CHARS = 10_000
@@ -35,8 +37,8 @@ NOTHING_LEFT = "None of what you sent could be used: see above, then send it aga
 _WHY: Mapping[str, str] = {
     "empty": "it arrived empty",
     "file_not_found": "it is no longer shared in this channel",
-    "login_page": "the chat does not let me read it (in Slack: has the app files:read, and is it in this channel?)",
-    "missing_scope": "the Slack app needs the scope files:read",
+    "login_page": "the chat does not let me read it (may the app read files, and is it in this channel?)",
+    "missing_scope": "the app lacks the permission to read files (`codebutler doctor` names it)",
     "silence": "it holds no speech",
     "timeout": "it took too long",
     "too_large": f"it is larger than {MAX_FETCH_BYTES // 2**20} MB",
@@ -45,8 +47,8 @@ _WHY: Mapping[str, str] = {
 
 
 def footer(usage: Usage, elapsed_s: float, model: str = "") -> str:
-    """``_claude-opus-5-5_ • _tokens: 1234 in / 5678 out • 34s • 3 turns • $0.12_``; an unknown cost is left out. Only
-    the time where no model was asked. Turns are the model's: what it has answered in this run."""
+    """``_claude-opus-5-5_ • _tokens: 1234 in / 5678 out • 34s • 3 turns • $0.12_``; an unknown cost is left
+    out. Only the time if no model was asked. Turns are the model's: how often it answered in this run."""
     if usage == Usage():
         return f"_{span(elapsed_s)}_"
     # An underscore at an end would end the italics.
@@ -57,17 +59,24 @@ def footer(usage: Usage, elapsed_s: float, model: str = "") -> str:
         count(usage.turns, "turn"),
     ]
     if usage.cost_usd is not None:
-        parts.append(money(usage.cost_usd))
+        parts.append(amount("usd", usage.cost_usd))
     return f"_{name}_ • _{' • '.join(parts)}_" if name else f"_{' • '.join(parts)}_"
 
 
 def answer(
-    markdown: str, foot: str, thread_ts: str | None, limit: int, mention: str = "", *, redact: Redact
+    markdown: str,
+    foot: str,
+    thread: MessageRef | None,
+    limit: int,
+    mention: PersonRef = NO_PERSON,
+    *,
+    redact: Redact,
 ) -> tuple[Operation, ...]:
-    """The posts (each of ``limit`` characters at most, the last one footed), and a very long text's file.
+    """The posts (each of at most ``limit`` characters, the last one with the footer), and a file for a very
+    long text.
 
-    ``mention``: the user whom the last post calls. The first one may stand where the answer was streamed, unless it
-    has to call somebody: an edit calls nobody.
+    The last post mentions ``mention``. The first one may replace the streamed answer, unless it has to
+    mention somebody: an edit notifies nobody.
     """
     # Before it is cut: the second half of a key does not look like one any more.
     text = redact(markdown[:MAX_ANSWER_CHARS]).strip() or NO_TEXT
@@ -79,14 +88,14 @@ def answer(
     if len(text) > FILE_OVER_CHARS or len(parts) > FILE_OVER_PARTS:
         head = split_markdown(beginning(text), limit - len(IN_FILE) - len(foot) - 4)[0]
         file = Upload(
-            filename="answer.md", title="Answer", content=text.encode("utf-8", "replace"), thread_ts=thread_ts
+            filename="answer.md", title="Answer", content=text.encode("utf-8", "replace"), thread=thread
         )
-        said: list[Operation] = [_post(f"{head}\n\n{IN_FILE}\n\n{foot}", thread_ts, mention), file]
+        said: list[Operation] = [_post(f"{head}\n\n{IN_FILE}\n\n{foot}", thread, mention), file]
     else:
         if len(parts[-1]) + len(foot) + 2 > limit:
             parts[-1:] = split_markdown(parts[-1], limit - len(foot) - 2)
         last = f"{parts.pop()}\n\n{foot}"
-        said = [*(_post(part, thread_ts) for part in parts), _post(last, thread_ts, mention)]
+        said = [*(_post(part, thread) for part in parts), _post(last, thread, mention)]
     first = said[0]
     return (
         replace(first, in_place=True) if isinstance(first, Post) and not first.mention else first,
@@ -94,30 +103,30 @@ def answer(
     )
 
 
-def _post(part: str, thread_ts: str | None, mention: str = "") -> Post:
-    return Post(message=Message(markdown=part, is_foreign=True), thread_ts=thread_ts, mention=mention)
+def _post(part: str, thread: MessageRef | None, mention: PersonRef = NO_PERSON) -> Post:
+    return Post(message=Message(markdown=part, is_foreign=True), thread=thread, mention=mention)
 
 
-def posts(envelope: Envelope, thread_ts: str | None, limit: int, redact: Redact) -> tuple[Post, ...]:
-    """The envelope's text behind its sign, in posts of ``limit`` characters at most; none for an empty one."""
+def posts(envelope: Envelope, thread: MessageRef | None, limit: int, redact: Redact) -> tuple[Post, ...]:
+    """The envelope's text behind its sign, in posts of at most ``limit`` characters; none for an empty one."""
     if not envelope.body:
         return ()
     said = envelope.body if envelope.complete else f"{INCOMPLETE} {envelope.body}"
     sign = SIGNS.get(envelope.type, "")
-    # Models like to write the sign themselves, too.
+    # Models like to write the sign themselves.
     text = said if not sign or said.startswith(sign) else f"{sign} {said}"
     # Before it is cut: the second half of a key does not look like one any more.
     parts = split_markdown(redact(text), limit)
-    return tuple(_post(part, thread_ts) for part in parts)
+    return tuple(_post(part, thread) for part in parts)
 
 
 def why_not(reason: str) -> str:
-    """A code of the download as words."""
+    """A download error code in words."""
     return _WHY.get(reason, f"it could not be fetched ({one_line(reason, 60) or 'unknown'})")
 
 
 def left_out(file: AttachmentRow, why: str) -> str:
-    """The line about a file that the turn goes without."""
+    """The line about a file that the run continues without."""
     sign, what = ("🎤", "the voice message") if file.is_voice else ("📎", code(file.name or file.file_id, 80))
     return f"{sign} Continuing without {what}: {plain(one_line(why, 300))}."
 
@@ -128,7 +137,7 @@ def not_transcribed(why: str) -> str:
 
 
 def heard(transcript: str) -> str:
-    """The transcript as it goes to the agent, for people to check."""
+    """The transcript that the agent gets, for people to check."""
     return f"🎤 “{clip(plain(transcript), SHOWN_TRANSCRIPT_CHARS)}”"
 
 

@@ -1,8 +1,9 @@
-"""What a row says was asked, one call or one question, and how people see the call. Pure over rows.
+"""What a row asks for, a call or a question, and how people see the call. Pure over rows.
 
-A call is named by the digest of its tool and input: what was decided about one says nothing about another, except
-within a grant (``pattern_of``). A card shows the whole input: what is not shown could be what matters. Characters that
-draw nothing or turn the reading direction are written out. What is too long for a message is in a file.
+The digest of its tool and input identifies a call: a decision about one says nothing about another, except
+within a grant (``pattern_of``). A card shows the whole input, because the part left out could be the one that
+matters. Invisible characters and those that change the reading direction are escaped. What is too long for a
+message goes into a file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from codebutler.domain.refs import PersonRef
 from codebutler.text.markdown import split_markdown
 from codebutler.text.markup import clip, plain
 from codebutler_worker.agents.backend import Approval, Question
@@ -24,18 +26,17 @@ from codebutler_worker.store.rows import ApprovalRow
 QUESTION_TOOL = "codebutler.question"
 """Stands for the tool in the row of a question; no agent's tool has this name."""
 POLL_TOOL = "codebutler.poll"
-"""The same for a question whose answer the agent does not wait for."""
+"""The same for a question that the agent does not wait for."""
 QUESTIONS = frozenset({QUESTION_TOOL, POLL_TOOL})
 
 _PATHS: Mapping[str, str] = {"Write": "file_path", "Edit": "file_path", "NotebookEdit": "notebook_path"}
 _REMARKS = ("description", "timeout")
 REASON_CHARS = 500
-"""How much of a reason the card shows; the agent gets all of it."""
+"""How much of a reason the card shows, in characters; the agent gets all of it."""
 SUBJECT_CHARS = 200
 MOST_PARTS = 4
 PART_CHARS = 2400
-"""Of a part. Slack refuses a message with more than about 11,000 characters altogether (``msg_blocks_too_long``), and
-with it the buttons."""
+"""Per part. A chat may refuse a message above about 11,000 characters, and its buttons with it."""
 _LEADS: Mapping[str, tuple[str, ...]] = {
     "Bash": ("command",),
     "Read": ("file_path",),
@@ -58,7 +59,7 @@ def digest_of(action_json: str) -> str:
 def pattern_of(tool: str, given: Mapping[str, Any]) -> str:
     """What "for this session" covers: a file by its exact path, any other call by its exact input.
 
-    Of a shell command only the remark for people and the time limit may differ.
+    For a shell command only the description and the timeout may differ.
     """
     path = given.get(_PATHS.get(tool, ""))
     if isinstance(path, str):
@@ -69,7 +70,7 @@ def pattern_of(tool: str, given: Mapping[str, Any]) -> str:
 
 
 def scope_of(tool: str, given: Mapping[str, Any]) -> str:
-    """The same for people."""
+    """The same in words."""
     path = given.get(_PATHS.get(tool, ""))
     if isinstance(path, str):
         return f"every {tool} of {one_line(path)}"
@@ -77,13 +78,13 @@ def scope_of(tool: str, given: Mapping[str, Any]) -> str:
 
 
 def is_same(row: ApprovalRow, asked: Approval | Question, workdir: str) -> bool:
-    """Whether the row was written for exactly this."""
+    """Whether the row was written for exactly this call."""
     action_json = canonical(*action_of(asked, workdir))
     return row.action_json == action_json and row.digest == digest_of(action_json)
 
 
 def action_of(asked: Approval | Question, workdir: str) -> tuple[str, dict[str, Any]]:
-    """The tool and input that a row keeps of what was asked."""
+    """The tool and input that a row keeps of the request."""
     if isinstance(asked, Approval):
         return asked.tool, {"input": asked.input, "cwd": workdir}
     extra = {"details": list(asked.details)} if any(asked.details) else {}
@@ -92,7 +93,7 @@ def action_of(asked: Approval | Question, workdir: str) -> tuple[str, dict[str, 
 
 
 def given_of(row: ApprovalRow) -> dict[str, Any]:
-    """What the row keeps of the question or call. Raises msgspec.DecodeError for a damaged row."""
+    """What the row keeps of the question or call. Raises msgspec.DecodeError if the row is damaged."""
     action = msgspec.json.decode(row.action_json, type=dict[str, Any])
     given = action.get("input")
     return given if isinstance(given, dict) else {}
@@ -111,26 +112,26 @@ def options_of(row: ApprovalRow) -> list[str]:
 
 
 def details_of(row: ApprovalRow) -> tuple[str, ...]:
-    """What explains the options of a question, in their order."""
+    """The details of a question's options, in order."""
     details = given_of(row).get("details")
     return tuple(str(detail) for detail in details) if isinstance(details, list) else ()
 
 
-def voters(row: ApprovalRow) -> dict[str, str]:
+def voters(row: ApprovalRow) -> dict[PersonRef, str]:
     """Who has decided so far: names by user ID."""
     lines = [line.partition(" ") for line in row.votes.splitlines()]
-    return {user: name or user for user, _, name in lines}
+    return {PersonRef(user): name or user for user, _, name in lines}
 
 
-def with_vote(row: ApprovalRow, user: str, name: str) -> str:
-    """The votes with one more in them."""
+def with_vote(row: ApprovalRow, user: PersonRef, name: str) -> str:
+    """The votes and one more."""
     votes = voters(row) | {user: one_line(name, 80) or user}
     return "\n".join(f"{user} {name}" for user, name in votes.items())
 
 
 @dataclass(frozen=True, slots=True)
 class ShownCall:
-    """What is asked: ``texts`` (Markdown, each for a part of its own) leave out ``hidden`` characters."""
+    """The request: ``texts`` (Markdown, each a part of its own) leave out ``hidden`` characters."""
 
     texts: tuple[str, ...]
     hidden: int = 0
@@ -139,8 +140,8 @@ class ShownCall:
 def call_shown(
     tool: str, given: Mapping[str, Any], workdir: str, redact: Callable[[str], str] = str
 ) -> ShownCall:
-    """What the agent wants to do, exactly, and where. ``redact`` comes before the cut: half a key does not look like
-    one."""
+    """Exactly what the agent wants to do, and where. Secrets are redacted before the cut: half a key no
+    longer looks like one."""
     subject, notes, rest = _remarks(tool, given)
     blocks, hidden = fenced_parts(visible(redact(_detail(tool, rest))), PART_CHARS, MOST_PARTS)
     asked = f"🔐 Permission needed: {code(tool, 60)}"
@@ -153,16 +154,16 @@ def call_shown(
 
 
 def plan_shown(plan: str, redact: Callable[[str], str] = str) -> ShownCall:
-    """What the agent is going to do if it may begin."""
+    """The plan that needs approval."""
     parts = split_markdown(visible(redact(plan)).strip() or "(it did not say)", PART_CHARS)
     texts = parts[:MOST_PARTS]
     hidden = sum(len(part) for part in parts[MOST_PARTS:])
-    texts[0] = f"📋 This is the plan. May I begin?\n\n{texts[0]}"
+    texts[0] = f"📋 Here is the plan. Shall I start?\n\n{texts[0]}"
     return ShownCall((*texts, *_left_out(hidden)), hidden)
 
 
 def whole_call(tool: str, given: Mapping[str, Any]) -> str:
-    """All of a call, for a file beside the card that leaves out some of it."""
+    """The whole call, as a file beside a card that leaves some of it out."""
     return _detail(tool, given)
 
 
@@ -181,7 +182,7 @@ def _left_out(hidden: int) -> list[str]:
 
 
 def _remarks(tool: str, given: Mapping[str, Any]) -> tuple[str, list[str], dict[str, Any]]:
-    """What a call says about itself: its subject, notes in words, and what is left to be shown as it is."""
+    """What a call says about itself: its subject, notes in words, and the rest, shown as it is."""
     subject, notes, rest = "", [], dict(given)
     if tool == "Bash":
         if isinstance(given.get("description"), str):
@@ -196,7 +197,7 @@ def _remarks(tool: str, given: Mapping[str, Any]) -> tuple[str, list[str], dict[
 
 
 def _detail(tool: str, given: Mapping[str, Any]) -> str:
-    """The input, what matters first, nothing left out."""
+    """The input, most important first, nothing left out."""
     leads = [key for key in _LEADS.get(tool, ()) if isinstance(given.get(key), str)]
     lines = []
     for key in leads:
@@ -207,7 +208,8 @@ def _detail(tool: str, given: Mapping[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
-    """A text as it is, further lines of it indented: none can pass for another value. Anything else as JSON."""
+    """A text as it is, with its further lines indented so that none can pass for another value. Anything else
+    as JSON."""
     if isinstance(value, str):
         return value.replace("\n", "\n  ")
     return json.dumps(value, ensure_ascii=False)

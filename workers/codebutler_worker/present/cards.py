@@ -1,4 +1,4 @@
-"""The rows that share a card, as the card shows them: calls to allow, questions to answer. Pure over rows."""
+"""The rows that share a card (calls to approve, questions to answer) as the card shows them. Pure over rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import zip_longest
 
+import msgspec
+
 from codebutler.domain.message import ApprovalCard, Message, Option, PermissionRequest, Question, QuestionCard
 from codebutler.domain.model import Asked
+from codebutler.domain.refs import NO_PERSON, MessageRef, PersonRef
 from codebutler.text.markup import plain
 from codebutler_worker.present.calls import (
     QUESTIONS,
@@ -32,9 +35,9 @@ HOME_CHARS = 900
 HOME_OPTIONS = 4
 UNDECIDED = "⚠️ Nobody decided: this was NOT run."
 MAX_OPTIONS = 10
-"""Slack: boxes in one group."""
+"""Boxes in one group, the limit of every chat."""
 LABEL_CHARS = 75
-"""Slack: the text of a button, and that of a box."""
+"""Characters on a button or a box, the limit of every chat."""
 DETAIL_CHARS = 200
 _OPTION = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?P<words>\S.*)")
 
@@ -42,7 +45,7 @@ _OPTION = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?P<words>\S.*)")
 def card_of(
     rows: Sequence[ApprovalRow], redact: Callable[[str], str], ticked: Collection[str] = ()
 ) -> Message:
-    """The card that asks these, as it stands; ``ticked`` are the boxes that somebody has ticked on it."""
+    """The card for these rows as they stand; ``ticked`` are the boxes that somebody has ticked."""
     deciders = tuple(sorted({user for row in rows for user in _deciders(row)}))
     if rows[0].tool in QUESTIONS:
         questions = QuestionCard(tuple(map(_question, rows)), tuple(sorted(ticked)))
@@ -51,12 +54,12 @@ def card_of(
 
 
 def chars_of(row: ApprovalRow) -> int:
-    """How much of a card the request takes."""
+    """How many characters of a card the request takes."""
     return sum(map(len, _shown(row, str).texts))
 
 
 def too_long(row: ApprovalRow, redact: Callable[[str], str]) -> tuple[str, str]:
-    """(file name, all that is asked) where its card leaves out some of it; ("", "") elsewhere."""
+    """(file name, the whole request) if its card leaves some of it out, else ("", "")."""
     if row.tool in QUESTIONS or not _shown(row, redact).hidden:
         return "", ""
     called = called_with(row)
@@ -65,8 +68,8 @@ def too_long(row: ApprovalRow, redact: Callable[[str], str]) -> tuple[str, str]:
     return "request.txt", redact(whole_call(row.tool, called))
 
 
-def asked_at_home(row: ApprovalRow, card_ts: str) -> Asked:
-    """The same for App Home: what is too long for it or is cut on its card is decided there."""
+def asked_at_home(row: ApprovalRow, card: MessageRef) -> Asked:
+    """The same for App Home: what is too long for it, or cut on its card, has to be decided in the chat."""
     if row.tool in QUESTIONS:
         question = one_line(str(given_of(row).get("question", "")), HOME_CHARS)
         options = tuple(one_line(option, LABEL_CHARS) for option in options_of(row))
@@ -74,14 +77,23 @@ def asked_at_home(row: ApprovalRow, card_ts: str) -> Asked:
         most = MAX_OPTIONS if several else HOME_OPTIONS  # boxes share a block
         return Asked(
             id=row.id,
-            card_ts=card_ts,
+            card=card,
             text=f"🤔 {plain(question)}",
             options=options if len(options) <= most else (),
             is_question=True,
             several=several,
         )
     text = "" if row.tool == PLAN_TOOL else "\n".join(_shown(row, str).texts)
-    return Asked(id=row.id, card_ts=card_ts, text=text if len(text) <= HOME_CHARS else "")
+    return Asked(id=row.id, card=card, text=text if len(text) <= HOME_CHARS else "")
+
+
+def asked_in_full(row: ApprovalRow, card: MessageRef, redact: Callable[[str], str]) -> Asked:
+    """The same with all that its card shows; "" where a file beside the card has the rest."""
+    asked = asked_at_home(row, card)
+    if row.tool in QUESTIONS:
+        return asked
+    shown = _shown(row, redact)
+    return msgspec.structs.replace(asked, text="" if shown.hidden else "\n".join(shown.texts))
 
 
 def _question(row: ApprovalRow) -> Question:
@@ -116,8 +128,8 @@ def _request(row: ApprovalRow, redact: Callable[[str], str]) -> PermissionReques
     )
 
 
-def _deciders(row: ApprovalRow) -> dict[str, str]:
-    """Everybody who has decided so far, as people read them, by user ID."""
+def _deciders(row: ApprovalRow) -> dict[PersonRef, str]:
+    """Everybody who has decided so far: names as people read them, by user ID."""
     names = voters(row)
     if row.decided_by:
         names.setdefault(row.decided_by, "")
@@ -125,9 +137,9 @@ def _deciders(row: ApprovalRow) -> dict[str, str]:
 
 
 def _verdict(row: ApprovalRow) -> str:
-    """What became of the request, "" while it is open."""
+    """The outcome of the request, "" while it is open."""
     names = _deciders(row)
-    by = names.get(row.decided_by or "", "")
+    by = names.get(row.decided_by or NO_PERSON, "")
     match row.state:
         case "pending":
             return ""
@@ -143,7 +155,7 @@ def _verdict(row: ApprovalRow) -> str:
 
 
 def option(label: str, at: int, detail: str, *, several: bool) -> Option:
-    """One of the answers as a button or, where ``several`` may be chosen, a box with little room for a detail."""
+    """An answer as a button or, if ``several`` may be chosen, a box with little room for details."""
     room = LABEL_CHARS if several else DETAIL_CHARS
     return Option(
         one_line(visible(label), LABEL_CHARS) or f"Option {at + 1}", one_line(visible(detail), room)
@@ -151,7 +163,8 @@ def option(label: str, at: int, detail: str, *, several: bool) -> Option:
 
 
 def options_in(body: str) -> tuple[str, tuple[str, ...]]:
-    """A question and the options it ends with, as a list of two to ten short lines; no options in any other text."""
+    """A question and the options at its end, if they are a list of two to ten short lines; otherwise no
+    options."""
     lines = body.strip().splitlines()
     found: list[str] = []
     while lines and (match := _OPTION.fullmatch(lines[-1])):
@@ -165,5 +178,5 @@ def options_in(body: str) -> tuple[str, tuple[str, ...]]:
 
 
 def answered_by(who: str, answer: str) -> str:
-    """Who (Markdown) answered what."""
+    """Who (Markdown) gave which answer."""
     return f"💬 {who}: {plain(one_line(answer, 300))}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import unicodedata
 
+from codebutler.domain.refs import PersonRef
 from codebutler.text import markup
-from codebutler.text.amounts import amount
 from codebutler.text.markup import fence, plain
 
 LINE_LIMIT = 150
@@ -25,17 +25,17 @@ def one_line(text: str, limit: int = LINE_LIMIT) -> str:
 
 
 def code(text: str, limit: int = LINE_LIMIT) -> str:
-    """Foreign text as one line of inline code."""
+    """Untrusted text as one line of inline code."""
     return markup.code(one_line(text, limit))
 
 
-def person(user: str, name: str = "") -> str:
-    """Somebody's name or, where only the ID is known, what the chat shows as the name."""
+def person(user: PersonRef, name: str = "") -> str:
+    """Somebody's name; if only the ID is known, the chat shows its own."""
     return plain(name) if name and name != user else markup.person(user)
 
 
 def visible(text: str) -> str:
-    """Control, format and separator characters and fillers, which show nothing or mislead, as their code points."""
+    """Escapes control, format and separator characters and fillers, which are invisible or misleading."""
     return "".join(
         f"\\u{ord(each):04x}" if (not each.isascii() and _misleads(each)) or each in _CONTROLS else each
         for each in text
@@ -43,7 +43,7 @@ def visible(text: str) -> str:
 
 
 def _misleads(sign: str) -> bool:
-    """Whether it draws nothing, or a gap that is no space, or is somebody's own."""
+    """Whether the character is invisible, an unusual space, or in private use."""
     kind = unicodedata.category(sign)
     return kind in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs") or sign in _FILLERS
 
@@ -52,28 +52,29 @@ FENCE_CHARS = 3500
 
 
 def fenced(text: str, limit: int = FENCE_CHARS) -> tuple[str, int]:
-    """Foreign text as a code block of about ``limit`` characters at most, and how many characters it leaves out."""
+    """Untrusted text as a code block of at most about ``limit`` characters, and how many characters it leaves
+    out."""
     (block,), hidden = fenced_parts(text, limit, most=1)
     return block, hidden
 
 
 def fenced_parts(text: str, limit: int, most: int) -> tuple[list[str], int]:
-    """The same as ``most`` code blocks at most, and how many characters they all leave out. A block ends at the end of
-    a line or word where it can; an ellipsis ends one that is cut within a line, and the last one if more is left out.
-    """
+    """The same as at most ``most`` code blocks, and how many characters they leave out together. A block ends
+    at the end of a line or word if possible; an ellipsis marks one that is cut within a line, and the last
+    one if more is left out."""
     blocks: list[str] = []
     rest = text
     while (rest or not blocks) and len(blocks) < most:
         shown = _fitting(rest, limit)
         cut = len(shown) < len(rest) and not (shown.endswith("\n") and len(blocks) + 1 < most)
         rest = rest[len(shown) :]
-        # Also for the redactor: what stands before it may be half a key.
+        # For the redactor, too: the text before it may be half a key.
         blocks.append(fence(f"{shown.strip(chr(10))}{'…' if cut else ''}"))
     return blocks, len(rest)
 
 
 def _fitting(text: str, limit: int) -> str:
-    """The beginning of it that fits a code block."""
+    """The start of the text that fits a code block."""
     shown = text[:limit]
     while (size := cost(shown)) > limit:
         shown = shown[: len(shown) * limit // size]
@@ -85,7 +86,7 @@ def _fitting(text: str, limit: int) -> str:
 
 
 def cost(code: str) -> int:
-    """How many characters it takes in a chat that escapes code as HTML does."""
+    """Its length in a chat that escapes code as HTML does."""
     return len(html.escape(fence(code.strip("\n")), quote=False)) - len(fence(""))
 
 
@@ -97,11 +98,6 @@ def span(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-
-
-def money(usd: float) -> str:
-    """``$0.12``; what rounds to nothing but is not nothing says so."""
-    return amount("usd", usd)
 
 
 def count(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""What is said about the memory: the list, the card that asks, and what became of it. Pure."""
+"""What we say about the memory: the list, the card that asks, and the outcome. Pure."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from codebutler_worker.present.lines import count, one_line
 KEEP_ACTION = "codebutler.memory_keep"
 DROP_MEMORY_ACTION = "codebutler.memory_drop"
 NOTHING = (
-    "Nothing is remembered here. What you write into `.codebutler/memory.md` is told to every new session; with a key "
-    "for Kimi or `native` I learn by myself when a conversation ends."
+    "Nothing is remembered here yet. Every new session gets what you write into `.codebutler/memory.md`; "
+    "with a key for Kimi or `native`, I also learn when a conversation ends."
 )
-HINT = "_`!memory forget N` forgets one, `!memory undo` takes the last change back._"
-NOTHING_TO_UNDO = "There is no change to the memory to undo."
+HINT = "_`!memory forget N` removes one, `!memory undo` undoes the last change._"
+NOTHING_TO_UNDO = "There is no memory change to undo."
 LIST_CHARS = 2_600
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """One entry of the list: what is remembered, and where it comes from (Markdown, may be "")."""
+    """One entry of the list: a fact, and its origin (Markdown, may be "")."""
 
     text: str
     origin: str = ""
 
 
 def listed(entries: Sequence[Remembered], others: int, limit: int = LIST_CHARS) -> str:
-    """All that is remembered, with the numbers to forget it by; ``others`` lines of the file are no facts."""
-    lines, size = ["🧠 Every new session is told:"], 0
+    """All facts, with the numbers to forget them by; ``others`` is the number of lines in the file that are
+    not facts."""
+    lines, size = ["🧠 Every new session gets:"], 0
     for number, entry in enumerate(entries, 1):
         line = f"{number}. {_shown(entry.text)}" + (f" · {entry.origin}" if entry.origin else "")
         size += len(line) + 1
@@ -56,12 +57,12 @@ def told(change: FactChange) -> str:
 
 
 def logged(who: str, change: FactChange) -> str:
-    """A change in the log's words."""
+    """A change as a log line."""
     return f'{one_line(who, 60)}: {change.kind} "{one_line(change.new or change.old, 200)}"'
 
 
 def card_text(changes: Sequence[FactChange]) -> str:
-    """What is to be decided, with what is odd about it."""
+    """The proposed change, and what looks suspicious about it."""
     lines = ["🧠 Remember this for every new session?", *map(told, changes)]
     odd = [words for change in changes if (words := suspicion(change.new))]
     if odd:
@@ -73,7 +74,7 @@ def card_text(changes: Sequence[FactChange]) -> str:
 
 
 def card(change_id: str, changes: Sequence[FactChange]) -> Message:
-    """The question, with both answers."""
+    """The card with both answers."""
     return said(
         card_text(changes),
         Button("Keep", KEEP_ACTION, change_id, "primary"),
@@ -87,12 +88,13 @@ def decided_card(changes: Sequence[FactChange], verdict: str) -> Message:
 
 
 def made_text(changes: Sequence[FactChange]) -> str:
-    """What a person has brought about."""
+    """The result of a person's command."""
     if not changes:
         return "🧠 Nothing to change: the memory is already as you want it."
-    return "\n".join(["🧠 Done. `!memory undo` takes it back.", *map(told, changes)])
+    return "\n".join(["🧠 Done. `!memory undo` undoes it.", *map(told, changes)])
 
 
 def _shown(fact: str) -> str:
-    """A fact in a line of its own: what people wrote into the file may hold marks that would run on over others."""
+    """A fact on a line of its own: people's text in the file may hold marks that would run on over other
+    lines."""
     return plain(one_line(fact, 500).replace("```", "'''"))

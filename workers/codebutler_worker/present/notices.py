@@ -1,4 +1,4 @@
-"""What is said about a turn besides its answer: interrupted, failed, parked, stopped, edited, undone. Pure."""
+"""What we say about a run besides its answer: interrupted, failed, parked, stopped, edited, undone. Pure."""
 
 from __future__ import annotations
 
@@ -6,26 +6,33 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from codebutler.domain.message import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, Button, Message, said
+from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import code, count, fenced, one_line, person, span
 from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.store.rows import TurnState
 from codebutler_worker.tree.tree import PutBack
 
+MOST_FILES = 5
+MEND_THE_CAUSE = (
+    "Mend the cause in what you changed. Do not weaken, skip or delete a check or a test to make it pass; if a failure "
+    "has nothing to do with your changes, say so and stop."
+)
+"""What an agent is told that is to mend failing checks."""
 CONTINUED = "▶ Continued."
 DROPPED = "🛑 Dropped."
 
 
 WRITTEN_LATE = "🕰️ _you wrote this while I was offline_"
-"""At the end of an answer: a message of its own would take its place in the chat's limits."""
+"""Goes to the end of an answer: a separate message would count against the chat's limits."""
 LATE = "🕰️ You wrote this while I was offline. Working on it now."
 CROWDED_TEXT = "📚 Too many of your messages are already waiting here, so this one is on hold."
 STILL_CROWDED = "📚 There is still no room for this: your other messages come first."
 LATE_COMMAND = "🕰️ I was offline when you wrote that. Send it again if you still need it."
 RESUMED = "▶ Resumed."
+RESTARTING = "🔄 CodeButler is restarting. This run resumes as soon as it is back."
 ANOTHER = ":"
-"""Between the turn and the agent in the value of a button that goes on with another agent."""
-MOST_FILES = 5
+"""Separates turn and agent in the value of a button that continues with another agent."""
 TEXT_CHARS = 300
 AGAIN = "✏️ Asked again with the edited text."
 COMMAND = (
@@ -40,23 +47,23 @@ PATHS_LISTED = 30
 PATHS_CHARS = 1800
 UNDO_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!undo`."
 NO_SNAPSHOT = "There is nothing to undo here: no run has changed a file that git would keep."
-NOTHING_CHANGED = "The last run here ({words}, {when}) left nothing to put back."
+NOTHING_CHANGED = "The last run here ({words}, {when}) left nothing to undo."
 ALREADY_UNDONE = "That is already undone. `!undo` redoes it."
 UNDOING = "↩ Undoing “{words}” …"
 
 
 def stale_text(request: str) -> str:
-    """What was asked so long ago that it may not count any more."""
+    """A request so old that it may no longer count."""
     return f"🕰️ You wrote this while I was offline for a long time: _{plain(one_line(request)) or '…'}_."
 
 
 def stale(turn_id: str, request: str) -> Message:
-    """The question whether it still counts."""
+    """Asks whether it still counts."""
     return _continue_or_drop(turn_id, f"{stale_text(request)}\nDo you still want this?")
 
 
 def handled_text(request: str) -> str:
-    """What I may have worked on in a life that I do not remember."""
+    """A request that we may have worked on before the store was restored."""
     return (
         f"🕰️ I may have worked on this before: _{plain(one_line(request)) or '…'}_. "
         "My records are older than your message, so a backup was probably restored."
@@ -64,8 +71,8 @@ def handled_text(request: str) -> str:
 
 
 def handled(turn_id: str, request: str) -> Message:
-    """The question whether it is to be run (again)."""
-    return _continue_or_drop(turn_id, f"{handled_text(request)}\nCheck what is already there. Run it?")
+    """Asks whether to run it (again)."""
+    return _continue_or_drop(turn_id, f"{handled_text(request)}\nCheck what is already done. Run it?")
 
 
 def crowded(turn_id: str, most: int) -> Message:
@@ -86,38 +93,38 @@ def _continue_or_drop(turn_id: str, text: str) -> Message:
 
 
 def interrupted_text(request: str, last_seen: str | None) -> str:
-    """What was running when the worker ended."""
-    doing = f" It was last seen at {code(last_seen)}." if last_seen else ""
+    """A run that was interrupted when the worker ended."""
+    doing = f" Last step: {code(last_seen)}." if last_seen else ""
     return f"⚠️ The machine stopped while I was working on: _{plain(one_line(request)) or '…'}_.{doing}"
 
 
 def program_interrupted(command: str, session: str) -> str:
-    """What became of a command or session whose worker ended."""
+    """A command or session that ended with its worker."""
     return (
-        f"❌ The machine stopped while {code(command) if command else 'this'} ran, and it ended with it. "
-        f"Its output so far: `!logs {session}`. Send it again to run it again."
+        f"❌ The machine stopped while {code(command) if command else 'this'} was running, which ended it. "
+        f"Output so far: `!logs {session}`. Send it again to rerun it."
     )
 
 
 def interrupted(turn_id: str, request: str, last_seen: str | None) -> Message:
-    """The question that a person answers once: go on, or leave it."""
+    """Asks once whether to continue or drop it."""
     return _continue_or_drop(
-        turn_id, f"{interrupted_text(request, last_seen)}\nNothing is run again automatically. Continue?"
+        turn_id, f"{interrupted_text(request, last_seen)}\nNothing restarts automatically. Continue?"
     )
 
 
 def stopped_text(request: str) -> str:
-    """What a person has stopped."""
+    """A run that a person stopped."""
     return f"🛑 Stopped: _{plain(one_line(request)) or '…'}_."
 
 
 def failed_text(line: str) -> str:
-    """A failure in one line that says what to do."""
+    """A failure in one line, with what to do."""
     return f"❌ {plain(one_line(line, 500)) or 'The agent failed without an error message.'}"
 
 
 def failed(turn_id: str, line: str, *, resumable: bool) -> Message:
-    """A failure; one that met a limit can be continued."""
+    """A failure; a run that reached a limit can be continued."""
     text = failed_text(line)
     if not resumable:
         return said(text)
@@ -125,18 +132,18 @@ def failed(turn_id: str, line: str, *, resumable: bool) -> Message:
 
 
 def decided(text: str, verdict: str) -> Message:
-    """The question again, without its buttons and with what was decided."""
+    """The question with its decision, without buttons."""
     return said(f"{text}\n{verdict}")
 
 
 def parked_text(line: str, at: datetime) -> str:
-    """What happened, and when it goes on by itself."""
+    """What happened, and when the run resumes."""
     when = at.astimezone(UTC)
     return f"⏸️ {plain(one_line(line, 500))}\nResumes automatically at {when:%H:%M} UTC on {when:%d %B}."
 
 
 def parked(turn_id: str, line: str, at: datetime, now: datetime, others: Sequence[str]) -> Message:
-    """The same with the choice to go on sooner, with one of ``others``, or not at all."""
+    """The same with buttons: try now, drop it, or continue with one of ``others``."""
     text = f"{parked_text(line, at)} That is in {span((at - now).total_seconds())}."
     on_another = (Button(f"Continue on {name}", RETRY_ACTION, f"{turn_id}{ANOTHER}{name}") for name in others)
     return said(
@@ -144,14 +151,14 @@ def parked(turn_id: str, line: str, at: datetime, now: datetime, others: Sequenc
     )
 
 
-def stopped(view: TurnProgress, changed: Sequence[str], by: str = "") -> str:
-    """``changed``: the files that are different now; ``by``: who stopped it from elsewhere."""
+def stopped(view: TurnProgress, by: PersonRef = NO_PERSON) -> str:
+    """What it had done, without the files, which a card shows; ``by``: who stopped it from elsewhere."""
     who = f" by {person(by)}" if by else ""
-    done = [part for part in (_tools(view), _files(changed)) if part]
+    done = _tools(view)
     text = one_line(view.writing or view.said, TEXT_CHARS)
     if not done and not text:
         return f"🛑 Stopped{who} before anything was done."
-    told = f"🛑 Stopped{who}. {' '.join(done)}" if done else f"🛑 Stopped{who} before any tool ran."
+    told = f"🛑 Stopped{who}. {done}" if done else f"🛑 Stopped{who} before any tool ran."
     return f"{told}\n> {plain(text)}" if text else told
 
 
@@ -160,15 +167,6 @@ def _tools(view: TurnProgress) -> str:
         return ""
     failed = f", {view.failed_tools} failed" if view.failed_tools else ""
     return f"{count(view.tools, 'tool call')}{failed}, the last one {code(view.last_tool)}."
-
-
-def _files(changed: Sequence[str]) -> str:
-    if not changed:
-        return ""
-    names = ", ".join(code(name, 60) for name in changed[:MOST_FILES])
-    more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
-    ways = "(`!diff run` shows the changes, `!undo` reverts them)"
-    return f"{count(len(changed), 'file')} changed: {names}{more} {ways}."
 
 
 def edited(state: TurnState, value: str) -> Message:
@@ -181,11 +179,22 @@ def edited(state: TurnState, value: str) -> Message:
 
 
 def own_worktree(branch: str) -> str:
-    """Once, when something was changed in it."""
+    """Posted once, when the run has changed something in its worktree."""
     return (
-        f"🌿 The changes of this conversation are in a worktree of its own, on the branch `{branch}`. `!diff` and "
-        "`run: …` in this thread use that worktree."
+        f"🌿 This conversation's changes are in its own worktree, on branch `{branch}`. `!diff` and "
+        "`run: …` in this thread use it; `!merge` merges it, `!discard` deletes it."
     )
+
+
+def also_changed(threads: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """Other threads (Markdown), each with the files of this one that it has changed too."""
+    lines = []
+    for thread, paths in threads:
+        more = f" and {len(paths) - MOST_FILES} more" if len(paths) > MOST_FILES else ""
+        lines.append(
+            f"Also changed in {thread}: {', '.join(code(path, 60) for path in paths[:MOST_FILES])}{more}."
+        )
+    return "\n".join(["🔀 " + lines[0], *lines[1:], "Whichever is merged second may conflict."])
 
 
 def undo_preview(turn_id: str, what: str, found: PutBack) -> Message:
@@ -223,7 +232,7 @@ def _paths(paths: Sequence[str]) -> str:
 
 def undone_text(found: PutBack) -> str:
     """What was put back, as Markdown."""
-    parts = [f"↩ Put back {count(found.undone, 'file')} as before:"]
+    parts = [f"↩ Undid changes to {count(found.undone, 'file')}:"]
     if found.restored:
         parts.append(_list(found.restored))
     if found.removed:

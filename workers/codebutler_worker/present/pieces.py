@@ -1,6 +1,6 @@
-"""A long record a piece at a time: without secrets, and cut where none lies across. Reading is the caller's.
+"""A long record in pieces: without secrets, and never cut inside one. The caller reads.
 
-Bytes that are no text come through as they are.
+Bytes that are not text come through unchanged.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from itertools import islice
 from codebutler.text.redact import Redactor
 
 PIECE_BYTES = 2**20
-"""How much is looked at in one go: what bounds the memory."""
+"""How much is read at once: the bound on memory."""
 REACH_BYTES = 2**16
-"""No secret is longer, with all that belongs to it."""
+"""No secret with its context is longer."""
 SEARCHED_BYTES = 2**18
 """How far before the wanted place a cut may be."""
 CANDIDATES = 32
 """Of each kind."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][0-9A-B]|[=>78])")
 _CONTINUED = range(0x80, 0xC0)
-"""Bytes in the midst of a character, in UTF-8."""
+"""Continuation bytes in UTF-8."""
 
 
 Read = Callable[[int, int], bytes]
-"""The bytes of a record from one place to before another. Raises OSError."""
+"""The bytes of a record between two places, the end excluded. Raises OSError."""
 
 
 class Pieces:
-    """The record's first ``size`` bytes; what is written to it meanwhile does not count."""
+    """The first ``size`` bytes of the record; later writes do not count."""
 
     def __init__(self, read: Read, size: int, redactor: Redactor) -> None:
         self._read = read
@@ -37,8 +37,8 @@ class Pieces:
         self._redactor = redactor
 
     def cut(self, near: int) -> int:
-        """Where to cut, at ``near`` or less than SEARCHED_BYTES before: after a line, else anywhere, where it takes
-        nothing of a secret apart. Where all is full of secrets, at ``near``. Raises OSError."""
+        """Where to cut, at ``near`` or less than SEARCHED_BYTES before: after a line, else anywhere that does
+        not split a secret. At ``near`` if secrets are everywhere. Raises OSError."""
         if near <= 0 or near >= self._size:
             return min(max(near, 0), self._size)
         least = max(1, near - SEARCHED_BYTES + 1)
@@ -50,14 +50,14 @@ class Pieces:
         return near
 
     def redacted(self, start: int, end: int) -> Iterator[bytes]:
-        """From one cut to another, without secrets. Raises OSError."""
+        """The bytes between two cuts, without secrets. Raises OSError."""
         while start < end:
             stop = self.cut(start + PIECE_BYTES) if end - start > PIECE_BYTES else end
             yield hidden(self._read(start, stop), self._redactor)
             start = stop
 
     def _is_safe(self, around: bytes, place: int) -> bool:
-        """Whether both sides for themselves show what they show together."""
+        """Whether both sides apart show what they show together."""
         before = around[max(0, place - REACH_BYTES) : place]
         after = around[place : place + REACH_BYTES]
         apart = hidden(before, self._redactor) + hidden(after, self._redactor)
@@ -66,13 +66,13 @@ class Pieces:
 
 def hidden(content: bytes, redactor: Redactor) -> bytes:
     """The same without secrets."""
-    # Byte by byte, so that what is no text comes through as it is.
+    # Byte by byte, so that bytes that are not text come through unchanged.
     return without_secrets(content.decode("latin-1"), redactor).encode("latin-1")
 
 
 def without_secrets(text: str, redactor: Redactor) -> str:
-    """The log without secrets, those among them that a program has coloured in parts. A line with such a one comes
-    without its colours."""
+    """The log without secrets, including those that a program coloured in parts. A line with such a secret
+    loses its colours."""
     redacted = redactor.redact(text)
     bare = _ESCAPES.sub("", redacted)
     if redactor.redact(bare) == bare:
@@ -87,7 +87,7 @@ def _line_without(line: str, redactor: Redactor) -> str:
 
 
 def _candidates(around: bytes, least: int, near: int) -> Iterator[int]:
-    """Places from ``near`` down to ``least``: after lines first, the nearest ones and some far apart."""
+    """Places from ``near`` down to ``least``: ends of lines first, the nearest and some far apart."""
     for mark in (b"\n", b"\r"):
         yield from islice(_after(around, mark, least, near, 1), CANDIDATES)
         yield from _after(around, mark, least, near, max(1, (near - least) // CANDIDATES))
@@ -105,7 +105,7 @@ def _after(around: bytes, mark: bytes, least: int, near: int, step: int) -> Iter
 
 
 def _whole(around: bytes, place: int) -> int:
-    """``place``, or the start of the character that it is in."""
+    """``place``, or the start of the character that it falls into."""
     for back in range(4):
         if place - back > 0 and around[place - back] not in _CONTINUED:
             return place - back

@@ -1,25 +1,26 @@
-"""What is shown of a running turn. Pure: no clock, no store.
+"""How a running turn is shown. Pure: no clock, no store.
 
-The one message that is edited while it runs, and what that shrinks to; its tools; and what those hear who listen at
-its machine, which is more, and sooner, than a chat takes.
+The one message that is edited while it runs, and its final line; its tools; and the events for listeners at
+the machine, who get more, and sooner, than a chat takes.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from codebutler.domain.message import STOP_ACTION, Button, Message, said
+from codebutler.domain.refs import MessageRef
 from codebutler.protocol.messages import Live
 from codebutler.text.amounts import amount
 from codebutler.text.disguised import CUT
+from codebutler.text.envelope import before_any
 from codebutler.text.markup import fence, plain
 from codebutler_worker.agents.backend import (
     AgentEvent,
-    Limit,
     Plan,
+    Refusal,
     Started,
     Text,
     Thinking,
@@ -28,13 +29,11 @@ from codebutler_worker.agents.backend import (
     Usage,
     Writing,
 )
-from codebutler_worker.present.lines import code, count, money, one_line, ordinal, span
+from codebutler_worker.present.lines import code, count, one_line, ordinal, span
 from codebutler_worker.tools.outcome import PlanStep
 
 MOST_LINES = 6
 MOST_CHARS = 500
-_ENVELOPE = re.compile(r"<{3}(?:S(?:L(?:A(?:C(?:K.*)?)?)?)?)?\Z|<{3}SLACK.*", re.IGNORECASE | re.DOTALL)
-"""From a marker on, or from what may become one, it is no prose: what it encloses is posted by itself."""
 Outcome = Literal["done", "failed", "stopped", "interrupted", "parked"]
 SIGNS: dict[Outcome, str] = {
     "done": "✅",
@@ -46,7 +45,7 @@ SIGNS: dict[Outcome, str] = {
 BOXES = {"pending": "·", "in_progress": "▸", "done": "✓"}
 _PLAN_LINES = 8
 FAR = 9
-"""Places beyond this one are told as far: exact ones would have to be edited at each start."""
+"""Places beyond this one are shown as far back: exact ones would need an edit at each start."""
 RESULT_CHARS = 700
 RESULT_LINES = 15
 MAX_CHARS = 200_000
@@ -56,9 +55,9 @@ TOOL_CHARS = 200
 @dataclass(frozen=True, slots=True)
 class TurnProgress:
     """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it.
-    ``model`` answers it, as far as the agent tells. ``said`` is its latest text, ``writing`` the latest of what it is
-    writing just now, ``thinks``: it does neither, nor acts. ``waits``: for this of a person ("approval", "answer"), ""
-    if it waits for nobody."""
+    ``model`` is the one that answers, if the agent says. ``said`` is its latest text, ``writing`` the end of
+    what it is writing now; ``thinks``: it neither writes nor acts. ``waits``: what it needs from a person
+    ("approval", "answer"), "" if nothing."""
 
     activity: str = ""
     is_tool: bool = False
@@ -81,7 +80,7 @@ def reduce(view: TurnProgress, event: AgentEvent) -> TurnProgress:
         return replace(view, model=event.model)
     if isinstance(event, Writing):
         return replace(view, writing=latest(event.text), thinks=False, note="")
-    if (view.writing or view.thinks) and isinstance(event, Text | ToolUse | Limit):
+    if (view.writing or view.thinks) and isinstance(event, Text | ToolUse | Refusal):
         view = replace(view, writing="", thinks=False)
     return _reduced(view, event)
 
@@ -99,7 +98,7 @@ def _reduced(view: TurnProgress, event: AgentEvent) -> TurnProgress:
             return replace(view, thinks=True, note="")
         case Plan(steps=steps):
             return replace(view, plan=steps)
-        case Limit(text=text):
+        case Refusal(text=text):
             return replace(view, note=text)
         case Usage():
             return replace(view, usage=event)
@@ -113,12 +112,12 @@ def tool_label(name: str, summary: str) -> str:
 
 
 def prose(text: str) -> str:
-    """What is sure to be prose of what is being written."""
-    return _ENVELOPE.sub("", text.removesuffix(CUT))
+    """The part of the unfinished text that is surely prose; the content of an envelope is posted separately."""
+    return before_any(text.removesuffix(CUT))
 
 
 def latest(text: str) -> str:
-    """The last lines of the prose, one space where there was more room; "" if there is none."""
+    """The last lines of the prose with runs of space collapsed; "" if there is none."""
     lines = [" ".join(line.split()) for line in prose(text).split("\n")]
     kept: list[str] = []
     room = MOST_CHARS
@@ -130,11 +129,11 @@ def latest(text: str) -> str:
     return "\n".join(reversed(kept)) + (CUT if kept else "")
 
 
-def running(view: TurnProgress, elapsed_s: float, turn_id: str, agent: str) -> Message:
-    """What the agent does now, for how long, and a button that stops it."""
+def running(view: TurnProgress, elapsed_s: float, turn_id: str, agent: str, name: str = "") -> Message:
+    """What the agent is doing, for how long, and a button that stops it. ``name``: its own, where several work."""
     text = "\n".join(
         [
-            _headline(view, elapsed_s, agent),
+            _headline(view, elapsed_s, agent, name),
             *_plan_lines(view.plan),
             *_writing_lines(view),
             *_note_lines(view),
@@ -143,22 +142,26 @@ def running(view: TurnProgress, elapsed_s: float, turn_id: str, agent: str) -> M
     return said(text, Button("Stop", STOP_ACTION, turn_id, "danger"))
 
 
-def collapsed(outcome: Outcome, view: TurnProgress, elapsed_s: float) -> Message:
-    """The one line that is left when the run is over. What its answer says below itself is not said here, too."""
+def collapsed(outcome: Outcome, view: TurnProgress, elapsed_s: float, name: str = "") -> Message:
+    """The line that remains when the run is over. It does not repeat the answer's footer. ``name`` as above."""
     if outcome == "done":
-        return said(" · ".join([f"{SIGNS[outcome]} Done", *_tool_calls(view)]))
-    return said(f"{SIGNS[outcome]} {_figures(view, elapsed_s)}")
+        return said(_named(name) + " · ".join([f"{SIGNS[outcome]} Done", *_tool_calls(view)]))
+    return said(f"{_named(name)}{SIGNS[outcome]} {_figures(view, elapsed_s)}")
+
+
+def _named(name: str) -> str:
+    return f"{code(name)} · " if name else ""
 
 
 def in_line(place: int, turn_id: str) -> Message:
-    """How many have to start before a turn that waits (1 = none), and a button that takes it out of the line."""
+    """How many have to start before a waiting turn (1 = none), and a button that takes it out of the queue."""
     where = "Next" if place == 1 else ordinal(place)
     if place > FAR:
         where = f"Far back ({ordinal(FAR + 1)} or later)"
     return said(f"⏳ {where} in line.", Button("Withdraw", STOP_ACTION, turn_id))
 
 
-def _headline(view: TurnProgress, elapsed_s: float, agent: str) -> str:
+def _headline(view: TurnProgress, elapsed_s: float, agent: str, name: str) -> str:
     if view.waits:
         doing = f"✋ {plain(agent)} is waiting for your {view.waits}"
     elif view.writing:
@@ -168,17 +171,17 @@ def _headline(view: TurnProgress, elapsed_s: float, agent: str) -> str:
     elif not view.activity:
         doing = f"🔧 {plain(agent)} is working"
     elif view.is_tool:
-        doing = f"🔧 {code(view.activity)}"
+        doing = f"{_named(name)}🔧 {code(view.activity)}"
     else:
-        doing = f"💬 {plain(one_line(view.activity))}"
+        doing = f"{_named(name)}💬 {plain(one_line(view.activity))}"
     return f"{doing} · {_figures(view, elapsed_s)}"
 
 
 def _figures(view: TurnProgress, elapsed_s: float) -> str:
-    """Time, tool calls, and what it has cost so far: money where the agent tells, else tokens."""
+    """Time, tool calls, and the cost so far: money if the agent reports it, else tokens."""
     parts = [span(elapsed_s), *_tool_calls(view)]
     if view.usage.cost_usd is not None:
-        parts.append(money(view.usage.cost_usd))
+        parts.append(amount("usd", view.usage.cost_usd))
     elif tokens := view.usage.input_tokens + view.usage.output_tokens:
         parts.append(amount("tokens", tokens))
     return " · ".join(parts)
@@ -189,10 +192,10 @@ def _tool_calls(view: TurnProgress) -> list[str]:
 
 
 def _plan_lines(plan: tuple[PlanStep, ...]) -> list[str]:
-    """The steps; of a long plan those around the one that is worked on."""
+    """The steps; of a long plan those around the current one."""
     done = 0
     if len(plan) > _PLAN_LINES:
-        # Done steps go first: what is worked on and what comes next are what people look for.
+        # Done steps go first: people look for the current step and the next ones.
         while done < len(plan) - _PLAN_LINES + 1 and plan[done].state == "done":
             done += 1
     rest = plan[done:]
@@ -203,7 +206,7 @@ def _plan_lines(plan: tuple[PlanStep, ...]) -> list[str]:
 
 
 def _writing_lines(view: TurnProgress) -> list[str]:
-    # Half of it cannot be told apart as Markdown, but for what stands out most.
+    # Cut Markdown cannot be parsed, but for what stands out most.
     lines = (plain(line.replace("**", "*")) for line in view.writing.split("\n"))
     return [f"> {line}" for line in lines] if view.writing else []
 
@@ -213,9 +216,9 @@ def _note_lines(view: TurnProgress) -> list[str]:
 
 
 def tool_result(label: str, text: str, *, ok: bool, redact: Callable[[str], str]) -> str:
-    """The call in one line, and the beginning of what it answered."""
+    """The call in one line, and the start of its result."""
     head = f"{'✓' if ok else '✗'} {code(label)}"
-    # Before it is cut: the second half of a key does not look like one any more.
+    # Before the cut: the second half of a key no longer looks like one.
     lines = redact(text).strip().splitlines()
     shown = "\n".join(lines[:RESULT_LINES])[:RESULT_CHARS]
     if not shown.strip():
@@ -225,26 +228,26 @@ def tool_result(label: str, text: str, *, ok: bool, redact: Callable[[str], str]
 
 
 def joined(entries: list[str], left_out: int) -> str:
-    """Several of them as one message."""
+    """Several calls as one message."""
     more = [f"… and {left_out} more, too many to show"] if left_out else []
     return "\n".join([*entries, *more])
 
 
-def live(event: AgentEvent, thread_ts: str) -> Live | None:
-    """The event for listeners to the thread; None for what they do not need."""
+def live(event: AgentEvent, thread: MessageRef) -> Live | None:
+    """The event for the thread's listeners; None for one they do not need."""
     match event:
         case Text(text=text) if text.strip():
-            return Live(thread_ts=thread_ts, kind="text", text=text[:MAX_CHARS])
+            return Live(thread=thread, kind="text", text=text[:MAX_CHARS])
         case Writing(text=text) if text.strip():
-            return Live(thread_ts=thread_ts, kind="writing", text=prose(text)[:MAX_CHARS])
+            return Live(thread=thread, kind="writing", text=prose(text)[:MAX_CHARS])
         case ToolUse(name=name, summary=summary):
             label = one_line(tool_label(name, summary), TOOL_CHARS)
-            return Live(thread_ts=thread_ts, kind="tool", text=f"🔧 {label}")
+            return Live(thread=thread, kind="tool", text=f"🔧 {label}")
         case ToolResult(ok=False, text=text):
-            return Live(thread_ts=thread_ts, kind="tool", text=f"❌ {one_line(text, TOOL_CHARS)}")
+            return Live(thread=thread, kind="tool", text=f"❌ {one_line(text, TOOL_CHARS)}")
         case Plan(steps=steps):
             lines = [f"{BOXES[step.state]} {one_line(step.text, TOOL_CHARS)}" for step in steps]
-            return Live(thread_ts=thread_ts, kind="plan", text="\n".join(lines)) if lines else None
-        case Limit(text=text):
-            return Live(thread_ts=thread_ts, kind="note", text=f"⏳ {one_line(text, TOOL_CHARS)}")
+            return Live(thread=thread, kind="plan", text="\n".join(lines)) if lines else None
+        case Refusal(text=text):
+            return Live(thread=thread, kind="note", text=f"⏳ {one_line(text, TOOL_CHARS)}")
     return None

@@ -1,7 +1,7 @@
-"""What a program's terminal shows, as messages. Pure.
+"""A program's terminal as messages. Pure.
 
-Settled lines fill pages; a page that is full never changes again. The last pages show what may still change, and
-are edited. Beyond ``MAX_PAGES`` only the end is shown: the rest is in the session's log.
+Settled lines fill pages; a full page never changes again. The last pages show what may still change, and are
+edited. Beyond ``MAX_PAGES`` only the end is shown: the session's log has the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from codebutler_worker.present.lines import code, cost, one_line, span
 
 MAX_PAGES = 10
 PAGE_CHARS = 3500
-"""With what stands around it below the 4,000 characters that Slack lets an edited message have."""
+"""With its surroundings below the 4,000 characters that a chat allows for an edited message."""
 BUTTON_CHARS = 2800
 RUNNING = "⏳ Running…"
 EMPTY = "⋯"
@@ -32,7 +32,7 @@ _KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
 
 @dataclass(frozen=True, slots=True)
 class TerminalPage:
-    """One message: lines, and whether they may still change. ``number`` counts from 0 over all pages."""
+    """One message: lines, and whether they may still change. ``number`` counts all pages from 0."""
 
     number: int
     lines: tuple[str, ...]
@@ -42,13 +42,13 @@ class TerminalPage:
 
 @dataclass(slots=True)
 class Secrets:
-    """Takes secrets out line by line; a private key is one over several lines."""
+    """Redacts line by line; a private key is a secret of several lines."""
 
     redactor: Redactor = field(default_factory=Redactor)
     in_key: bool = False
 
     def hide(self, lines: Iterable[str], *, cut: bool = False) -> list[str]:
-        """The lines without secrets. ``cut``: more may come of each."""
+        """The lines without secrets. ``cut``: each may still grow."""
         return [self._line(line, cut=cut) for line in lines]
 
     def copy(self) -> Secrets:
@@ -66,7 +66,7 @@ class Secrets:
 
 
 class TerminalPages:
-    """Takes Outputs as they come; ``due`` is what is to be seen now."""
+    """Takes Outputs as they come; ``due`` is what to show now."""
 
     def __init__(self, limit: int, redactor: Redactor | None = None) -> None:
         self.note = ""
@@ -93,7 +93,7 @@ class TerminalPages:
         self._live = tuple(self._secrets.copy().hide(output.live, cut=True))
 
     def due(self) -> list[TerminalPage]:
-        """The pages that are not known to be final, in order; those that became final are told once."""
+        """The pages not known to be final, in order; each newly final page is returned once."""
         final, self._final = self._final, []
         return [*final, *self._opened()]
 
@@ -105,7 +105,7 @@ class TerminalPages:
         pages = [TerminalPage(self._first + at, lines) for at, lines in enumerate(packed)]
         pages[0] = replace(pages[0], left_out_bytes=self._skipped_bytes + self._left_out_chars)
         self._last = max(self._last, pages[-1].number)
-        # What a page showed that is not there any more.
+        # A page may have shown lines that are gone now.
         return [*pages, *(TerminalPage(number, ()) for number in range(pages[-1].number + 1, self._last + 1))]
 
     @property
@@ -176,7 +176,7 @@ def shown(page: TerminalPage, session: str, *below: str) -> str:
 
 
 def running(text: str, turn_id: str) -> Message:
-    """A message about a program at work, with a button that stops it where there is room for one."""
+    """A message about a running program, with a stop button if there is room for one."""
     if len(text) > BUTTON_CHARS:
         return said(text)
     return said(text, Button("Stop", STOP_ACTION, turn_id, "danger"))
@@ -185,13 +185,13 @@ def running(text: str, turn_id: str) -> Message:
 def began(name: str, session: str) -> str:
     """The first message of a session that people type into."""
     return (
-        f"🚀 Session {code(name)} started. Reply here to type; `!stop` is Ctrl-C, twice ends it. "
+        f"🚀 Session {code(name)} started. Reply here to type; `!stop` sends Ctrl-C, a second one ends it. "
         f"Log: `!logs {session}`"
     )
 
 
 def ended(finished: Finished, elapsed_s: float, session: str, *, interactive: bool) -> str:
-    """The last line: how it went, or why it could not."""
+    """The last line: the exit status, or why it failed."""
     if finished.exit_code is None and finished.reason != "stopped":
         return f"❌ {plain(one_line(finished.text, 500))}"
     what = "Session ended" if interactive else ""

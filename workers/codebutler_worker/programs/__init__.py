@@ -1,1 +1,2 @@
-"""Foreign programs: begun behind the walls, talked to by lines or at a terminal, and ended with all they started."""
+"""External programs: started in the sandbox, driven line by line or through a terminal, and ended with all their
+children."""

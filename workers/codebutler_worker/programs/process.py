@@ -1,4 +1,4 @@
-"""AgentProcess: one foreign program, talked to line by line. Nothing here reads JSON: the agents' own rooms do."""
+"""AgentProcess: one external program, driven line by line. Nothing here parses JSON: the agents' packages do."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ READ_BYTES = 64 * 2**10
 WRITE_S = 30.0
 
 Record = Callable[[bytes], None]
-"""Takes what a program writes, as it came."""
+"""Receives the raw output of a program."""
 
 
 class LineSplitter:
-    """Pure: chunks in, whole lines out. A line over ``limit_bytes`` is dropped and counted."""
+    """Pure: takes chunks, returns whole lines. A line over ``limit_bytes`` is dropped and counted."""
 
     def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
         self.dropped = 0
@@ -46,7 +46,7 @@ class LineSplitter:
         return lines
 
     def end(self) -> list[bytes]:
-        """What the program left without a newline when it ended."""
+        """The rest of the output, if it ends without a newline."""
         rest, dropping = bytes(self._buffer), self._dropping
         self._buffer.clear()
         self._dropping = False
@@ -84,10 +84,10 @@ class AgentProcess(Program):
     async def spawn(
         cls, launch: Launch, limit_bytes: int = LINE_LIMIT_BYTES, record: Record | None = None
     ) -> Self:
-        """Start ``launch``; ``record`` gets all it writes, before anything else does, in a thread.
+        """Start ``launch``; ``record`` is called with all its output in a thread, before anything else reads it.
 
-        Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits
-        cannot be set. From the main thread only.
+        Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits cannot
+        be set. Only from the main thread.
         """
         return await begun(cls._start(launch, limit_bytes, record), launch.argv[0])
 
@@ -109,16 +109,16 @@ class AgentProcess(Program):
 
     @property
     def dropped_lines(self) -> int:
-        """How many lines were longer than the limit."""
+        """The number of lines over the limit."""
         return self._splitter.dropped
 
     @property
     def stderr_tail(self) -> str:
-        """The last 8 KB the program wrote to stderr."""
+        """The last 8 KB that the program wrote to stderr."""
         return self._stderr.decode(errors="replace")
 
     async def last_words(self, within_s: float = 1.0) -> str:
-        """``stderr_tail`` once it is complete, or the time is over."""
+        """``stderr_tail`` once stderr is closed, or after ``within_s``."""
         await asyncio.wait({self._stderr_task}, timeout=within_s)
         return self.stderr_tail
 
@@ -134,26 +134,27 @@ class AgentProcess(Program):
         return True
 
     def close_stdin(self) -> None:
-        """Tell the program that nothing more will come."""
+        """Close the program's stdin."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Each line of stdout until its end of file."""
+        """Each line of stdout until end of file."""
         assert self._process.stdout is not None
         while chunk := await self._process.stdout.read(READ_BYTES):
-            await self._keep(chunk)
+            if self._record is not None:
+                await asyncio.to_thread(self._record, chunk)
             for line in self._splitter.feed(chunk):
                 yield line
         for line in self._splitter.end():
             yield line
 
     async def wait(self) -> int:
-        """The exit code, when it has ended by itself."""
+        """The exit code, once the program has ended by itself."""
         return await self._process.wait()
 
     async def exit_code(self, within_s: float = 2.0) -> int | None:
-        """The exit code of one whose stream has ended; None if it does not end."""
+        """The exit code after stdout has closed; None if the program does not end."""
         await self._ended_within(within_s)
         return self.returncode
 
@@ -171,21 +172,18 @@ class AgentProcess(Program):
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
 
-    async def _keep(self, chunk: bytes) -> None:
-        if self._record is not None:
-            await asyncio.to_thread(self._record, chunk)
-
     async def _read_stderr(self) -> None:
         assert self._process.stderr is not None
         while chunk := await self._process.stderr.read(READ_BYTES):
-            await self._keep(chunk)
+            if self._record is not None:
+                await asyncio.to_thread(self._record, chunk)
             self._stderr += chunk
             del self._stderr[:-STDERR_TAIL_BYTES]
 
 
 @dataclass(frozen=True, slots=True)
 class EndedProgram:
-    """A program that has ended. ``code`` is None if it took too long; ``cut``: it wrote more than was kept, and was
+    """A program that has ended. ``code`` is None if it took too long; ``cut``: it wrote more than we keep, and was
     ended for that; ``limit_hit`` and ``container`` as in Program."""
 
     output: bytes
@@ -197,7 +195,7 @@ class EndedProgram:
 
 
 async def run_to_end(launch: Launch, *, stdin: bytes = b"", limit_bytes: int, limit_s: float) -> EndedProgram:
-    """Run a program, and keep ``limit_bytes`` of what it writes to stdout; a newline is added to ``stdin``.
+    """Run a program and keep ``limit_bytes`` of its stdout; a newline is added to ``stdin``.
 
     Raises AgentUnavailableError if it cannot be executed, and SandboxUnavailableError.
     """
@@ -214,7 +212,9 @@ async def run_to_end(launch: Launch, *, stdin: bytes = b"", limit_bytes: int, li
                     size += len(line) + 1
                     if cut := size > limit_bytes:
                         break
-                # What closed its output may still be at work.
+                # A program that has closed its output may still be working.
                 code = 0 if cut else await process.wait()
         output = b"\n".join(lines)[:limit_bytes]
-        return EndedProgram(output, code, cut, process.stderr_tail, process.limit_hit, process.container)
+        has_ended = code is not None and not cut
+        stderr = await process.last_words() if has_ended else process.stderr_tail
+        return EndedProgram(output, code, cut, stderr, process.limit_hit, process.container)

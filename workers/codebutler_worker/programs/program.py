@@ -1,7 +1,7 @@
-"""Program: what all foreign programs have in common, however they are talked to: how they begin, and how they end.
+"""Program: what all external programs have in common, whether driven by lines or through a terminal: how they start and
+how they end.
 
-Each is the leader of its own session. It bears a mark that whatever it starts inherits, and may run in an enclosure
-that limits it.
+Each leads its own session. It carries a mark that its children inherit, and may run in an enclosure that limits it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from codebutler_worker.sandbox.cgroups import owned_name, ownerless
 from codebutler_worker.sandbox.pins import PinHold
 from codebutler_worker.sandbox.port import Enclosure, Launch
 
-# Nobody can turn a pager's pages, write in git's editor or answer its question for a password.
+# Nobody is there to page, to type in git's editor, or to enter a password.
 UNATTENDED = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
@@ -44,22 +44,23 @@ UNATTENDED = {
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """How a launch is really executed, and what it is known by ever after."""
+    """How a launch is actually executed, and how the program is identified afterwards."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
     mark: str
     enclosure: Enclosure | None
     held: PinHold | None = None
+    ends_whole: bool = False
 
 
 def program_root(binary: Path, home: Path) -> Path:
-    """What must be readable to run the program: its directory, unless that would open the user's home."""
+    """What must be readable to run the program: its directory, unless that would expose the user's home."""
     return binary if home.is_relative_to(binary.parent) else binary.parent
 
 
 class Program(ABC):
-    """A running program. Leaving its block ends it and everything it started that can still be found."""
+    """A running program. Leaving its block ends it and all its children that can still be found."""
 
     def __init__(self, process: Process, birth: Birth) -> None:
         self._process = process
@@ -81,7 +82,7 @@ class Program(ABC):
 
     @property
     def pid(self) -> int:
-        """Of what was started outside; behind walls the program itself has another."""
+        """The pid outside; inside a sandbox the program has a different one."""
         return self._process.pid
 
     @property
@@ -91,26 +92,28 @@ class Program(ABC):
 
     @property
     def container(self) -> str:
-        """The name of the container that it is in, "" if it is in none."""
+        """The name of the container that it runs in, "" if none."""
         return "" if self._birth.enclosure is None else self._birth.enclosure.container
 
     @property
     def limit_hit(self) -> str:
-        """One line about the limit that the program or what it started ran into so far, empty if none."""
+        """One line about the limit that the program or a child has reached so far, empty if none."""
         if self._stopped or self._limit_hit or self._birth.enclosure is None:
             return self._limit_hit
         return self._birth.enclosure.struck()
 
     def _unprotected(self, told: str) -> None:
-        """What protects others from it is gone: it ends now, and whoever asks is ``told``."""
+        """Others are no longer protected from it: kill it now; ``told`` becomes the reason shown."""
         self._limit_hit = told
         self._signal(signal.SIGKILL)
         if self._birth.enclosure is not None:
-            self._burst = asyncio.create_task(self._birth.enclosure.burst(), name=f"burst:{self.pid}")
+            self._burst = asyncio.create_task(
+                self._birth.enclosure.burst(), name=f"burst:{self._process.pid}"
+            )
 
     async def stop(self, eof_s: float = 1.0, term_s: float = 1.0) -> None:
-        """End the program, within 5 s: give it ``eof_s`` to end at the end of its input, and ``term_s`` when it is
-        told to; SIGKILL what is left of it and of all it started."""
+        """End the program within 5 s: close its input and wait ``eof_s``, ask it to end and wait ``term_s``, then
+        SIGKILL what is left of it and its children."""
         await asyncio.shield(asyncio.ensure_future(self._stop(eof_s, term_s)))
 
     async def _stop(self, eof_s: float, term_s: float) -> None:
@@ -119,27 +122,32 @@ class Program(ABC):
                 return
             self._limit_hit = self.limit_hit
             self._stopped = True
-            family = await self._family()
+            family = {} if self._birth.ends_whole else await self._family()
             family |= await self._ask_to_end(eof_s, term_s)
-            await self._bury(family | await self._family())
+            if self._process.returncode is None or family or not self._birth.ends_whole:
+                await self._kill(family | await self._family())
+            await self._release()
             await self._close()
 
     @abstractmethod
     async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:
-        """Give it the chance to end by itself; returns whom it has started meanwhile."""
+        """Give it the chance to end by itself; returns the children it started meanwhile."""
 
     @abstractmethod
     async def _close(self) -> None:
-        """It has ended: let go of how it was talked to."""
+        """Release the pipes or the terminal after it has ended."""
 
     async def _family(self) -> dict[int, str]:
-        return await descendants(self.pid) if self.returncode is None else {}
+        return await descendants(self._process.pid) if self._process.returncode is None else {}
 
-    async def _bury(self, family: dict[int, str]) -> None:
-        """SIGKILL whatever is left of it, and open its enclosure."""
+    async def _kill(self, family: dict[int, str]) -> None:
+        """SIGKILL what is left of it and of its children."""
         self._signal(signal.SIGKILL)
         await kill_leftovers(family | await marked(self._birth.mark))
         await self._ended_within(1.0)
+
+    async def _release(self) -> None:
+        """Close its enclosure, which kills whatever is left inside."""
         if self._burst is not None:
             await asyncio.wait({self._burst})
         if self._birth.enclosure is not None:
@@ -152,11 +160,12 @@ class Program(ABC):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._process.wait()
-        return self.returncode is not None
+        return self._process.returncode is not None
 
     def _signal(self, number: signal.Signals) -> None:
-        # The group's id stays reserved while it has members; a pid that lives after its exit is another's.
-        if self.returncode is not None and alive(self.pid):
+        # The group's id stays reserved while it has members; if the pid is alive after the program's exit, it belongs
+        # to another process.
+        if self._process.returncode is not None and alive(self._process.pid):
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
@@ -166,18 +175,18 @@ P = TypeVar("P", bound=Program)
 
 
 async def begun(start: Coroutine[Any, Any, P], name: str) -> P:
-    """The program that ``start`` starts. Raises what it does.
+    """Await ``start`` and return its program. Raises what ``start`` raises.
 
-    From the main thread only: a parent-death signal is tied to the thread that started it.
+    Only from the main thread: a parent-death signal is tied to the thread that started the program.
     """
     if threading.current_thread() is not threading.main_thread():
         start.close()
-        raise RuntimeError("agents are started from the main thread only")
+        raise RuntimeError("agents can be started from the main thread only")
     starting = asyncio.create_task(start, name=f"start:{name}")
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # A start cannot be taken back half-way: its pipes would be nobody's. Complete it, then end it.
+        # A start cannot be undone half-way: nobody would own its pipes. Complete it, then end the program.
         async with await starting:
             raise
 
@@ -188,18 +197,18 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
 
     Raises AgentUnavailableError if that cannot be executed, and SandboxUnavailableError if its limits cannot be set.
     """
-    # First: what is replaced while the walls are put up has lost its protection as well.
+    # First of all: a file replaced while the sandbox is set up has lost its protection too.
     held = None if launch.guard is None else launch.guard()
     enclosure: Enclosure | None = None
     argv, mark = launch.argv, owned_name()
     try:
         if launch.enclose is not None:
-            # What goes in is started by a shell, which would say so only on stderr.
+            # In an enclosure a shell starts the program, and would report a missing one only on stderr.
             if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
                 raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
             enclosure = await launch.enclose()
             argv = enclosure.enter(launch.argv)
-        yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure, held)
+        yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure, held, launch.ends_whole)
     except (OSError, AgentUnavailableError, SandboxUnavailableError) as error:
         if enclosure is not None:
             await enclosure.close()
@@ -212,11 +221,12 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
 
 
 MARK = "CODEBUTLER_AGENT_ID"
-"""Set to a name of our own for each program, so that whatever it leaves behind can be told."""
+"""Set to a unique name for each program, so that its leftovers can be found. Agents run their tools in separate
+sessions, which killing the agent's process group does not reach."""
 
 
 def alive(pid: int) -> bool:
-    """Some process has this pid."""
+    """Whether a process has this pid."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -227,7 +237,7 @@ def alive(pid: int) -> bool:
 
 
 async def descendants(pid: int) -> dict[int, str]:
-    """Every process below ``pid`` with its start time, which tells a reused pid from the same process."""
+    """Every process below ``pid`` with its start time, which tells a reused pid from the original."""
     table = await processes()
     found: dict[int, str] = {}
     level = {pid}
@@ -238,7 +248,7 @@ async def descendants(pid: int) -> dict[int, str]:
 
 
 async def kill_leftovers(leftovers: dict[int, str], within_s: float = 0.5) -> None:
-    """SIGKILL those of ``leftovers`` that are still the same process, and see them gone."""
+    """SIGKILL those of ``leftovers`` that are still the same process, and wait until they are gone."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within_s):
             while remaining := await still(leftovers):
@@ -249,27 +259,27 @@ async def kill_leftovers(leftovers: dict[int, str], within_s: float = 0.5) -> No
 
 
 async def still(expected: dict[int, str]) -> list[int]:
-    """Those of ``expected`` (pid -> start time) that live."""
+    """Those of ``expected`` (pid -> start time) that are still alive."""
     if not expected:
         return []
-    table = await processes()
-    return [pid for pid, started in expected.items() if pid in table and table[pid][1] == started]
+    table = {pid: seen(pid) for pid in expected} if sys.platform == "linux" else await processes()
+    return [pid for pid, started in expected.items() if (found := table.get(pid)) and found[1] == started]
 
 
 async def processes() -> dict[int, tuple[int, str]]:
-    """pid -> (parent, start time) of every process that is no zombie."""
+    """pid -> (parent, start time) of every process that is not a zombie."""
     return await asyncio.to_thread(process_table if sys.platform == "linux" else process_table_ps)
 
 
 async def marked(mark: str) -> dict[int, str]:
-    """Every process that inherited ``mark``, with its start time: what left the family tree before we looked."""
+    """Every process that inherited ``mark``, with its start time: finds those that had left the process tree."""
     return {pid: started for pid, (started, found) in (await marks()).items() if found == mark}
 
 
 async def kill_orphans() -> int:
-    """Kill the programs of workers that are no more; returns how many there were.
+    """Kill the programs of workers that no longer run; returns how many.
 
-    A killed worker takes sandboxed agents with it; this is for those that run without walls.
+    A killed worker takes its sandboxed agents with it; this is for those without a sandbox.
     """
     orphans = {pid: started for pid, (started, mark) in (await marks()).items() if ownerless(mark)}
     await kill_leftovers(orphans)
@@ -277,14 +287,21 @@ async def kill_orphans() -> int:
 
 
 async def marks() -> dict[int, tuple[str, str]]:
-    """pid -> (start time, mark) of every marked process we may look into.
+    """pid -> (start time, mark) of every marked process we may inspect.
 
-    Only where /proc shows environments (Linux); elsewhere, and for what cleared its own, the sandbox must do.
+    Works only where /proc shows environments (Linux). Elsewhere, and for processes that cleared their environment, we
+    rely on the sandbox.
     """
-    if sys.platform != "linux":
-        return {}
-    told = ((pid, started, variable_of(pid, MARK)) for pid, (_, started) in (await processes()).items())
-    return {pid: (started, mark) for pid, started, mark in told if mark}
+    return await asyncio.to_thread(_marks) if sys.platform == "linux" else {}
+
+
+def _marks() -> dict[int, tuple[str, str]]:
+    found: dict[int, tuple[str, str]] = {}
+    for pid in pids():
+        # Asked twice: if the pid has become another's in between, its start time is not that of the marked one.
+        if variable_of(pid, MARK) and (entry := seen(pid)) and (mark := variable_of(pid, MARK)):
+            found[pid] = (entry.started, mark)
+    return found
 
 
 def process_table() -> dict[int, tuple[int, str]]:
@@ -293,7 +310,7 @@ def process_table() -> dict[int, tuple[int, str]]:
 
 
 def process_table_ps() -> dict[int, tuple[int, str]]:
-    """From ps(1), where there is no /proc."""
+    """From ps(1), if there is no /proc."""
     listing = subprocess.run(
         ["ps", "-axo", "pid=,ppid=,lstart="], capture_output=True, text=True, timeout=5, check=False
     ).stdout

@@ -1,9 +1,9 @@
-"""PtyProcess: one program under a pseudo-terminal of its own, and gone without a trace when its block ends.
+"""PtyProcess: one program in its own pseudo-terminal; when the block ends, no process of it is left.
 
-A thread reads the terminal, so that a flood of output or a slow disk never holds up the worker's loop. What is read
-goes to ``record`` first, byte by byte as the program wrote it: the terminal does not make two characters of a newline
-(OPOST is off), for Linux would then take a flood line by line, three times slower. ONLCR stays on. It says that a
-newline also returns, until a program that means otherwise (curses, vim) switches it off.
+A thread reads the terminal, so that a flood of output or a slow disk never blocks the event loop. Output goes to
+``record`` first, byte for byte as the program wrote it: the terminal does not turn a newline into two characters (OPOST
+is off), since Linux would then process a flood line by line, three times slower. ONLCR stays on. It means that a
+newline also returns the cursor, until a program that handles this itself (curses, vim) turns it off.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from codebutler_worker.programs.program import Birth, Program, begun, birth_of
 from codebutler_worker.sandbox.limits import SHELL
 from codebutler_worker.sandbox.port import Launch
 
-# Reading: the output of a terminal, piece by piece, each first of all into the record.
+# Reading a terminal's output piece by piece; each piece is recorded first.
 #
-# Linux holds 4 KB of a terminal's output ready, and has another processor fill that again once it was read. A reader
-# that sleeps in between is woken 250,000 times for a gigabyte; where processors doze (in a virtual machine) that alone
-# takes longer than everything else. So in a flood it asks again for a moment before it sleeps.
+# Linux buffers 4 KB of a terminal's output, and another processor refills the buffer after a read. A reader that sleeps
+# in between is woken 250,000 times per gigabyte; if processors go idle (in a virtual machine), that alone takes longer
+# than everything else. So during a flood the reader polls for a moment before it sleeps.
 
 BATCH_BYTES = 256 * 2**10
 LEAST_READ_BYTES = 64 * 2**10
 FLOOD_BYTES = 1024
-"""Read at once: more than people and progress bars have to say."""
+"""A read of this size is a flood: people and progress bars write less."""
 AWAKE_NS = 300_000
 
 Record = Callable[[memoryview], None]
-"""Takes a piece as it was read; the piece is gone when it returns."""
+"""Receives a piece as it was read; the buffer is reused after the call returns."""
 
 
 def unrecorded(piece: memoryview) -> None:
-    """The record of a program that has none."""
+    """A Record that records nothing."""
 
 
 class TerminalReader:
-    """Reads ``master``, which does not block. For one thread."""
+    """Reads the non-blocking ``master``. For one thread."""
 
     def __init__(self, master: int, record: Record) -> None:
         self._master = master
@@ -59,8 +59,8 @@ class TerminalReader:
         self._poll.register(master, select.POLLIN)
 
     def next(self, at_most_ms: int) -> tuple[bytes, bool]:
-        """What has come, after waiting for it; whether that was the end (Linux: EIO once nobody holds the other
-        side). All of it has been recorded."""
+        """Wait for output and return it, and whether it was the last (Linux: EIO once nobody holds the other side). All
+        of it has been recorded."""
         self._poll.poll(at_most_ms)
         size, over = 0, False
         while size < BATCH_BYTES:
@@ -80,14 +80,14 @@ class TerminalReader:
         return bytes(self._batch[:size]), over
 
     def _soon(self) -> bool:
-        """Stay awake until there is more, or for a moment in vain. To yield the processor meanwhile costs more among
-        others than it brings when alone, and would hold the interpreter."""
+        """Poll until there is more output, or give up after a moment. Yielding the processor here would cost more on a
+        busy machine than it saves on an idle one, and would hold the interpreter."""
         until_ns = time.monotonic_ns() + AWAKE_NS
         while time.monotonic_ns() < until_ns:
             try:
                 fcntl.ioctl(self._master, termios.FIONREAD, self._count)
             except OSError:
-                return True  # the next read says what it is
+                return True  # the next read tells what happened
             if any(self._count):
                 return True
         return False
@@ -99,13 +99,13 @@ POLL_MS = 250
 WRITE_S = 5.0
 DRAIN_S = 2.0
 CANONICAL_LINE_BYTES = 4095
-"""Linux: what a terminal keeps of one line until Enter (N_TTY_BUF_SIZE - 1)."""
+"""Linux: how much of a line a terminal buffers until Enter (N_TTY_BUF_SIZE - 1)."""
 
 Sink = Callable[[bytes, bool], None]
-"""Takes what a program has written, on the reader's thread; True: a newline in it is a return, too."""
+"""Called with a program's output on the reader's thread; True: a newline in it also returns the cursor."""
 
-# A session leader that opens a terminal gets it as its own. What wraps the program must outlive Ctrl-C: ignored
-# here, it is given back to the program itself by PROGRAM.
+# A session leader that opens a terminal gets it as its controlling terminal. The wrapper must survive Ctrl-C: it
+# ignores the signals, and PROGRAM restores them for the program itself.
 ATTACH = 'trap "" INT QUIT TSTP; exec "$@" <>"$0" >&0 2>&0'
 PROGRAM = ("/usr/bin/env", "--default-signal=INT,QUIT,TSTP") if sys.platform == "linux" else ()
 
@@ -131,10 +131,10 @@ class PtyProcess(Program):
     @classmethod
     async def spawn(cls, launch: Launch, sink: Sink, record: Record = unrecorded, typed: bytes = b"") -> Self:
         """Start ``launch``; ``sink`` gets its output from a thread, after ``record`` has had every byte of it.
-        ``typed``: what stands in the terminal before the program does, a few bytes.
+        ``typed``: a few bytes of input that are in the terminal before the program starts.
 
-        Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits
-        cannot be set. From the main thread only.
+        Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits cannot
+        be set. Only from the main thread.
         """
         return await begun(cls._start(launch, sink, record, typed), launch.argv[0])
 
@@ -165,7 +165,7 @@ class PtyProcess(Program):
 
     @property
     def hides_typing(self) -> bool:
-        """The program reads a line and does not show it: it asks for a password."""
+        """Whether the program reads a line without echo, that is, asks for a password."""
         if self._closing:
             return False
         local = termios.tcgetattr(self._slave)[3]
@@ -173,7 +173,7 @@ class PtyProcess(Program):
 
     @property
     def reads_lines(self) -> bool:
-        """The terminal collects a line before the program gets it, as it does unless told otherwise."""
+        """Whether the terminal buffers whole lines for the program, which is the default."""
         return not self._closing and bool(termios.tcgetattr(self._slave)[3] & termios.ICANON)
 
     async def write(self, data: bytes) -> bool:
@@ -181,7 +181,7 @@ class PtyProcess(Program):
         return not self._closing and await asyncio.to_thread(self._write, data)
 
     async def _watch(self) -> None:
-        """When the program has ended, so does what it left; then the terminal's last words are read."""
+        """When the program ends, kill its leftovers and read the terminal's remaining output."""
         await self._process.wait()
         await self.stop(term_s=0)
 
@@ -193,7 +193,7 @@ class PtyProcess(Program):
         return {}
 
     async def _close(self) -> None:
-        """Without an open end on the other side the reader comes to the end of what was written."""
+        """Close our end of the other side, so that the reader reaches the end of the output."""
         self._closing = True
         os.close(self._slave)
         await asyncio.to_thread(self._reader.join, DRAIN_S + 2 * POLL_MS / 1000)
@@ -218,7 +218,7 @@ class PtyProcess(Program):
 
     def _tell(self) -> None:
         if not self.output.is_set():
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting
                 self._loop.call_soon_threadsafe(self.output.set)
 
     def _write(self, data: bytes) -> bool:
@@ -243,6 +243,6 @@ def _leave_newlines(terminal: int) -> None:
 
 
 def _newline_returns(terminal: int) -> bool:
-    with contextlib.suppress(termios.error):  # where the other end is closed
+    with contextlib.suppress(termios.error):  # the other end is closed
         return bool(termios.tcgetattr(terminal)[1] & termios.ONLCR)
     return True

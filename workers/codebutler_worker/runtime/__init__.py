@@ -1,2 +1,2 @@
-"""What conversation, commands, budgets and memory work with: the one place to commit, the outbox, deferred commands,
-the life of a turn."""
+"""The base of conversations, commands, budgets and memory: the one place to commit, the outbox, deferred
+commands, the life of a turn."""

@@ -1,36 +1,38 @@
-"""Commands whose answer takes a moment: it is found outside the transaction and given exactly once.
+"""Deferred commands: commands that take a moment are answered outside the transaction, exactly once.
 
-A deferred command is a row until it is answered. It changes nothing, so a worker that starts simply runs again what the
-one before it left behind. A long command takes several steps: what a step says, and how to go on, are one transaction.
+A deferred command is a row until it is answered. It changes nothing, so a starting worker simply runs those
+of the previous one again. A long command takes several steps: a step's posts and its continuation are one
+transaction.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import Message, said
-from codebutler.domain.model import TurnOutcome, Upload
+from codebutler.domain.model import TurnOutcome, Upload, Value
 from codebutler.platform.tasks import cancel
 from codebutler.text.markup import plain
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.store.rows import DeferredRow
+from codebutler_worker.store.rows import DeferredRow, channel_of, key_of
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
 AT_ONCE = 4
-ONE_AT_A_TIME = frozenset({"logs"})
-"""These take memory: the next one begins when the chat has taken what this one sends."""
+ONE_AT_A_TIME: Mapping[str, str] = {"logs": "logs", "checks": "checks", "push": "push", "pr": "push"}
+"""What must not run beside these: the next one begins when the chat has taken what this one sends. Logs take memory,
+checks time, and two pushes of a branch are in each other's way."""
 LINE = "line"
 MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file in an answer. ``key`` names it among the command's, for a later step to ask what became of it."""
+    """A file in an answer. ``key`` names it within the command, so that a later step can ask for its outcome."""
 
     filename: str
     content: bytes
@@ -38,50 +40,71 @@ class Attachment:
     key: str = ""
 
 
+Also = Callable[[UnitOfWork, DeferredRow], None]
+
+
 @dataclass(frozen=True, slots=True)
 class CommandReply:
-    """What a command has found: messages, then files. ``line``: its one line, posted by the first step that has it and
-    edited by the later ones. ``then``: the argument with which it goes on when all this was taken; "" = answered.
-    ``ok``: whether it is what was asked for."""
+    """The result of a command or step: messages, then files. ``line``: its one line, posted by the first step
+    that has it and edited by later ones. ``then``: the argument for the next step, once the chat has taken
+    all this; "" = answered. ``waits``: something else starts that step when it is due. ``ok``: whether it succeeded.
+    ``also``: what else belongs to the same transaction; it may queue a turn."""
 
     messages: tuple[Message, ...] = ()
     files: tuple[Attachment, ...] = ()
     line: Message | None = None
     then: str = ""
+    waits: bool = False
     ok: bool = True
+    also: Also | None = None
 
 
 Answer = Callable[[Runtime, DeferredRow], Awaitable[CommandReply]]
 
 
 class DeferredCommands:
-    """One worker's commands under way. ``answer_of`` names what finds each command's reply."""
+    """One worker's commands under way. ``answer_of`` finds each command's answer; ``wake`` is called when one
+    may have queued a turn."""
 
     def __init__(
-        self, runtime: Runtime, answer_of: Callable[[str], Answer], load_changed: Callable[[], None]
+        self,
+        runtime: Runtime,
+        answer_of: Callable[[str], Answer],
+        load_changed: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
         self._runtime = runtime
         self._answer_of = answer_of
         self._load_changed = load_changed
+        self._wake = wake
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._rooms = {name: asyncio.Semaphore(1) for name in ONE_AT_A_TIME}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._rooms = {room: asyncio.Semaphore(1) for room in ONE_AT_A_TIME.values()}
+        self._tasks: dict[asyncio.Task[None], str] = {}
 
     @property
     def running(self) -> int:
-        """How many are not answered yet."""
+        """How many are unanswered."""
         return len(self._tasks)
 
     async def restore(self) -> None:
-        """Go on with what the previous worker left behind. Raises StoreError."""
+        """Continue the previous worker's commands. Raises StoreError."""
         self.start(await self._runtime.commit(lambda uow: uow.deferred.all()))
 
     def start(self, commands: Iterable[DeferredRow]) -> None:
-        """Begin commands whose rows are committed."""
+        """Start commands whose rows are committed, except those already running."""
+        known = set(self._tasks.values())
         for command in commands:
+            if command.id in known:
+                continue
             task = asyncio.create_task(self._run(command), name=f"command {command.name} {command.id}")
-            self._tasks.add(task)
+            self._tasks[task] = command.id
             task.add_done_callback(self._ended)
+
+    def withdraw(self, command_ids: Collection[str]) -> None:
+        """Cancel commands whose rows are deleted, or are to start again."""
+        for task, command_id in self._tasks.items():
+            if command_id in command_ids:
+                task.cancel()
 
     async def idle(self) -> None:
         """Wait until all are answered."""
@@ -89,24 +112,25 @@ class DeferredCommands:
             await asyncio.wait(set(self._tasks))
 
     async def close(self) -> None:
-        """Leave what is under way to the next worker."""
-        await cancel(self._tasks)
+        """Leave the rest to the next worker."""
+        await cancel(set(self._tasks))
 
     async def _run(self, command: DeferredRow) -> None:
         step: DeferredRow | None = command
         while step is not None:
-            async with self._rooms.get(step.name, self._room):
+            async with self._rooms.get(ONE_AT_A_TIME.get(step.name, ""), self._room):
                 then = await self._step(step)
             step = replace(step, argument=then, attempts=0) if then else None
 
     async def _step(self, command: DeferredRow) -> str:
-        """Returns the argument to go on with."""
+        """Returns the argument of the next step."""
         reply = await self._answer(command)
         what = f"an answer to !{command.name}"
         given = await self._runtime.commit_surely(partial(_give, command=command, reply=reply), what)
         if given is None:
             return ""  # withdrawn meanwhile
-        then = reply.then
+        self._wake()
+        then = "" if reply.waits else reply.then
         reply = CommandReply()  # its files are the outbox's now
         for op_id in given if then else ():
             await self._runtime.outbox.settled(op_id)
@@ -125,9 +149,10 @@ class DeferredCommands:
             return _failed(f"❌ {code('!' + command.name)} broke inside CodeButler: see its log.")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         if not task.cancelled() and (error := task.exception()):
             self._runtime.broke(task.get_name(), error)
+        self._wake()  # What was broken off, or waits, may begin anew.
         self._load_changed()
 
 
@@ -136,41 +161,43 @@ def _failed(text: str) -> CommandReply:
 
 
 def sent_as(command_id: str, key: str) -> str:
-    """The operation that carries a command's file; ``LINE``: its one line."""
+    """The operation of a command's file; ``LINE``: of its one line."""
     return f"{command_id}-{key}"
 
 
-def say_line(uow: UnitOfWork, command: DeferredRow, line: Message) -> None:
-    """Post or edit the command's one line."""
+def say_line(uow: UnitOfWork, command: DeferredRow, line: Message, *, value: Value = "progress") -> None:
+    """Post or edit the command's one line; an edit is worth ``value``."""
     op_id, place = sent_as(command.id, LINE), _place_of(command)
     if uow.outbox.get(op_id) is not None:
-        uow.edit(place, op_id, line)
+        uow.edit(place, op_id, line, value=value)
     else:
         uow.post(place, line, op_id=op_id)
 
 
 def tell_ended(uow: UnitOfWork, command: DeferredRow, outcome: TurnOutcome) -> None:
-    """Tell who waits for the message that asked; a slash command has none."""
-    if ts := command.id.partition(":")[2]:
-        uow.ended(_place_of(command), (ts,), outcome)
+    """Report the outcome of the command's message; a slash command has none."""
+    if ref := key_of(command.id, channel_of(command.conversation)):
+        uow.ended(_place_of(command), (ref,), outcome)
 
 
 def _place_of(command: DeferredRow) -> ThreadPlace:
-    return ThreadPlace(command.conversation, command.thread_ts, only_for=command.only_for)
+    return ThreadPlace(command.conversation, command.thread, only_for=command.only_for)
 
 
 def _give(uow: UnitOfWork, command: DeferredRow, reply: CommandReply) -> list[str] | None:
-    """Returns the ids of what must be taken before it goes on; None if it was withdrawn."""
-    if uow.deferred.get(command.id) is None:
+    """Returns the IDs that the chat must take before the next step; None if it was withdrawn, or a person has since
+    decided that another step comes next."""
+    current = uow.deferred.get(command.id)
+    if current is None or current.argument != command.argument:
         return None
     place = _place_of(command)
     if reply.line is not None:
         say_line(uow, command, reply.line)
+    if reply.also is not None:
+        reply.also(uow, command)
     given = [uow.post(place, message) for message in reply.messages]
     for file in reply.files:
-        upload = Upload(
-            filename=file.filename, content=file.content, title=file.title, thread_ts=command.thread_ts
-        )
+        upload = Upload(filename=file.filename, content=file.content, title=file.title, thread=command.thread)
         op_id = sent_as(command.id, file.key) if file.key else None
         given.append(uow.add(place, upload, op_id=op_id))
     if reply.then:

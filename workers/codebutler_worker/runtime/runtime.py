@@ -1,7 +1,7 @@
-"""What everything in a worker works with: its settings, its store, its agents, and the one place to commit.
+"""The base of everything in a worker: its settings, its store, its agents, and the one place to commit.
 
-``Runtime.commit`` is the only way to change anything: the rows and what is to be said about them are one
-transaction, and the saying starts after the commit.
+``Runtime.commit`` is the only way to change anything: rows and operations are one transaction, and sending
+starts after the commit.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 from uuid import uuid4
 
+from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Operation
+from codebutler.domain.refs import MessageRef
 from codebutler.platform.killpoints import reached
 from codebutler.platform.tasks import settled_within
 from codebutler.protocol.messages import FetchThread, Log, LogTag, ThreadFetched, TurnEnded
@@ -27,12 +29,14 @@ from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import Fetcher
+from codebutler_worker.runtime.elsewhere import Elsewhere
 from codebutler_worker.runtime.outbox import Outbox
 from codebutler_worker.skills import Library
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.tree import Tree
+from codebutler_worker.tree.worktrees import Worktrees
 
 T = TypeVar("T")
 STORE_RETRY_S = 5.0
@@ -40,35 +44,36 @@ THREAD_S = 20.0
 
 
 class Agents(Protocol):
-    """The agents of this repository by name."""
+    """The agents of this repository by name. ``home`` is the HOME of their programs."""
 
-    async def get(self, name: str) -> AgentBackend:
-        """Raises CodeButlerError with one line that says what to do."""
+    home: Path
+
+    async def get(self, name: str, choice: Choice = CONFIGURED) -> AgentBackend:
+        """With the model and the mode of ``choice``. Raises CodeButlerError with one line that says what to do."""
 
     async def workdir(self, conversation: str, *, task: str | None = None) -> Path:
-        """Where this conversation's turns work: in the repository, or in a worktree of its own, which is made for
+        """Where this conversation's turns work: in the repository, or in its own worktree, which is made for
         ``task``. Raises CodeButlerError with one line."""
 
-    async def tidy(self, conversation: str) -> str:
-        """Take its worktree away if nothing was changed there; the branch of one that stays, else "". Nothing may run
-        in it. Raises CodeButlerError."""
+    async def worktrees(self) -> Worktrees:
+        """The conversations' worktrees. Raises SandboxUnavailableError."""
 
     async def tree(self, workdir: Path) -> Tree:
-        """The working tree there. Raises SandboxUnavailableError."""
+        """The working tree at that path. Raises SandboxUnavailableError."""
 
     async def survey(self) -> tuple[Survey, ...]:
-        """Each agent, and whether it could work now."""
+        """Each agent, and whether it is ready."""
 
     def release(self, conversation: str) -> None:
-        """Begin to take away what was kept for this conversation."""
+        """Start to release what is kept for this conversation."""
 
     async def close(self) -> None:
         """End every process of every agent."""
 
 
 class Runtime:
-    """One worker's. ``send`` takes what goes to the parent, and never blocks; no file below ``home`` is ever posted in
-    chat."""
+    """One worker's runtime. ``send`` passes messages to the parent and never blocks; no file below ``home``
+    is ever posted."""
 
     def __init__(
         self,
@@ -80,7 +85,12 @@ class Runtime:
         send: Callable[[object], None],
     ) -> None:
         self.settings = settings
+        self.home = home
         self.private = (home.root,)
+        self.followed = asyncio.Event()
+        """A pull request is to be followed that was not before."""
+        self.pushed: set[str] = set()
+        """Commits that were pushed while this worker runs, or are about to be."""
         self.skills = Library(settings, home)
         self.store = store
         self.agents = agents
@@ -89,12 +99,13 @@ class Runtime:
         self.outbox = Outbox(store, send)
         self.fetcher = Fetcher(send, clock)
         self.threads = ThreadReader(send, clock)
+        self.elsewhere = Elsewhere()
         self.media = MediaService(settings.config.openai, settings.agent_env)
         self._commits: set[asyncio.Task[None]] = set()
 
     @cached_property
     def redactor(self) -> Redactor:
-        """Takes out of what agents and programs say the secrets that this worker was told, and what looks like one."""
+        """Removes from agents' and programs' text this worker's secrets, and what looks like a secret."""
         return Redactor(secrets_in(self.settings))
 
     def log(self, tag: LogTag, text: str) -> None:
@@ -102,14 +113,14 @@ class Runtime:
         self.send(Log(tag=tag, text=text))
 
     def broke(self, name: str, error: BaseException) -> None:
-        """A task in the background failed, which is a fault of ours."""
+        """Log that a background task failed, which is a bug of ours."""
         self.log("ERR", f"{name} broke: {error!r}")
 
     async def commit(self, work: Callable[[UnitOfWork], T]) -> T:
-        """Run ``work`` as one transaction, then send the operations that it added.
+        """Run ``work`` as one transaction, then send its operations.
 
-        A caller that is cancelled meanwhile leaves the commit and its sending to end on their own: a row that
-        is committed but not sent would stay unsaid until the next start. Raises StoreError.
+        If the caller is cancelled meanwhile, commit and sending still finish: a committed row that was not
+        sent would wait until the next start. Raises StoreError.
         """
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._commit(work, result), name="commit")
@@ -118,7 +129,7 @@ class Runtime:
         return await result
 
     async def commit_surely(self, work: Callable[[UnitOfWork], T], what: str) -> T:
-        """The same, tried until the store takes it: a full disk must not cost ``what``, which is logged."""
+        """The same, retried until the store takes it: a full disk must not lose ``what``, which is logged."""
         while True:
             try:
                 return await self.commit(work)
@@ -161,12 +172,12 @@ class ThreadReader:
         self._clock = clock
         self._coming: dict[str, asyncio.Future[ThreadFetched]] = {}
 
-    async def read(self, thread_ts: str, before_ts: str) -> ThreadFetched:
-        """The answer, of which ``code`` says why nothing came; also after 20 seconds of waiting."""
+    async def read(self, thread: MessageRef, before: MessageRef) -> ThreadFetched:
+        """The answer, whose ``code`` says why it is empty; also after a timeout of 20 seconds."""
         request_id = uuid4().hex
         coming: asyncio.Future[ThreadFetched] = asyncio.get_running_loop().create_future()
         self._coming[request_id] = coming
-        self._send(FetchThread(request_id=request_id, thread_ts=thread_ts, before_ts=before_ts))
+        self._send(FetchThread(request_id=request_id, thread=thread, before=before))
         try:
             if not await settled_within(self._clock, coming, THREAD_S):
                 return ThreadFetched(request_id=request_id, code="timeout")
@@ -175,7 +186,7 @@ class ThreadReader:
             del self._coming[request_id]
 
     def take(self, message: ThreadFetched) -> None:
-        """What the parent says; an answer that nobody waits for any more is let go."""
+        """The parent's answer; it is dropped if nobody waits for it any more."""
         coming = self._coming.get(message.request_id)
         if coming is not None and not coming.done():
             coming.set_result(message)

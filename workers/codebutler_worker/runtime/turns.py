@@ -1,9 +1,9 @@
-"""The life of a turn, as data; which conversation and agent are meant; and what a transaction leaves to be done. Pure.
+"""The life of a turn, as data; its conversation and agent; and what a transaction leaves to be done. Pure.
 
-A turn's new state is written before anything is done about it, so a crash finds the truth on disk. An
-agent run cannot be repeated: a turn that was running when its worker died is *interrupted*, and a person
-decides what becomes of it. One whose agent was refused by its service, or for which a budget leaves no room, is
-*parked* until the service takes it again, or a new day begins: another turn then goes on with it.
+A turn's new state is committed before anything is done about it, so a crash finds the truth on disk. An agent
+run cannot be repeated: a turn that was running when its worker died is *interrupted*, and a person decides
+what happens. A turn refused by its agent's service, or above a budget, is *parked* until the service accepts
+it, or a new day starts: another turn then continues it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from codebutler.config.chats import message_url
 from codebutler.config.permission import ANY_AGENT, Prefixes, Where
-from codebutler.config.programs import program_of
-from codebutler.config.schema import AgentName, Config
+from codebutler.config.programs import UNDO, agents_of, program_of
+from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.present.lines import LINE_LIMIT, one_line
-from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState
+from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 TurnEvent = Literal["start", "ask", "answered", "finish", "fail", "stop", "interrupt", "park"]
@@ -46,7 +48,7 @@ MOVES: dict[TurnState, dict[TurnEvent, TurnState]] = {
         "park": "parked",
     },
     "interrupted": {"stop": "stopped"},
-    # Begun only in a store that was restored: whether it went on since is not known, so a person is asked.
+    # Only in a restored store: nobody knows whether it went on since, so a person is asked.
     "parked": {"stop": "stopped", "start": "running"},
     "done": {},
     "failed": {},
@@ -56,23 +58,21 @@ IMAGE = "image"
 """The agent behind ``!create-image``."""
 CHECKS = "checks"
 """The agent behind ``!checks``."""
-UNDO = "undo"
-"""The agent behind ``!undo``."""
 WORDLESS = frozenset({IMAGE, CHECKS, UNDO})
-"""Agents of ours, which take what was said as it is and keep no session."""
+"""Our own agents, which take a message as it is and keep no session."""
 _AGENT_OF_PREFIX = {"agent": "native"}
 _TAGS = {"claude": "CLD", "rehearsal": "CLD", "kimi": "KMI", "native": "NAT"}
-"""Who works, in the log. The rehearsal agent stands in for Claude Code."""
+"""The agent's name in the log. The rehearsal agent stands in for Claude Code."""
 _TAKEN = frozenset({*_TAGS.values(), "INF", "WRN", "ERR", "DBG", "MSG", "RSP", "MEM"})
 OTHER_TAG = "AGT"
 
 
 class IllegalMoveError(CodeButlerError):
-    """A turn cannot go there from where it is."""
+    """The turn's state does not allow this event."""
 
 
 def move(state: TurnState, event: TurnEvent) -> TurnState:
-    """The state after ``event``. Raises IllegalMoveError where the life of a turn knows no such move."""
+    """The state after ``event``. Raises IllegalMoveError if the state does not allow it."""
     if (after := MOVES[state].get(event)) is None:
         raise IllegalMoveError(f"a {state} turn cannot take {event!r}")
     return after
@@ -88,7 +88,7 @@ class Steer:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswer:
-    """A decision on its way to a turn's agent."""
+    """A decision for a turn's agent."""
 
     turn_id: str
     approval_id: str
@@ -98,40 +98,41 @@ class ApprovalAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A message that is to be typed into the session of a running turn."""
+    """A message to type into the session of a running turn."""
 
     turn_id: str
-    channel: str
-    ts: str
+    channel: ConversationRef
+    ref: MessageRef
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """What remains to be done outside the transaction, once it is committed. ``forced``: stop at once, without
-    asking first; ``stopped_by``: who is told in the thread as the one who stopped it; ``forgotten``: conversations
-    that begin anew; ``begins``: the thread of a run that is about to begin."""
+    """What to do once the transaction is committed. ``forced``: stop at once, without asking; ``stopped_by``:
+    who is named in the thread as the one who stopped it; ``forgotten``: conversations that start over;
+    ``withdrawn``: deferred commands to cancel; ``begins``: the thread of a run that is about to start."""
 
     stop: tuple[str, ...] = ()
     forced: bool = False
-    stopped_by: str = ""
+    stopped_by: PersonRef = NO_PERSON
     deferred: tuple[DeferredRow, ...] = ()
+    withdrawn: tuple[str, ...] = ()
     answers: tuple[ApprovalAnswer, ...] = ()
     steer: tuple[Steer, ...] = ()
     typed: tuple[Typed, ...] = ()
     forgotten: tuple[str, ...] = ()
-    begins: str = ""
+    begins: MessageRef = NOWHERE
     log: tuple[tuple[LogTag, str], ...] = ()
     audit: tuple[Audit, ...] = ()
 
     def logged(self, tag: LogTag, text: str) -> Todo:
-        """The same, with one line more for the log."""
+        """The same, with one more line for the log."""
         return replace(self, log=(*self.log, (tag, text)))
 
 
 def tag_of(config: Config, agent: str) -> LogTag:
-    """The tag of an agent's own lines in the log: of one that is configured the first three letters of its prefix. A
-    program or a command of ours is none."""
+    """The tag of an agent's lines in the log: for a configured agent the first three letters of its prefix.
+    Programs and our own commands have none."""
     if agent in WORDLESS or program_of(config, agent) is not None:
         return "INF"
     letters = "".join(sign for sign in agent.upper() if sign.isascii() and sign.isalpha())[:3]
@@ -139,9 +140,14 @@ def tag_of(config: Config, agent: str) -> LogTag:
     return _TAGS.get(agent, own)
 
 
-def conversation_id(config: Config, channel: str, root_ts: str) -> str:
+def conversation_id(config: Config, channel: ConversationRef, root: MessageRef) -> str:
     """One conversation per thread, or (``agent.scope`` "channel") one for the channel."""
-    return f"{channel}:" if config.agent.scope == "channel" else f"{channel}:{root_ts}"
+    return f"{channel}:" if config.agent.scope == "channel" else f"{channel}:{root}"
+
+
+def own_tree(config: Config, conversation: str) -> str:
+    """The conversation itself if its agent works in a worktree of its own, as in a race; "" if in the repository."""
+    return conversation if config.agent.isolation == "worktree" or race_in(conversation) else ""
 
 
 def agent_name(config: Config, prefix: str | None) -> str:
@@ -152,22 +158,21 @@ def agent_name(config: Config, prefix: str | None) -> str:
 
 
 def prefixes_of(agent: str) -> Prefixes:
-    """The words by which people, and the rules about them, name an agent; any for undoing, which is nobody's: who
-    may undo a turn may undo that too."""
+    """The prefixes by which people and rules name an agent; any for undoing, which is nobody's: people who
+    may undo a turn may undo that as well."""
     if agent == UNDO:
         return ANY_AGENT
     return (agent, *(prefix for prefix, name in _AGENT_OF_PREFIX.items() if name == agent))
 
 
-def using(config: Config, channel: str, agent: str, text: str = "") -> Where:
-    """Where somebody is about to use an agent there, perhaps saying ``text`` to it: what ``may`` judges."""
+def using(config: Config, channel: ConversationRef, agent: str, text: str = "") -> Where:
+    """The place in which somebody is about to use an agent, perhaps with ``text``: the input of ``may``."""
     return Where(config, channel, prefixes_of(agent), text)
 
 
 def talks(config: Config, agent: str) -> bool:
-    """Whether it reads prose: a shell or a picture's description takes no record."""
-    own = {agent_name(config, rule.prefix) for rule in config.commands if rule.mode in ("headless", "acp")}
-    return agent in own | set(get_args(AgentName))
+    """Whether it reads prose: a shell or an image description takes no record."""
+    return agent in agents_of(config)
 
 
 def audit_of(
@@ -175,14 +180,14 @@ def audit_of(
     text: str,
     decision: str,
     *,
-    user: str | None = None,
+    user: PersonRef | None = None,
     exit_code: int | None = None,
     duration_s: float | None = None,
 ) -> Audit:
-    """A line for the audit log; ``user`` where it is not whoever asked for the turn."""
+    """A line for the audit log; ``user`` if it is not the turn's author."""
     return Audit(
         user=turn.user_id if user is None else user,
-        thread=turn.thread_ts,
+        thread=turn.thread,
         kind=turn.agent,
         text=one_line(text, 1000),
         decision=decision,
@@ -192,6 +197,12 @@ def audit_of(
 
 
 def words_of(uow: UnitOfWork, turn: TurnRow, limit: int = LINE_LIMIT) -> str:
-    """The first words of what the turn was asked."""
+    """The first words of the turn's request; in a race after the agent's name."""
     messages = uow.messages.of_turn(turn.id)
-    return one_line(messages[0].content, limit) if messages else ""
+    name = f"{turn.agent}: " if race_in(turn.conversation) else ""
+    return one_line(f"{name}{messages[0].content}", limit) if messages else ""
+
+
+def thread_url(turn: TurnRow) -> str:
+    """The URL of the run's thread, in whichever workspace; "" if the chat has none."""
+    return message_url(turn.channel_id, turn.thread) if turn.thread else ""

@@ -1,1 +1,1 @@
-"""The walls around programs: bubblewrap, docker, seatbelt or none, what is seen behind them, and limits."""
+"""The sandbox around programs: bubblewrap, docker, seatbelt or none, what is visible inside, and resource limits."""

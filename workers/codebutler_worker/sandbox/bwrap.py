@@ -1,6 +1,6 @@
-"""BwrapSandbox: bubblewrap in a pinned layout, with a pid namespace of its own, so that nothing outlives a turn.
+"""BwrapSandbox: bubblewrap with a fixed layout and its own pid namespace, so that no process outlives its program.
 
-SIGTERM to the wrapper ends everything inside at once, without asking the program.
+SIGTERM to the wrapper kills everything inside at once, without asking the program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
 from codebutler_worker.sandbox.person import become, require_way
 from codebutler_worker.sandbox.pins import Watcher
-from codebutler_worker.sandbox.port import Launch, ProxySocket, SandboxPolicy, environment
+from codebutler_worker.sandbox.port import Launch, ProxySocket, Sandbox, SandboxPolicy, environment
 from codebutler_worker.sandbox.prelude import INSIDE, QUIET, SENDMSG, swiftly, through, with_tracked
 from codebutler_worker.sandbox.seccomp import FD, FilterFile
 from codebutler_worker.sandbox.system import SystemLayout, find_program, inspect_system
@@ -26,24 +26,24 @@ from codebutler_worker.sandbox.walls import (
     trial_ground,
 )
 
-# The walls as bubblewrap arguments. Pure: everything looked up comes in, an argv comes out.
+# The sandbox as bubblewrap arguments. Pure: takes everything that was looked up, returns an argv.
 #
-# The root is an empty, read-only directory in which system directories (read-only), a private /tmp, /run and
-# home, and the working directory appear. Later mounts cover earlier ones, so the order below is the policy.
-# Options as of bubblewrap 0.8.
+# The root is an empty, read-only directory that holds system directories (read-only), a private /tmp, /run and home,
+# and the working directory. Later mounts cover earlier ones, so the order below is the policy. Options as of bubblewrap
+# 0.8.
 
 SCRATCH = ("/tmp", "/run", "/var/tmp")  # noqa: S108 - mount points, not files
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
-# Root may write there also without a capability, and core_pattern names a program that the kernel runs outside. No
-# agent is root; should one be, bubblewrap 0.8 protects them only where a directory itself looks writable.
+# Root may write here even without capabilities, and core_pattern names a program that the kernel runs outside. No agent
+# is root; if one were, bubblewrap 0.8 would protect these only where a directory itself looks writable.
 KERNELS_OWN = ("sys", "sysrq-trigger", "irq", "bus", "fs", "scsi", "acpi")
 
-# --disable-userns: a nested user namespace is the widest road to kernel bugs.
+# --disable-userns: nested user namespaces are the easiest way to reach kernel bugs.
 NAMESPACES = (
     "--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
     "--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL",
 )  # fmt: skip
-# Else what runs inside could type into the terminal that the supervisor was started from (TIOCSTI).
+# Otherwise a program inside could type into the terminal that the supervisor was started from (TIOCSTI).
 NO_TERMINAL = ("--new-session",)
 
 
@@ -52,14 +52,16 @@ def bwrap_argv(
 ) -> tuple[str, ...]:
     """The command that runs ``argv`` in ``checkout``.
 
-    Raises SandboxUnavailableError for a policy that walls cannot keep.
+    Raises SandboxUnavailableError if the sandbox cannot enforce the policy.
     """
     refuse_too_wide(inside, checkout, system.roots)
     for path in system.roots:
         if path.is_relative_to(inside.home):
             raise SandboxUnavailableError(f"{inside.home} cannot be a home directory: it contains {path}")
+    # Never as root: if root started us, as the owner of the repository.
+    owner = become(checkout.owner, checkout.root, system.setpriv) if system.uid == 0 else ()
     return (
-        *_identity(checkout, system),
+        *owner, str(system.bwrap),
         *NAMESPACES,
         *(() if inside.own_terminal else NO_TERMINAL),
         *(() if inside.network == "open" else ("--unshare-net",)),
@@ -72,13 +74,6 @@ def bwrap_argv(
         "--chdir", str(checkout.root),
         "--", *argv,
     )  # fmt: skip
-
-
-def _identity(checkout: Checkout, system: SystemLayout) -> tuple[str, ...]:
-    """Who the agent is: never root, and on somebody's repository that somebody."""
-    if system.uid != 0:
-        return (str(system.bwrap),)
-    return (*become(checkout.owner, checkout.root, system.setpriv), str(system.bwrap))
 
 
 def _system(inside: Inside, system: SystemLayout) -> list[str]:
@@ -168,9 +163,9 @@ echo written > here && cat here
 """
 
 
-class BwrapSandbox:
-    """``hidden`` are directories no agent may see wherever they lie: the supervisor's home above all; ``readable``
-    those outside the repository that each may read.
+class BwrapSandbox(Sandbox):
+    """``hidden`` are directories that no agent may see, wherever they are: above all the supervisor's home.
+    ``readable`` are directories outside the repository that every agent may read.
 
     Raises SandboxUnavailableError if bubblewrap is not installed.
     """
@@ -189,10 +184,10 @@ class BwrapSandbox:
         self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
+        """Skips paths of ``policy`` that do not exist; refuses symbolic links."""
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)
-        # Not --setenv: everybody can read a process's arguments. And not our own environment: /proc/1/environ
-        # inside shows what the wrapper was started with. Only what would change the wrapper itself is set.
+        # Not --setenv: everybody can read a process's arguments. Not our own environment either: inside,
+        # /proc/1/environ shows the wrapper's. So only variables that would affect the wrapper itself use --setenv.
         env = environment(policy)
         loader = {name: value for name, value in env.items() if name.startswith("LD_")}
         inside = replace(
@@ -213,12 +208,13 @@ class BwrapSandbox:
             env={name: value for name, value in env.items() if name not in loader},
             cwd=Path("/"),
             guard=partial(self._watcher.hold, checkout.lasting, checkout.fleeting),
+            ends_whole=True,  # --unshare-pid, --die-with-parent
         )
 
     def _through(
         self, proxy: ProxySocket, argv: tuple[str, ...]
     ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """The command, and what its interpreter needs to be told."""
+        """The command, and the environment variables its interpreter needs."""
         if self._system.perl is not None and self.filter.machine in SENDMSG:
             return swiftly(proxy, self._system.perl, self.filter.machine, argv), (QUIET,)
         if self._system.python is not None:
@@ -226,8 +222,8 @@ class BwrapSandbox:
         raise SandboxUnavailableError(NO_INTERPRETER)
 
     async def self_test(self) -> None:
-        """Start a shell inside and let it try the walls."""
-        # 2: by a program, proc(5).
+        """Start a shell inside that checks the sandbox."""
+        # 2 means a filter is in place (proc(5)).
         filtered = "0" if self.filter.missing else "2"
         with trial_ground() as ground:
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside), "FILTER": filtered}

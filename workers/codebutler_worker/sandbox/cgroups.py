@@ -1,4 +1,5 @@
-"""Control groups: where this user may make them, whose each is, and one around a program and all it starts.
+"""Control groups: where this user may create them, which worker each belongs to, and one around a program and all its
+children.
 
 Kernel: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
 """
@@ -11,24 +12,30 @@ import os
 import secrets
 import signal
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from codebutler.platform.processes import pid_namespace, seen
 
-# Whose a group, a container or a program is: its name tells which worker made it, and so whether that is no more.
+# The owner of a group, container or program: the name says which worker made it, so we can tell if that worker is gone.
 
 PREFIX = "codebutler-"
 
 
 def owned_name() -> str:
-    """``codebutler-<pid namespace>-<our pid>-<our start time>-<random>``: whose it is can be told later."""
-    pid = os.getpid()
-    return f"{PREFIX}{pid_namespace()}-{pid}-{_start_time(pid)}-{secrets.token_hex(8)}"
+    """``codebutler-<pid namespace>-<our pid>-<our start time>-<random>``, so that the owner can be checked later."""
+    return f"{_owner(os.getpid())}-{secrets.token_hex(8)}"
+
+
+@cache
+def _owner(pid: int) -> str:
+    """What the names that a process makes begin with."""
+    return f"{PREFIX}{pid_namespace()}-{pid}-{_start_time(pid)}"
 
 
 def ownerless(name: str) -> bool:
-    """``name`` was made by owned_name, in a process of our namespace that is no more."""
+    """True if owned_name made ``name`` in a process of our pid namespace that no longer exists."""
     parts = name.removeprefix(PREFIX).split("-")
     if not name.startswith(PREFIX) or len(parts) != 4:
         return False
@@ -43,9 +50,9 @@ def _start_time(pid: int) -> str:
 
 
 def members(directory: Path) -> list[int]:
-    """The processes in a group, as far as we see them; none if there is no such group."""
+    """The processes in a group, as far as we can see them; empty if there is no such group."""
     try:
-        # 0: a process that our pid namespace does not see.
+        # 0 stands for a process that our pid namespace cannot see.
         return [
             pid
             for word in (directory / "cgroup.procs").read_text(encoding="ascii").split()
@@ -56,7 +63,7 @@ def members(directory: Path) -> list[int]:
 
 
 def count(directory: Path, files: tuple[str, ...], key: str) -> int:
-    """What the first of ``files`` that is there says after ``key``; 0 if none does."""
+    """The number after ``key`` in the first of ``files`` that exists; 0 if there is none."""
     for file in files:
         with contextlib.suppress(OSError):
             words = (directory / file).read_text(encoding="ascii").split()
@@ -65,23 +72,23 @@ def count(directory: Path, files: tuple[str, ...], key: str) -> int:
 
 
 def write(file: Path, text: str) -> None:
-    """Write into a file of a group; nothing happens where there is none, or the kernel refuses."""
+    """Write to a file of a group; does nothing if the file is missing or the kernel refuses."""
     if file.exists():
         with contextlib.suppress(OSError):
             file.write_text(text, encoding="ascii")
 
 
-# Where this user may make control groups, and with which controllers. Version 1 and version 2 side by side, as on a
-# hybrid system: each controller is used where it is found.
+# Where this user may create control groups, and with which controllers. On a hybrid system, with versions 1 and 2 side
+# by side, each controller is used where it is found.
 
 CONTROLLERS = ("pids", "memory", "cpu")
-# A group of version 2 with controllers has no processes of its own: ours move into this one.
+# A version 2 group with controllers may not hold processes itself, so ours move into this one.
 OWN_LEAF = f"{PREFIX}own"
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A directory in which groups are made, and which ``controllers`` they get there."""
+    """A directory in which we create groups, and the ``controllers`` they get there."""
 
     directory: Path
     version: Literal[1, 2]
@@ -89,8 +96,8 @@ class Slot:
 
 
 def own_slots(membership: str, mountinfo: str) -> tuple[Slot, ...]:
-    """Where we are, by /proc/self/cgroup and /proc/self/mountinfo. Pure; one of version 2 comes without
-    controllers, which only its files tell."""
+    """Our own groups, from /proc/self/cgroup and /proc/self/mountinfo. Pure. A version 2 slot has no controllers yet:
+    only its files list them."""
     mounts = _mounts(mountinfo)
     slots = []
     for line in membership.splitlines():
@@ -100,7 +107,7 @@ def own_slots(membership: str, mountinfo: str) -> tuple[Slot, ...]:
         if mount is None or not (wanted or names == ""):
             continue
         root, where = mount
-        # In a container the mount may show only the part of the tree that begins at ``root``.
+        # In a container the mount may show only the part of the tree below ``root``.
         below = path.removeprefix(root.rstrip("/")) if path.startswith(root) else "/"
         slots.append(Slot(where / below.lstrip("/"), 1 if wanted else 2, wanted))
     return tuple(slots)
@@ -121,7 +128,7 @@ def _mounts(mountinfo: str) -> dict[str, tuple[str, Path]]:
 
 
 def find_slots() -> tuple[Slot, ...]:
-    """Where groups can really be made by us, version 1 first. Empty where there are none."""
+    """Where we can really create groups, version 1 first. Empty if nowhere."""
     try:
         membership = Path("/proc/self/cgroup").read_text(encoding="utf-8")
         slots = own_slots(membership, Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
@@ -137,7 +144,7 @@ def find_slots() -> tuple[Slot, ...]:
 
 
 def _with_controllers(directory: Path, wanted: list[str]) -> Slot | None:
-    """``directory`` with those of ``wanted`` that its groups get, switched on if we may."""
+    """``directory`` with those of ``wanted`` that its groups get, enabling them if we may."""
     switch = directory / "cgroup.subtree_control"
     if not os.access(switch, os.W_OK) or not _can_make(directory):
         return None
@@ -153,7 +160,7 @@ def _with_controllers(directory: Path, wanted: list[str]) -> Slot | None:
 
 
 def _delegated(directory: Path) -> bool:
-    """systemd marks what it leaves to a service (Delegate=yes)."""
+    """True if systemd delegated this group to its service (Delegate=yes)."""
     for name in ("trusted.delegate", "user.delegate"):
         with contextlib.suppress(OSError, AttributeError):
             if os.getxattr(directory, name) == b"1":
@@ -179,7 +186,7 @@ def _can_make(directory: Path) -> bool:
     return True
 
 
-# Control groups: one of them around a program and all it starts.
+# A control group around a program and all its children.
 
 CPU_PERIOD_US = 100_000
 REMOVE_S = 1.0
@@ -188,7 +195,7 @@ AGAIN_S = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLimits:
-    """What a program and all it starts get together; 0 = no limit. No group holds ``file_bytes``."""
+    """What a program and all its children may use together; 0 = no limit. No control group enforces ``file_bytes``."""
 
     memory_bytes: int = 0
     processes: int = 0
@@ -197,11 +204,11 @@ class ResourceLimits:
 
     @property
     def any(self) -> bool:
-        """Whether anything is limited at all."""
+        """Whether any limit is set."""
         return any((self.memory_bytes, self.processes, self.file_bytes, self.cpus))
 
     def settings(self, slot: Slot) -> list[tuple[str, str]]:
-        """(file, text) to write into a group of ``slot``. Swap is memory too, where the kernel counts it."""
+        """(file, text) to write into a group of ``slot``. Swap counts as memory if the kernel accounts for it."""
         lines: list[tuple[str, str]] = []
         quota = int(self.cpus * CPU_PERIOD_US)
         if "pids" in slot.controllers and self.processes:
@@ -226,13 +233,13 @@ EVENTS = (
 
 
 async def remove(directories: list[Path], within_s: float = REMOVE_S) -> bool:
-    """Kill what is in ``directories`` and remove them; False if some stay."""
+    """Kill the processes in ``directories`` and remove them; False if some remain."""
     left = list(directories)
     for _ in range(int(within_s / AGAIN_S)):
         left = [directory for directory in left if not _removed(directory)]
         if not left:
             return True
-        # The kernel tells nobody when the last process is gone for good.
+        # The kernel sends no event when the last process is gone.
         await asyncio.sleep(AGAIN_S)
     return False
 
@@ -252,7 +259,7 @@ def _kill(directory: Path) -> None:
     if (directory / "cgroup.kill").exists():
         write(directory / "cgroup.kill", "1")
         return
-    # Nothing new is born meanwhile, so this comes to an end.
+    # No new process can start in the meantime, so this terminates.
     write(directory / "pids.max", "0")
     for pid in members(directory):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -260,7 +267,7 @@ def _kill(directory: Path) -> None:
 
 
 def stale(slots: tuple[Slot, ...]) -> list[Path]:
-    """The groups of workers that are no more."""
+    """The groups of workers that no longer run."""
     return [
         directory
         for slot in slots

@@ -1,6 +1,6 @@
-"""What a working directory consists of, as far as walls go: its git directory and its private directory.
+"""What a working directory consists of, as far as the sandbox is concerned: its git directory and private directory.
 
-The agent has written here before. Whatever is not as git itself lays it out is refused.
+The agent has written here before, so anything that git itself would not have laid out this way is refused.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from codebutler_worker.sandbox.destinations import (
 from codebutler_worker.sandbox.gitconfig import Pointed
 from codebutler_worker.sandbox.person import home_of_agents
 
-# Links in a git directory that somebody's git would write through: ``git commit`` the message into whatever
-# COMMIT_EDITMSG leads to, say (and that may have been prepared in MERGE_MSG), or its first line into what the log of a
-# branch does. Git itself lays out none. Blocking.
+# Links in a git directory that the user's git would write through: ``git commit``, for example, writes the message to
+# wherever COMMIT_EDITMSG points (and MERGE_MSG may have prepared that message), and its first line to a branch's log.
+# Git itself creates no such links. Blocking.
 
 KEPT_ELSEWHERE = ("lfs", "annex")
-"""Large files are sometimes kept elsewhere by their owner, and git follows no link there to write."""
+"""Owners sometimes keep large files elsewhere; git does not write through links in these."""
 OTHERS = ("modules", *KEPT_ELSEWHERE)
-"""What lies in these is no part of this repository's own: submodules are repositories, with a configuration."""
+"""Not part of this repository itself: submodules, for example, are repositories with a configuration of their own."""
 SHALLOW = "objects"
-"""Files in here are written under names of their content, and never over others: only whole directories lead away."""
+"""Files in here are named after their content and never overwritten, so only a linked directory is dangerous."""
 MOST = 200_000
 
 
 def refuse_links(git: Path) -> None:
-    """Raises SandboxUnavailableError with what to do."""
+    """Raises SandboxUnavailableError, which says what to do."""
     left = [git]
     seen = 0
     while left:
@@ -65,7 +65,7 @@ def _entries(place: Path) -> list[os.DirEntry[str]]:
     try:
         return sorted(os.scandir(place), key=attrgetter("name"))
     except OSError:
-        return []  # gone meanwhile, or not ours to read: then git cannot, either
+        return []  # removed meanwhile, or unreadable for us, and then for git too
 
 
 PRIVATE = ".codebutler"
@@ -77,16 +77,16 @@ Paths = tuple[Path, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """A working directory whose named paths exist and are no symbolic links.
+    """A working directory; every named path exists and is no symbolic link.
 
-    ``pinned`` are bound onto themselves, so that they cannot be renamed away; ``fixed`` are read-only; ``closed`` are
-    directories in which nothing can be made or taken away, but what is pinned there can be written. ``private`` is
-    hidden but for ``shared``. ``shared_git``: git gives what it makes to a group (core.sharedRepository). ``index``:
-    where git's index is or will be, None without git. ``pointed``: what of ``fixed`` is git's because its configuration
-    says so. ``sockets``: of programs outside, to be covered; they may go at any time.
+    ``pinned`` paths are bound onto themselves so that they cannot be renamed; ``fixed`` ones are read-only; nothing can
+    be created or removed in ``closed`` directories, but what is pinned there stays writable. ``private`` is hidden
+    except for ``shared``. ``shared_git``: git makes its files group-writable (core.sharedRepository). ``index``: where
+    git's index is or will be, None without git. ``pointed``: the part of ``fixed`` that git's configuration refers to.
+    ``sockets`` of programs outside are covered; they may disappear at any time.
 
-    Whatever is named here is named for every program in the directory, also while another one is started: else the
-    first could put a link into its place between our look and the mount.
+    Every program in the directory gets the same paths, also while another one starts: otherwise the first could replace
+    one with a link between our check and the mount.
     """
 
     root: Path
@@ -103,36 +103,37 @@ class Checkout:
 
     @property
     def hides_tracked(self) -> bool:
-        """Whether what is hidden may be something that git tracks: then it is a place to write in."""
+        """Whether the hidden directory may hold files that git tracks; it is writable then."""
         return self.private is not None and self.index is not None
 
     @property
     def ways(self) -> tuple[Path, ...]:
-        """The directories of ``sockets``, to be bound onto themselves: so none is moved to where nobody looks."""
+        """The directories of ``sockets``. They are bound onto themselves, so that no socket can be moved out of
+        sight."""
         named = {self.root, *self.pinned, *self.shared, self.private}
         read_only = (*self.fixed, *self.closed)
         return tuple(sorted(_between(self.sockets, (self.root, *self.pinned[:1]), read_only) - named))
 
     @property
     def lasting(self) -> frozenset[Path]:
-        """What is mounted onto itself or covered, and so has to stay in its place. Not what lies in a closed directory:
-        there nobody inside can put anything else, should it go."""
+        """Paths that are mounted onto themselves or covered, and so must stay in place. Not those in a closed
+        directory: nothing inside can create a replacement there."""
         private = () if self.private is None else (self.private,)
         every = (*self.pinned, *self.fixed, *self.closed, *private, *self.shared)
         return frozenset(path for path in every if path.parent not in self.closed)
 
     @property
     def fleeting(self) -> frozenset[Path]:
-        """Those of ``lasting`` that may go, but not become something else: git removes a worktree with all it has, and
+        """Those of ``lasting`` that may disappear but not be replaced: git removes a worktree with all its files, and
         the directory of worktrees with the last one."""
         return frozenset((*self.closed, *(path for path in self.fixed if path.parent.parent in self.closed)))
 
 
 def inspect_checkout(workdir: Path, *, filling: bool = False) -> Checkout:
-    """Look at ``workdir`` and create what git leaves out (``hooks``, ``config``), so that it can be fixed.
+    """Inspect ``workdir`` and create what git leaves out (``hooks``, ``config``), so that it can be made read-only.
     ``filling``: see SandboxPolicy.
 
-    Raises SandboxUnavailableError if it cannot be walled in.
+    Raises SandboxUnavailableError if it cannot be sandboxed.
     """
     if not workdir.is_absolute() or not workdir.is_dir() or workdir.resolve() != workdir:
         raise SandboxUnavailableError(f"{workdir} is not a directory, or its path has a symbolic link in it")
@@ -166,7 +167,7 @@ def inspect_checkout(workdir: Path, *, filling: bool = False) -> Checkout:
 
 
 def _pointed(root: Path, fixed: Paths, git: Path | None = None) -> Paths:
-    """What the configuration of git leads to and is not ``fixed`` yet; nothing without git."""
+    """The paths that git's configuration refers to and that are not ``fixed`` yet; empty without git."""
     if git is None:
         return ()
     found = Pointed(root, git, home_of_agents(root, Path.home()), root / PRIVATE)
@@ -175,8 +176,8 @@ def _pointed(root: Path, fixed: Paths, git: Path | None = None) -> Paths:
 
 
 def _between(paths: Paths, areas: Paths, read_only: Paths) -> set[Path]:
-    """The directories on the way to ``paths`` that can be renamed: those in a read-only one cannot, and bound onto
-    themselves they could be written."""
+    """The parents of ``paths`` that can be renamed. Those in a read-only directory cannot, and binding them onto
+    themselves would make them writable."""
     return {
         parent
         for path in paths
@@ -190,7 +191,7 @@ def _private(root: Path) -> tuple[Path | None, tuple[Path, ...]]:
     if status_beneath(root, PRIVATE) is None:
         if status_beneath(root, ".git") is None:
             return None, ()
-        # In a repository without one the agent could make it, with a configuration and a store of its own.
+        # Otherwise the agent could create it in this repository, with its own configuration and store.
         make_directory(root, PRIVATE, 0o700)
     _require_directory(root, PRIVATE)
     shared = [name for name in SHARED if status_beneath(root, f"{PRIVATE}/{name}")]
@@ -211,11 +212,11 @@ def _git(root: Path) -> tuple[Paths, Paths, Paths]:
 
 
 def _git_directory(parent: Path, name: str) -> tuple[Paths, Paths, Paths]:
-    """What to pin, to fix and to close in a git directory: what makes git run programs, and what leads elsewhere."""
+    """What to pin, fix and close in a git directory: whatever makes git run programs or points elsewhere."""
     _require_directory(parent, name)
     git = parent / name
     if status_beneath(git, "commondir"):
-        # git would take its configuration, and with it programs to run, from wherever this file says.
+        # git would read its configuration, and so the programs to run, from the place that this file names.
         raise SandboxUnavailableError(f"{git}/commondir does not belong in a git directory: remove it")
     refuse_links(git)
     _create_missing(git, directories=("hooks", "worktrees"), files=("config", "config.worktree"))
@@ -233,8 +234,8 @@ def _git_directory(parent: Path, name: str) -> tuple[Paths, Paths, Paths]:
 
 
 def _create_missing(root: Path, *, directories: tuple[str, ...], files: tuple[str, ...]) -> None:
-    """What git leaves out until it needs it, so that nobody else can put something there. Empty, it changes
-    nothing: git reads a ``config.worktree`` only where the configuration says so."""
+    """Create what git creates only when needed, so that nobody else can. An empty file changes nothing: git reads
+    ``config.worktree`` only if the configuration says so."""
     for name in directories:
         if status_beneath(root, name) is None:
             make_directory(root, name, 0o755)
@@ -245,10 +246,10 @@ def _create_missing(root: Path, *, directories: tuple[str, ...], files: tuple[st
 
 
 def _common_directory(root: Path) -> Path:
-    """The git directory a worktree belongs to, if that one knows the worktree (gitrepository-layout(5)).
+    """The git directory that a worktree belongs to, if that directory knows the worktree (gitrepository-layout(5)).
 
-    The ``.git`` file is the agent's to write when nothing fixed it, so both directions have to agree, and what
-    it names has to lie where the agent cannot have made it.
+    The agent can write the ``.git`` file unless it was made read-only, so both directions must agree, and the named
+    directory must be in a place where the agent cannot have created it.
     """
     entry = _git_directory_of(root)
     common = entry.parent.parent
@@ -269,7 +270,7 @@ def _common_directory(root: Path) -> Path:
 
 
 def _git_directory_of(root: Path) -> Path:
-    """``.git``, or what it names where it is a file."""
+    """``.git``, or the directory it names if it is a file."""
     return root / ".git" if (root / ".git").is_dir() else _pointer(root, ".git", root, prefix="gitdir:")
 
 

@@ -1,8 +1,8 @@
-"""The containers of one worker: made on demand, one for each conversation, and gone with it, with the worker, or
-with whatever a program left running in it.
+"""The containers of one worker: created on demand, one per conversation, and removed with the conversation, with the
+worker, or when a program leaves processes running.
 
-`docker exec` outlives its client, so a container takes one program at a time: when that one has ended and something
-still runs, the container is killed and the next program gets a new one.
+A `docker exec` outlives its client, so a container runs one program at a time: if processes remain when it ends, the
+container is killed and the next program gets a new one.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"
 
 @dataclass(frozen=True, slots=True)
 class Docker:
-    """The docker client, as arguments: ``host`` is the daemon's address. No configuration of the user's is read."""
+    """The docker client, as arguments: ``host`` is the daemon's address. The user's docker configuration is not
+    read."""
 
     program: Path
     host: str
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """What every call of the client begins with."""
+        """The arguments that every call of the client starts with."""
         return (str(self.program), "--config", "/var/empty/codebutler", "--host", self.host)
 
     async def run(self, *words: str, env: dict[str, str] | None = None) -> str:
-        """What a command of the client printed. ``env`` is the client's own environment.
+        """The output of a client command. ``env`` is the client's own environment.
 
-        Raises SandboxUnavailableError with docker's own words.
+        Raises SandboxUnavailableError with docker's error message.
         """
         process = await asyncio.create_subprocess_exec(
             *self.argv, *words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd="/", env=env or {}
@@ -67,8 +68,9 @@ class Docker:
         return out.decode(errors="replace").strip()
 
     async def hold(self, *words: str) -> Process:
-        """A `docker run` that stays, once what it runs has said its first line. That reads until we are gone, or close
-        the client's input; the daemon sees to it, whoever else was killed with us. Raises SandboxUnavailableError."""
+        """A `docker run` that stays open, once its program has printed its first line. That program reads until we exit
+        or close the client's input; the daemon ensures this even if the client is killed along with us. Raises
+        SandboxUnavailableError."""
         process = await asyncio.create_subprocess_exec(
             *self.argv, *words, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd="/", env={}, start_new_session=True
         )
@@ -85,7 +87,7 @@ class Docker:
 
 
 async def let_go(process: Process) -> None:
-    """End what it held."""
+    """End the `docker run` that ``hold`` opened."""
     if process.returncode is None:
         process.kill()
     await process.wait()
@@ -102,17 +104,19 @@ def _why(stderr: str, code: int) -> str:
 GONE_S = 0.5
 DAEMON_AGAIN_S = 5.0
 IDLE_CONTAINERS = 8
-"""How many wait for the next turn of their conversation; beyond it, the longest idle goes."""
+"""How many containers wait for the next turn of their conversation; beyond that, the one idle longest is removed."""
 OWNER = "codebutler.owner"
 CONVERSATION = "codebutler.conversation"
-EXCHANGED = "something was exchanged while it was made, so nothing was started; ask again"
+EXCHANGED = (
+    "a path was replaced while the container was created, so nothing was started: send the message again"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a container is made for, and with which options of `docker run`; ``reusable``: for several programs.
+    """What a container is made for, and its `docker run` options; ``reusable``: for several programs.
 
-    ``mounts`` is what has to show in it: where something else lies there now, it is another recipe.
+    ``mounts`` is what its mounts must show: if something else is there now, the recipe is a different one.
     """
 
     conversation: str
@@ -123,9 +127,9 @@ class Recipe:
 
 @dataclass(slots=True)
 class Container:
-    """A running container, as long as ``line`` holds it: a client of docker's, which ends with us; and the Enclosure of
-    the program in it. ``pid`` is its first process; ``groups`` are its control groups, if we see them; ``before``: how
-    often its limits had been reached when the program came in."""
+    """A running container, and the Enclosure of the program in it. It lives as long as ``line``, a docker client that
+    ends with us. ``pid`` is its first process; ``groups`` are its control groups, if we can see them; ``before``: how
+    often it had reached its limits when the program started."""
 
     owner: Containers
     name: str
@@ -138,16 +142,16 @@ class Container:
 
     @property
     def container(self) -> str:
-        """Its name, as `docker ps` shows it."""
+        """The container's name, as `docker ps` shows it."""
         return self.name
 
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """The client's arguments name the container where ``PLACE`` stood."""
+        """Replaces ``PLACE`` in the client's arguments with the container's name."""
         at = argv.index(PLACE)
         return (*argv[:at], self.name, *argv[at + 1 :])
 
     def reached(self) -> dict[str, int]:
-        """How often something in it ran into its limits so far, by limit."""
+        """How often a limit was reached in it so far, by limit."""
         controllers = {"memory": "memory", "processes": "pids"}
         return {
             limit: count(self.groups[controllers[limit]], files, key)
@@ -156,29 +160,29 @@ class Container:
         }
 
     def struck(self) -> str:
-        """Only what has happened since the program came in."""
+        """Reports only what happened since the program started."""
         now = self.reached().items()
         return explain(
             tuple(limit for limit, times in now if times > self.before.get(limit, 0)), self.owner.limits
         )
 
     async def burst(self) -> None:
-        """The container goes, with everything in it."""
+        """Kill the container with everything in it."""
         self.unwanted = True
         await self.owner.end([self])
 
     async def close(self) -> None:
-        """The container stays for the next program, unless something was left running."""
+        """Keep the container for the next program, unless processes are still running in it."""
         await self.owner.leave(self)
 
     @property
     def alone(self) -> bool | None:
-        """Whether nothing but its first process is left; None if that cannot be told from here."""
+        """Whether only its first process is left; None if we cannot tell."""
         return members(self.groups["pids"]) == [self.pid] if "pids" in self.groups else None
 
     def kill(self) -> bool:
-        """End everything in it without the daemon, by its first process (pid_namespaces(7)); whether it has ended or
-        is about to."""
+        """Kill everything in it without the daemon, through its first process (pid_namespaces(7)). True if it has ended
+        or is about to."""
         if "pids" not in self.groups:
             return False
         if self.pid not in members(self.groups["pids"]):
@@ -188,7 +192,7 @@ class Container:
         except OSError:
             return False
         try:
-            # Its number may be another process's by now.
+            # The number may belong to another process by now.
             if self.pid not in members(self.groups["pids"]):
                 return False
             signal.pidfd_send_signal(process, signal.SIGKILL)
@@ -200,7 +204,7 @@ class Container:
 
 
 class Containers:
-    """Every container of this worker; ``limits`` hold for each."""
+    """All containers of this worker; ``limits`` apply to each."""
 
     def __init__(self, docker: Docker, idle_s: float, limits: ResourceLimits) -> None:
         self.limits = limits
@@ -214,18 +218,18 @@ class Containers:
         self._removing: asyncio.Task[None] | None = None
 
     async def enter(self, recipe: Recipe) -> Container:
-        """A container for one program: one that waits, or a new one. Raises SandboxUnavailableError."""
+        """A container for one program: an idle one, or a new one. Raises SandboxUnavailableError."""
         while found := next((one for one in self._idle if one.recipe == recipe), None):
             self._idle.remove(found)
             self._leaving.pop(found.name).cancel()
             self._busy.append(found)
-            # What is mounted on a name goes with it, and who takes its place may get its inode, too.
+            # A mount disappears with the name it covers, and a replacement may even get the same inode.
             if not await self._mistaken(found.name, recipe):
                 found.before = found.reached()
                 return found
             self._busy.remove(found)
             await self.end([found])
-        # The same conversation with other walls: what was made for the old ones is of no use any more.
+        # The same conversation with a different sandbox: containers made for the old one are of no use any more.
         if recipe.conversation:
             await self._discard(self._waiting_for(recipe.conversation))
         made = await self._make(recipe)
@@ -234,7 +238,7 @@ class Containers:
         return made
 
     async def leave(self, container: Container) -> None:
-        """The program has ended, or its client has: kill what is left of it."""
+        """The program or its client has ended: kill what is left of it."""
         self._busy.remove(container)
         if container.unwanted or not container.recipe.reusable or not await self._alone(container):
             await self._discard([container])
@@ -246,13 +250,13 @@ class Containers:
         await self._discard(self._idle[:-IDLE_CONTAINERS])
 
     async def release(self, conversation: str) -> None:
-        """The conversation is over: its containers go, one in which something runs as soon as that has ended."""
+        """The conversation is over: remove its containers; a busy one as soon as its program has ended."""
         for container in self._busy:
             container.unwanted |= container.recipe.conversation == conversation
         await self._discard(self._waiting_for(conversation))
 
     async def sweep(self) -> int:
-        """Remove the containers of workers that are no more; how many there were."""
+        """Remove the containers of workers that no longer run; returns how many."""
         listing = await self._docker.run(
             "ps", "-a", "--filter", f"label={OWNER}", "--format", f'{{{{.Names}}}} {{{{.Label "{OWNER}"}}}}'
         )
@@ -263,7 +267,7 @@ class Containers:
         return len(left)
 
     async def close(self) -> None:
-        """Remove every container; what the daemon does not take away now, the next worker sweeps."""
+        """Remove every container. The next worker sweeps any that the daemon does not remove now."""
         await self._discard([*self._idle, *self._busy])
         if self._removing is not None:
             self._removing.cancel()
@@ -284,7 +288,7 @@ class Containers:
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
-            # A half-made container would be nobody's.
+            # A half-made container would belong to nobody.
             with contextlib.suppress(SandboxUnavailableError):
                 await self._discard([await making])
             raise
@@ -307,7 +311,7 @@ class Containers:
         return Container(self, name, recipe, line, int(pid), groups)
 
     async def _mistaken(self, name: str, recipe: Recipe) -> str:
-        """One line, if it is not as it was to be made; "" if it is. Nobody is in it."""
+        """One line if a mount is not as requested; "" otherwise. No program runs in the container."""
         asked = ("exec", "--workdir", "/", name, *question(recipe.mounts))
         try:
             return mismatch(recipe.mounts, await self._docker.run(*asked))
@@ -316,7 +320,7 @@ class Containers:
 
     async def _alone(self, container: Container) -> bool:
         if container.alone is not None:
-            # The client hears of the end before the last process is gone.
+            # The client learns of the end before the last process is gone.
             for _ in range(int(GONE_S / AGAIN_S)):
                 if container.alone:
                     return True
@@ -336,7 +340,7 @@ class Containers:
             await self.end(containers)
 
     async def end(self, containers: list[Container]) -> None:
-        """Kill them; docker removes them then, in its own time. One that is gone already is no failure."""
+        """Kill the containers; docker then removes them on its own. One that is already gone is not an error."""
         try:
             await self._docker.run("kill", *(container.name for container in containers))
         except SandboxUnavailableError:
@@ -347,7 +351,7 @@ class Containers:
             await let_go(container.line)
 
     async def _remove(self) -> None:
-        """Those that could not be ended, as soon as the daemon answers again."""
+        """Remove those that could not be killed, as soon as the daemon answers again."""
         while self._to_remove:
             await asyncio.sleep(DAEMON_AGAIN_S)
             names, label = set(self._to_remove), f"label={OWNER}={self._owner}"
@@ -359,8 +363,8 @@ class Containers:
 
 
 def _groups_of(pid: int, container_id: str) -> dict[str, Path]:
-    """The control groups by controller of a container's first process; empty if they are not ours to see (then
-    ``pid`` means another process here, or none)."""
+    """The control groups of a container's first process, by controller; empty if we cannot see them (then ``pid`` is a
+    different process here, or none)."""
     try:
         membership = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
         slots = own_slots(membership, Path("/proc/self/mountinfo").read_text(encoding="utf-8"))

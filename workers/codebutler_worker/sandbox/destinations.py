@@ -1,8 +1,8 @@
-"""Paths inside a directory that somebody hostile writes: no step of them may be a symbolic link.
+"""Paths inside a directory with a hostile writer: no component may be a symbolic link.
 
-A check by name loses a race, so everything here is decided on descriptors: openat2(2) with RESOLVE_BENEATH,
-RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS where there is one, else a walk that opens each component with
-O_NOFOLLOW. ``relative`` has no leading slash and no "..".
+Checking names loses a race, so everything here works on descriptors: openat2(2) with RESOLVE_BENEATH,
+RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS if available, else a walk that opens each component with O_NOFOLLOW.
+``relative`` has no leading slash and no "..".
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import stat
 import struct
 import sys
 from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from codebutler.config.git_repo import Owner
@@ -29,20 +30,21 @@ O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 
 
 class UnsafePathError(OSError):
-    """A path leaves its directory, or goes through a symbolic link."""
+    """A path leaves its directory or goes through a symbolic link."""
 
 
 def open_beneath(root: Path, relative: str, flags: int, *, portable: bool = False) -> int:
     """A descriptor for ``root/relative``; the caller closes it. ``portable`` forces the walk.
 
-    Raises UnsafePathError for a symbolic link or a way out, FileNotFoundError and other OSError as open(2).
+    Raises UnsafePathError for a symbolic link or a path that leaves ``root``, FileNotFoundError and other OSError as
+    open(2).
     """
     parts = PurePosixPath(relative).parts
     if not parts or relative.startswith("/") or ".." in parts or "\0" in relative:
         raise UnsafePathError(errno.EXDEV, "not a path below the directory", relative)
     top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # Elsewhere the number means another call.
+        # On other systems this number is a different call.
         if not portable and sys.platform == "linux":
             try:
                 return _openat2(top, relative, flags)
@@ -58,8 +60,8 @@ def open_beneath(root: Path, relative: str, flags: int, *, portable: bool = Fals
 
 
 def make_beneath(root: Path, relative: str, *names: str) -> int:
-    """A descriptor for a directory below ``root/relative``, which is there: each of ``names`` within the one before,
-    made if it is missing. The caller closes it. Raises UnsafePathError and other OSError."""
+    """A descriptor for a directory below ``root/relative``, which exists: each of ``names`` inside the previous one,
+    created if missing. The caller closes it. Raises UnsafePathError and other OSError."""
     at = open_beneath(root, relative, os.O_RDONLY | os.O_DIRECTORY)
     for name in names:
         try:
@@ -73,7 +75,7 @@ def make_beneath(root: Path, relative: str, *names: str) -> int:
 
 
 def make_directory(root: Path, name: str, mode: int, owner: Owner | None = None) -> None:
-    """An empty directory that belongs to ``owner``, None = to whom ``root`` belongs. Raises OSError as mkdir(2)."""
+    """Create an empty directory for ``owner``, None = the owner of ``root``. Raises OSError as mkdir(2)."""
     with _directory(root) as at:
         whose = os.fstat(at)
         uid, gid = (owner.uid, owner.gid) if owner else (whose.st_uid, whose.st_gid)
@@ -81,18 +83,18 @@ def make_directory(root: Path, name: str, mode: int, owner: Owner | None = None)
         os.chown(name, uid, gid, dir_fd=at, follow_symlinks=False)
 
 
-def make_file(root: Path, name: str, text: str = "") -> None:
-    """A new file that belongs to whom ``root`` belongs. Raises OSError as open(2)."""
+def make_file(root: Path, name: str, content: str | bytes = "") -> None:
+    """Create a file that belongs to the owner of ``root``. Raises OSError as open(2)."""
     with _directory(root) as at:
         owner = os.fstat(at)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, 0o644, dir_fd=at), "w") as file:
+        with os.fdopen(os.open(name, flags, 0o644, dir_fd=at), "wb") as file:
             os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
-            file.write(text)
+            file.write(content.encode() if isinstance(content, str) else content)
 
 
 def remove(root: Path, name: str) -> None:
-    """A file, or a directory with all it has; nothing happens where there is none. Raises OSError."""
+    """Remove a file, or a directory with its content; does nothing if it does not exist. Raises OSError."""
     with _directory(root) as at, contextlib.suppress(FileNotFoundError):
         if stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=at)
@@ -110,8 +112,8 @@ def _directory(path: Path) -> Iterator[int]:
 
 
 def remove_old(directory: int, suffix: str, before_s: float) -> None:
-    """Remove the files of the directory whose names end so and that nobody has written since (Unix time). What
-    cannot be removed stays. Raises OSError if the directory cannot be read."""
+    """Remove the files in the directory that end in ``suffix`` and were not modified since ``before_s`` (Unix time).
+    Files that cannot be removed stay. Raises OSError if the directory cannot be read."""
     for name in os.listdir(directory):
         with contextlib.suppress(OSError):
             if name.endswith(suffix) and os.lstat(name, dir_fd=directory).st_mtime < before_s:
@@ -119,7 +121,7 @@ def remove_old(directory: int, suffix: str, before_s: float) -> None:
 
 
 def status_beneath(root: Path, relative: str) -> os.stat_result | None:
-    """What ``root/relative`` is, None if there is nothing. Raises UnsafePathError."""
+    """The status of ``root/relative``, None if it does not exist. Raises UnsafePathError."""
     try:
         descriptor = open_beneath(root, relative, O_PATH)
     except FileNotFoundError:
@@ -142,11 +144,11 @@ def read_regular(root: Path, relative: str, limit_bytes: int) -> bytes:
 
 
 def read_head(root: Path, relative: str, limit_bytes: int) -> bytes:
-    """The first ``limit_bytes`` of a regular file, read from the descriptor that was checked.
+    """The first ``limit_bytes`` of a regular file, read from the checked descriptor.
 
     Raises UnsafePathError for a link, pipe, device or directory; OSError as open(2).
     """
-    # Without O_NONBLOCK a named pipe would hold us for ever.
+    # Without O_NONBLOCK a named pipe would block us forever.
     descriptor = open_beneath(root, relative, os.O_RDONLY | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -157,14 +159,19 @@ def read_head(root: Path, relative: str, limit_bytes: int) -> bytes:
         os.close(descriptor)
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    """Once: each is a new class, and a turn opens a hundred paths."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _openat2(top: int, relative: str, flags: int) -> int:
     if os.uname().sysname != "Linux":
         raise NotImplementedError
-    libc = ctypes.CDLL(None, use_errno=True)
     how = struct.pack(
         "QQQ", flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
     )
-    descriptor = libc.syscall(
+    descriptor = _libc().syscall(
         ctypes.c_long(SYS_OPENAT2),
         ctypes.c_int(top),
         ctypes.c_char_p(os.fsencode(relative)),
@@ -174,7 +181,7 @@ def _openat2(top: int, relative: str, flags: int) -> int:
     if descriptor >= 0:
         return int(descriptor)
     code = ctypes.get_errno()
-    # A seccomp filter of a container answers EPERM for a call it does not know.
+    # A container's seccomp filter answers EPERM for a call it does not know.
     if code in (errno.ENOSYS, errno.EPERM):
         raise NotImplementedError
     raise OSError(code, os.strerror(code), relative)
@@ -192,7 +199,7 @@ def _walk(top: int, parts: tuple[str, ...], flags: int) -> int:
     except NotADirectoryError as error:
         name = str(error.filename)
         mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
-        # What is a directory now was a link a moment ago.
+        # It is a directory now, but was a link a moment ago.
         if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
             raise UnsafePathError(errno.ELOOP, "a symbolic link", name) from error
         raise
@@ -201,22 +208,22 @@ def _walk(top: int, parts: tuple[str, ...], flags: int) -> int:
 
 
 def _refuse_link(name: str, directory: int) -> None:
-    # With O_PATH or O_DIRECTORY, O_NOFOLLOW opens the link itself or blames something else.
+    # With O_PATH or O_DIRECTORY, O_NOFOLLOW opens the link itself or reports a different error.
     if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
         raise UnsafePathError(errno.ELOOP, "a symbolic link", name)
 
 
-# Unix sockets in a checkout that programs outside listen on: a database's, a development server's, git's own daemon's.
+# Unix sockets in a checkout on which programs outside listen: a database's, a development server's, git's own daemon's.
 #
-# Who may write in a directory may talk to what listens there, whatever network there is. What a program makes in a
-# network of its own is not listed here, so agents' own servers are theirs. unix(7), proc_pid_net(5). Blocking.
+# Anyone who may write in a directory may connect to sockets there, in any network namespace. Sockets made in another
+# network namespace are not listed, so agents keep their own servers. unix(7), proc_pid_net(5). Blocking.
 
 LISTED = Path("/proc/net/unix")
 PATH_FIELD = 7
 
 
 def names(table: str) -> Iterator[str]:
-    """The names of sockets that are files, as they were given. Pure."""
+    """The names of sockets that are files, as passed to bind(2). Pure."""
     for line in table.splitlines()[1:]:
         fields = line.split(maxsplit=PATH_FIELD)
         if len(fields) > PATH_FIELD and not fields[PATH_FIELD].startswith("@"):
@@ -226,9 +233,9 @@ def names(table: str) -> Iterator[str]:
 def sockets_in(
     areas: Collection[Path], shown: Collection[Path], hidden: Path, listed: Path = LISTED
 ) -> tuple[Path, ...]:
-    """Those below ``areas``, but for what is ``hidden`` and not ``shown``.
+    """The sockets below ``areas``, except those that are ``hidden`` and not ``shown``.
 
-    Raises SandboxUnavailableError for one that has a second name, which nobody can find.
+    Raises SandboxUnavailableError for a socket with a second name, which nothing can find.
     """
     try:
         table = listed.read_text(errors="surrogateescape")
@@ -251,7 +258,7 @@ def sockets_in(
 
 
 def _absolute(every: Iterator[str]) -> Iterator[Path]:
-    """Without links on the way."""
+    """The paths with links in their directories resolved."""
     real: dict[str, str] = {}
     for name in every:
         directory, last = os.path.split(os.path.normpath(name))
@@ -265,7 +272,8 @@ def _area(path: Path, areas: Collection[Path]) -> Path | None:
 
 
 def _working_directories() -> Iterator[Path]:
-    """Of every process: a name without a slash is relative to that of whoever gave it."""
+    """Those of all processes: a socket name without a slash is relative to the working directory of the process that
+    bound it."""
     for process in os.scandir("/proc"):
         if process.name.isdecimal():
             try:

@@ -1,7 +1,7 @@
 """DockerSandbox: programs in containers of an image that `codebutler sandbox build` makes.
 
-For machines where bubblewrap does not work. The docker daemon is root: whoever may talk to it can do everything here,
-so its socket shows in no container.
+For machines where bubblewrap does not work. The docker daemon is root: anyone who can reach it controls the machine, so
+no container gets its socket.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from codebutler_worker.sandbox.docker_argv import WORKSPACE, agent_of, exec_argv
 from codebutler_worker.sandbox.docker_filter import ProfileFile
 from codebutler_worker.sandbox.limits import listed
 from codebutler_worker.sandbox.pins import Watcher
-from codebutler_worker.sandbox.port import Launch, ProxySocket, SandboxPolicy, environment
+from codebutler_worker.sandbox.port import Launch, ProxySocket, Sandbox, SandboxPolicy, environment
 from codebutler_worker.sandbox.prelude import through, with_tracked
 from codebutler_worker.sandbox.system import find_program
 from codebutler_worker.sandbox.walls import PASSED, MachineView, trial_ground
@@ -26,7 +26,7 @@ from codebutler_worker.sandbox.walls import PASSED, MachineView, trial_ground
 INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"
 PYTHON = Path("/usr/bin/python3")
 DEFAULT = ResourceLimits(memory_bytes=512 * 2**20, processes=128, cpus=1)
-"""What a container may use where the configuration does not say."""
+"""A container's limits if the configuration sets none."""
 SELF_TEST = """
 [ "$(id -u)" != 0 ] || { echo "is root inside"; exit 1; }
 [ ! -e "$OUTSIDE" ] || { echo "sees files outside"; exit 1; }
@@ -38,10 +38,10 @@ echo written > here && cat here
 """
 
 
-class DockerSandbox:
-    """``hidden`` are directories no agent may see, ``readable`` those outside the repository that each may read;
-    ``host`` is the daemon's address, "" = the usual one; ``limits`` hold for each container; one in which nothing
-    happens for ``idle_s`` goes.
+class DockerSandbox(Sandbox):
+    """``hidden`` are directories that no agent may see, ``readable`` those outside the repository that every agent may
+    read; ``host`` is the daemon's address, "" = the usual one; ``limits`` apply to each container; a container idle for
+    ``idle_s`` is removed.
 
     Raises SandboxUnavailableError if the docker client is not installed.
     """
@@ -67,7 +67,7 @@ class DockerSandbox:
         self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """Starts nothing yet: the container is made when the launch is."""
+        """Starts nothing yet: the container is created with the launch."""
         if "=" in argv[0]:
             raise SandboxUnavailableError(f"{argv[0]} cannot be started in docker: its name contains =")
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)
@@ -97,7 +97,7 @@ class DockerSandbox:
         )
 
     async def self_test(self) -> None:
-        """Start a shell inside and let it try the walls."""
+        """Start a shell inside that checks the sandbox."""
         with trial_ground() as ground:
             ground.workdir.parent.chmod(0o755)
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside)}
@@ -118,15 +118,15 @@ class DockerSandbox:
 
     @property
     def told(self) -> str:
-        """The limits of a container, in one line."""
+        """A container's limits, in one line."""
         return f"each conversation may use {listed(self.limits)} (a container of its own)"
 
     async def release(self, conversation: str) -> None:
-        """The conversation is over: nothing that was kept for it stays."""
+        """The conversation is over: remove everything kept for it."""
         await self._containers.release(conversation)
 
     async def sweep(self) -> int:
-        """Remove what workers that are no more left; how many containers that were."""
+        """Remove the containers of workers that no longer run; returns how many."""
         return await self._containers.sweep()
 
     async def close(self) -> None:
@@ -135,7 +135,7 @@ class DockerSandbox:
 
 
 def usual_host() -> str:
-    """Where the daemon listens: docker's own variable, a daemon of this user alone (rootless), or the system's."""
+    """Where the daemon listens: docker's own variable, this user's own daemon (rootless), or the system's."""
     if host := os.environ.get("DOCKER_HOST"):
         return host
     own = Path(os.environ.get("XDG_RUNTIME_DIR", "/nonexistent")) / "docker.sock"

@@ -1,7 +1,7 @@
-"""The walls as arguments of `docker run` and `docker exec`, and whether a container's mounts are what was asked for.
+"""The sandbox as arguments of `docker run` and `docker exec`, and the check that a container's mounts are as requested.
 
-The image is the system; of this machine only what is mounted shows. The checkout appears where it is on this machine
-(agents keep sessions by its path) and, as docker's users expect, in /workspace: with the same pins in both places.
+The image is the system; of this machine a container sees only what is mounted. The checkout appears at its path on this
+machine (agents store sessions by path) and, as docker users expect, in /workspace, with the same pins in both places.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from codebutler_worker.sandbox.system import SYSTEM_ROOTS
 from codebutler_worker.sandbox.walls import Inside, below, refuse_too_wide, status_without_links
 
 WORKSPACE = Path("/workspace")
-# The image brings these; what is named elsewhere below /usr and /opt is this machine's own.
+# The image has these itself; other named paths below /usr and /opt come from this machine.
 IMAGES_OWN = tuple(
     map(
         Path,
         ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/usr/bin", "/usr/sbin", "/usr/lib"],
     )
 )
-# The first process of a container reads until nobody holds the other end: then all that is in there ends with it. It
-# ignores its children's ends, so that the kernel takes them away (wait(2)).
+# A container's first process reads until the other end closes; then everything inside ends with it. It ignores SIGCHLD,
+# so that the kernel reaps its children (wait(2)).
 IDLE = ("/bin/sh", "-c", f'trap "" CHLD; echo up; [ ! -x {IDLER} ] || exec {IDLER}; exec cat')
 PLACE = "{container}"
-"""Stands for the container's name in the arguments of `docker exec`."""
+"""Placeholder for the container's name in the arguments of `docker exec`."""
 
-# What changes the client itself must not reach it; like other programs' arguments it can be read on this machine.
+# Variables that change the client itself must not reach it; everybody on this machine can read its arguments.
 CLIENTS = ("DOCKER_", "LD_", "BUILDKIT_", "OTEL_", "GODEBUG")
 
 
 AGENT = Owner(1000, 1000)
-"""Of the image, and of every container whose repository belongs to nobody else."""
+"""The image's user, used unless the repository belongs to somebody else."""
 
 
 def agent_of(owner: Owner) -> Owner:
-    """Who an agent is inside: whoever the checkout belongs to; never in root's group."""
+    """The user an agent runs as inside: the checkout's owner; never in root's group."""
     return AGENT if owner.uid == AGENT.uid else Owner(owner.uid, owner.gid or owner.uid)
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """What of this machine shows where in a container."""
+    """A path of this machine, and where it appears in a container."""
 
     source: Path
     place: Path
@@ -59,7 +59,7 @@ class Bind:
 
     @property
     def option(self) -> str:
-        """As docker reads it."""
+        """The mount as docker reads it."""
         fields = ["type=bind", f"source={self.source}", f"destination={self.place}"]
         return "--mount=" + ",".join(_field(field) for field in (*fields, *["readonly"] * self.read_only))
 
@@ -74,7 +74,7 @@ def run_options(
 ) -> tuple[str | Bind, ...]:
     """The options of `docker run` for a container in which programs see ``inside`` and ``checkout``.
 
-    Raises SandboxUnavailableError for a policy that these walls cannot keep.
+    Raises SandboxUnavailableError if the sandbox cannot enforce the policy.
     """
     _refuse(inside, checkout, agent)
     size = f"{limits.memory_bytes // 2**20}m" if limits.memory_bytes else ""
@@ -90,9 +90,9 @@ def run_options(
         f"--network={'host' if inside.network == 'open' else 'none'}",
         *((f"--ulimit=fsize={limits.file_bytes}",) if limits.file_bytes else ()),
         "--ulimit=core=0",
-        *((f"--memory-swap={size}",) if size else ()),  # else docker gives as much of it once more
-        "--log-driver=none",  # it would be a file without a limit
-        # Else docker shows who answers for names in this machine's network.
+        *((f"--memory-swap={size}",) if size else ()),  # else docker allows the same amount again as swap
+        "--log-driver=none",  # otherwise it would be a file without a size limit
+        # Otherwise docker shows the name servers of this machine's network.
         *(() if inside.network == "open" else ("--dns=127.0.0.1", "--dns-search=.")),
         *(
             [Bind(inside.network.path, Path(INSIDE), read_only=True)]
@@ -111,7 +111,7 @@ def exec_argv(
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """The command that runs ``argv`` in the container that PLACE stands for, and the client's own environment.
 
-    Values go through the client's environment, for everybody can read a process's arguments.
+    Values are passed in the client's environment, since everybody can read a process's arguments.
     """
     named: list[str] = ["--env", "HOSTNAME"]  # docker's own, unset
     for name, value in env.items():
@@ -141,7 +141,7 @@ def _home(inside: Inside, checkout: Checkout, agent: Owner) -> list[str | Bind]:
     for path, real in inside.readable:
         if below(path, IMAGES_OWN) and below(real, IMAGES_OWN):
             continue
-        # A link and its target both show: a container has no links that its image lacks.
+        # Mount both a link and its target: a container has only the links of its image.
         for place in (real, path):
             if place not in shown and not place.is_relative_to(checkout.root):
                 shown.add(place)
@@ -150,14 +150,14 @@ def _home(inside: Inside, checkout: Checkout, agent: Owner) -> list[str | Bind]:
 
 
 def _checkout(inside: Inside, checkout: Checkout, place: Path, agent: Owner) -> list[str | Bind]:
-    """The mounts that show ``checkout`` at ``place``, pinned and fixed there too."""
+    """The mounts that show ``checkout`` at ``place``, with its pinned and fixed paths."""
     hidden = [path for path in inside.hidden if path.is_relative_to(checkout.root)]
     private = [checkout.private] if checkout.private else []
     options: list[str | Bind] = [Bind(checkout.root, place)]
     options += [
         Bind(path, to) for path, to in _moved((*checkout.pinned, *checkout.ways), checkout.root, place)
     ]
-    read_only = (*checkout.closed, *checkout.fixed)  # docker mounts what lies deeper later
+    read_only = (*checkout.closed, *checkout.fixed)  # docker mounts deeper paths later
     options += [Bind(path, to, read_only=True) for path, to in _moved(read_only, checkout.root, place)]
     options += [_empty(to, agent) for _, to in _moved(hidden, checkout.root, place)]
     options += [
@@ -170,7 +170,7 @@ def _checkout(inside: Inside, checkout: Checkout, place: Path, agent: Owner) -> 
 
 
 def _moved(paths: Sequence[Path], root: Path, place: Path) -> list[tuple[Path, Path]]:
-    """Each path and where it shows; what lies outside of ``root`` (a worktree's git directory) shows once."""
+    """Each path and where it appears; what is outside ``root`` (a worktree's git directory) appears only once."""
     below = [(path, place / path.relative_to(root)) for path in paths if path.is_relative_to(root)]
     beside = [(path, path) for path in paths if not path.is_relative_to(root)] if place == root else []
     return beside + below
@@ -182,30 +182,31 @@ def _field(text: str) -> str:
 
 
 def _empty(path: Path, agent: Owner, *, writable: bool = False) -> str:
-    # Of whoever has to pass: the daemon gives it the mode of the directory below, whatever is said here.
+    # The daemon copies the mode of the directory below, whatever we ask for, so the user who must enter it owns it.
     owner = f"mode=0755,uid={agent.uid},gid={agent.gid}"
     if writable:
         return f"--tmpfs={path}:rw,nosuid,nodev,{owner},size=64m"
     return f"--tmpfs={path}:ro,nosuid,nodev,noexec,{owner},size=4k"
 
 
-# The daemon takes paths, and follows links in them: between our look and its mount somebody may have put something else
-# into the place of one. So what is mounted is compared with what was looked at, before anything starts there.
+# The daemon takes paths and follows links in them: between our check and its mount, somebody may have replaced one. So
+# the mounts are compared with what was checked before anything starts in the container.
 
 TMPFS = "--tmpfs="
-# For `docker exec`: whatever image has a shell has these. The places follow as arguments. The first process is a shell
-# for a moment; of one that stays readable nothing is said.
+# For `docker exec`: every image with a shell has these commands. The places follow as arguments. The first process is a
+# shell for a moment; if it stays readable, this prints nothing.
 ASK = """
 for i in 1 2 3 4 5 6 7 8 9; do [ -r /proc/1/environ ] || break; sleep 0.3; done
 [ -r /proc/1/environ ] || { cat /proc/self/mountinfo && echo && stat -c "%d %i" -- "$@"; }
 """
-OUTDATED = f"the image {RUNNER} is of an older version: run `codebutler sandbox build` again"
+OUTDATED = f"the image {RUNNER} is from an older version: run `codebutler sandbox build` again"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedMount:
-    """One mount: ``identity`` is (device, inode) of what shows there; None = an empty file system of its own."""
+    """One expected mount: ``identity`` is (device, inode) of the mounted path; None = an empty file system of its
+    own."""
 
     place: Path
     read_only: bool
@@ -213,9 +214,9 @@ class ExpectedMount:
 
 
 def look(options: Sequence[str | Bind]) -> tuple[ExpectedMount, ...]:
-    """What the mounts among the options of `docker run` are now.
+    """The mounts that these `docker run` options should produce, as the paths are now.
 
-    Raises SandboxUnavailableError if one goes through a link or is gone.
+    Raises SandboxUnavailableError if one is missing or goes through a link.
     """
     return tuple(
         ExpectedMount(option.place, option.read_only, _identity(option.source))
@@ -227,18 +228,18 @@ def look(options: Sequence[str | Bind]) -> tuple[ExpectedMount, ...]:
 
 
 def question(wanted: Sequence[ExpectedMount]) -> tuple[str, ...]:
-    """The command to run in the container, whose output ``mismatch`` reads. Pure."""
+    """The command to run in the container; ``mismatch`` reads its output. Pure."""
     return ("/bin/sh", "-c", ASK, "sh", *(str(one.place) for one in wanted if one.identity))
 
 
 def mismatch(
     wanted: Sequence[ExpectedMount], answer: str, *, identities: bool = sys.platform == "linux"
 ) -> str:
-    """One line about the first mount that is not as wanted; "" if all are. Pure.
+    """One line about the first mount that is not as expected; "" if all are. Pure.
 
-    ``identities``: whether the container's kernel is ours, so that its devices and inodes are, too.
+    ``identities``: whether the container runs on our kernel, so that device and inode numbers can be compared.
     """
-    if not answer:  # a program could write into the first process's memory, and so outlive its turn
+    if not answer:  # a program could write into the first process's memory and so outlive its run
         return OUTDATED
     table, _, seen = answer.partition("\n\n")
     found = _table(table)
@@ -256,13 +257,13 @@ def mismatch(
 
 
 def _table(text: str) -> dict[str, tuple[str, str]]:
-    """Mount point -> (options, file system) of what is on top there: proc_pid_mountinfo(5)."""
+    """Mount point -> (options, file system) of the topmost mount there: proc_pid_mountinfo(5)."""
     table = {}
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
         if len(fields) > 5 and after:
-            # Space, tab, newline and backslash come as octal numbers.
+            # Space, tab, newline and backslash are octal escapes.
             place = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
             table[place] = (fields[5], after.split(" ")[0])
     return table

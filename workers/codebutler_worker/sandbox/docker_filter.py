@@ -1,8 +1,8 @@
-"""The filter of system calls of a container, as docker reads it: the same verdicts as behind bubblewrap.
+"""A container's system call filter in docker's format: the same rules as under bubblewrap.
 
-Docker's own, which this replaces, lets through what no namespace holds (sockets to the machine's host, AF_VSOCK),
-`io_uring` in older versions, and files that make whoever runs them their owner. What it refuses besides ours is here,
-too. It goes by names, whatever machine the daemon runs on; an argument is compared as 64 bits.
+Docker's own profile, which this replaces, allows what no namespace contains (sockets to the host of a virtual machine,
+AF_VSOCK), `io_uring` in older versions, and setuid files. What it refuses beyond our rules is refused here too. It uses
+names, so that it works on any machine the daemon runs on; arguments are compared as 64 bits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OLD = (
     "afs_syscall", "get_mempolicy", "getpmsg", "mbind", "name_to_handle_at", "putpmsg", "security", "set_mempolicy",
     "set_mempolicy_home_node", "stime", "sysfs", "tuxcall", "umount", "ustat", "vm86", "vm86old", "vserver",
 )  # fmt: skip
-"""Obsolete, or of privileges that no agent has: docker's profile refuses them."""
+"""Obsolete, or only for privileges that no agent has: docker's profile refuses them."""
 FAMILIES = (1, 2, 10, 16)
 NETLINK = 16
 MOST_FAMILIES = 64
@@ -45,7 +45,7 @@ Condition = dict[str, Any]
 
 
 class ProfileFile:
-    """Where docker's client can read it. Lives as long as ``owner``, who starts containers later."""
+    """A file that docker's client can read. It lives as long as ``owner``, which starts containers later."""
 
     def __init__(self, owner: object) -> None:
         self._owner = owner
@@ -63,7 +63,7 @@ def profile(*, shared: bool = False) -> bytes:
     rules = [_refused(sorted({*X86_64, *AARCH64, *OLD})), _refused(("clone3", "openat2"), code=errno.ENOSYS)]
     rules += [_refused(("clone",), _any(0, bit)) for bit in _bits(NEW_NAMESPACES)]
     rules += [_refused(("unshare",), _any(0, bit)) for bit in _bits(NEW_NAMESPACES | NEW_TIME)]
-    # All but asking: which are harmless cannot be told here.
+    # All but asking: which ones are harmless cannot be decided here.
     rules.append(_refused(("personality",), _compared(0, "SCMP_CMP_NE", WORD)))
     rules += [_refused(("ptrace",), _is(0, request)) for request in SEIZING]
     rules += [_refused(("ioctl",), _is(1, request)) for request in TERMINAL_INPUT]

@@ -1,7 +1,7 @@
-"""Git's configuration files: their syntax (git-config(1), config.c), which of their values git starts, and what they
-lead to in a repository.
+"""Git's configuration files: their syntax (git-config(1), config.c), the values that git runs as programs, and the
+paths in a repository that they refer to.
 
-Not asked of git itself: that is a process for each start of a program, and one outside the sandbox.
+We do not ask git itself: that would be one more process, outside the sandbox, for every program start.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from codebutler_worker.sandbox.destinations import (
 
 ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
 _SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:\\.|[^"\\\n])*)")?\]')
+_ESCAPED = re.compile(r"\\(.)")
 _PART = re.compile(r'\\(?:\n|([ntb\\"]))|["#;]|[^\S\n]+|[^\\"#;\s]+')
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=)?")
-# The last word of a key whose value names a program. What git adds is named alike (hook.<name>.command).
+# The last part of a key that names a program. Newer keys follow the same naming (hook.<name>.command).
 _PROGRAM = re.compile(
     r"(command|cmd|program|helper|editor|pager|hook|driver|textconv|clean|smudge|process|external|askpass|gitproxy"
     r"|fsmonitor|uploadpack|receivepack|difffilter)$|^pager\.|tool\..*\.path$"
@@ -37,13 +38,13 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class MalformedConfigError(ValueError):
-    """Git would not read this, either."""
+    """The file is malformed; git could not read it either."""
 
 
 def settings(text: str) -> Iterator[tuple[str, str]]:
-    """(key, value) of each setting with a value, as git reads them: section and last word in lower case.
+    """(key, value) of each setting with a value, as git reads them: section and last part in lower case.
 
-    Raises MalformedError.
+    Raises MalformedConfigError.
     """
     text, at, section = text.removeprefix("\ufeff").replace("\r\n", "\n") + "\n\n", 0, ""
     while at < len(text):
@@ -53,7 +54,7 @@ def settings(text: str) -> Iterator[tuple[str, str]]:
         elif sign in "#;":
             at = text.index("\n", at)
         elif found := _SECTION.match(text, at):
-            below = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else None
+            below = _ESCAPED.sub(r"\1", found[2]) if found[2] is not None else None
             section, at = found[1].lower() + ("" if below is None else f".{below}"), found.end()
         elif found := _KEY.match(text, at):
             value, at = _value(text, found.end()) if found[2] else ("", found.end())
@@ -64,7 +65,7 @@ def settings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """The value that begins here, and where its line ends."""
+    """The value that starts here, and where its line ends."""
     kept, length, quoted = "", 0, False
     while text[at] != "\n":
         if (part := _PART.match(text, at)) is None:
@@ -73,7 +74,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
         if said == '"':
             quoted = not quoted
         elif said[0] == "\\":
-            kept += ESCAPES.get(part[1], "")  # the end of a line goes
+            kept += ESCAPES.get(part[1], "")  # a backslash before the end of the line joins two lines
             length = len(kept)
         elif said in "#;" and not quoted:
             at = text.index("\n", at)
@@ -86,12 +87,12 @@ def _value(text: str, at: int) -> tuple[str, int]:
 
 
 def is_include(key: str) -> bool:
-    """Whether the value is a file of more configuration, under whatever condition."""
+    """Whether the value names another configuration file, under any condition."""
     return key == "include.path" or (key.startswith("includeif.") and key.endswith(".path"))
 
 
 def is_program(key: str, value: str) -> bool:
-    """Whether git starts the value."""
+    """Whether git runs the value."""
     if key.startswith("alias."):
         return value.startswith("!")
     return value.startswith("!") or _PROGRAM.search(key) is not None
@@ -118,16 +119,17 @@ def words(value: str) -> Iterator[tuple[str, bool]]:
             first = False
 
 
-# What git's configuration points at inside a checkout: whoever writes there has the owner's next `git commit` run it.
+# What git's configuration refers to inside a checkout: anyone who can write there makes the owner's next `git commit`
+# run their code.
 #
-# `core.hooksPath=.husky` and a configuration file that lies in the work tree are as good as `.git/hooks` and
-# `.git/config`, and so is a script there that a filter, a pager or an alias names. Blocking.
+# `core.hooksPath=.husky` or a configuration file in the work tree is as dangerous as `.git/hooks` and `.git/config`,
+# and so is a script there that a filter, a pager or an alias names. Blocking.
 
 CONFIG_BYTES = 2**20
 FILES_AT_MOST = 200
 DIRECTORIES = ("core.hookspath", "init.templatedir")
 HUSKY = "_"
-"""husky has git look for hooks in `.husky/_`, which run the ones in `.husky`."""
+"""husky makes git look for hooks in `.husky/_`, and those run the ones in `.husky`."""
 MISSING = (
     "git's configuration ({key} in {file}) names {path}, which is not there: an agent could create it, and your git "
     "would run it. Create it, or remove that setting"
@@ -139,7 +141,7 @@ TOO_WIDE = (
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value, and the file it stands in."""
+    """One value, and the file it is in."""
 
     file: Path
     key: str
@@ -148,8 +150,8 @@ class Setting:
 
 @dataclass(slots=True)
 class Pointed:
-    """What is found in the work tree ``root`` and the git directory ``git``, and so must be ``fixed``. ``private``:
-    what agents do not see of the work tree; ``home``: of whoever uses git here."""
+    """The paths found in the work tree ``root`` and the git directory ``git``, which must become ``fixed``.
+    ``private``: the part of the work tree hidden from agents; ``home``: the home of the user who runs git here."""
 
     root: Path
     git: Path
@@ -159,7 +161,7 @@ class Pointed:
     _read: set[Path] = field(default_factory=set)
 
     def read_all(self) -> None:
-        """Every configuration that git reads here. Raises SandboxUnavailableError, UnsafePathError."""
+        """Read every configuration that git reads here. Raises SandboxUnavailableError, UnsafePathError."""
         usual = (Path("/etc/gitconfig"), self.home / ".config/git/config", self.home / ".gitconfig")
         for file in (*usual, self.git / "config"):
             self._file(file, self.root)
@@ -169,7 +171,7 @@ class Pointed:
             self._file(entry, None if main else self.root)
 
     def _file(self, file: Path, base: Path | None) -> None:
-        """``base``: where what has a relative name lies; None = in another work tree."""
+        """``base``: what relative names are relative to; None = another work tree."""
         if file in self._read:
             return
         self._read.add(file)
@@ -195,7 +197,7 @@ class Pointed:
                 self._program(setting, base)
 
     def _text(self, file: Path) -> str:
-        """What is there; "" where nothing is, or nothing that can be read: then git does not read it, either."""
+        """The file's content; "" if it is missing or unreadable, since git ignores it then too."""
         area = self._area(file)
         try:
             if area is not None:
@@ -221,7 +223,7 @@ class Pointed:
                 self._pin(setting, Path(os.path.realpath(entry)), required=True)
 
     def _made(self, setting: Setting, area: Path, path: Path) -> list[Path]:
-        """What is in the directory, which is made if it is not there."""
+        """The entries of the directory, which is created if missing."""
         try:
             for step in (*reversed(path.relative_to(area).parents[:-1]), path.relative_to(area)):
                 if status_beneath(area, str(step)) is None:
@@ -236,14 +238,15 @@ class Pointed:
     def _program(self, setting: Setting, base: Path | None) -> None:
         for word, first in words(setting.value):
             named = word.partition("=")[2] if word.startswith("-") else word
-            # What a shell makes of a variable, nobody knows here.
+            # We cannot know how a shell expands a variable.
             if not named or (first and "/" not in named) or "$" in named or "`" in named:
                 continue
             if (path := self._located(named, base)) is not None:
                 self._pin(setting, path, required=first)
 
     def _pin(self, setting: Setting, path: Path, *, required: bool) -> None:
-        """``path`` is one file. Missing, it could be made; what goes through a link could be made another one."""
+        """Fix the file ``path``. If it is missing, an agent could create it; if a link leads to it, an agent could
+        replace it."""
         if (area := self._area(path)) is None or path == area or self._hidden(setting, path):
             return
         try:
@@ -252,7 +255,7 @@ class Pointed:
             if required or path.is_file():
                 raise
             return
-        except OSError:  # a file on the way, or a name that can be none
+        except OSError:  # a component is a file, or the name is not a valid one
             found = None
         if found is None and required:
             raise SandboxUnavailableError(_said(MISSING, setting, path))
@@ -260,7 +263,7 @@ class Pointed:
             self.fixed.add(path)
 
     def _hidden(self, setting: Setting, path: Path) -> bool:
-        """Whether no agent sees it; what lies among the files that agents exchange with people can be no program."""
+        """Whether agents cannot see it. A program may not be among the files that agents exchange with people."""
         if not path.is_relative_to(self.private):
             return False
         if path.relative_to(self.private).parts[:1] in (("files",), ("images",)):
@@ -273,13 +276,14 @@ class Pointed:
         return self._path(name, base or Path("/"))
 
     def _path(self, name: str, base: Path) -> Path:
-        """Where git finds it. A link outside may lead in; one inside is left for whoever looks without links."""
+        """Where git finds it. A link outside may lead inside; a link inside stays unresolved, for the check that
+        rejects links."""
         named = self.home / name[2:] if name.startswith("~/") else base / name
         path = Path(os.path.normpath(named))
         return path if self._area(path) else Path(os.path.realpath(path))
 
     def _area(self, path: Path) -> Path | None:
-        """The git directory or the work tree, where it lies in one of them."""
+        """The git directory or the work tree, if the path is inside one of them."""
         return next((area for area in (self.git, self.root) if path.is_relative_to(area)), None)
 
 

@@ -1,10 +1,9 @@
-"""What an agent and everything it starts may use up together: memory, processes, processor time, file size.
+"""What an agent and all its children may use together: memory, processes, processor time, file size.
 
-Held by control groups where this user may make them. File size always, and processes at least behind walls, by
-rlimits: behind walls RLIMIT_NPROC counts only what is inside (user_namespaces(7)); without walls it would count
-everything the user runs, so it is left alone. It never binds root,
-which no agent is. Memory by RLIMIT_DATA, each process for itself:
-what it may write to and shares with nobody, not what it only reserves (getrlimit(2)).
+Control groups enforce this where the user may create them. Rlimits always limit the file size, and inside a sandbox at
+least the processes: there RLIMIT_NPROC counts only what runs inside (user_namespaces(7)); without a sandbox it would
+count everything the user runs, so it is not set. It never limits root, but no agent is root. RLIMIT_DATA limits memory
+per process: private writable memory, not mere reservations (getrlimit(2)).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 SHELL = "/bin/sh"
 BLOCK_BYTES = 512  # POSIX: the unit of `ulimit -f`
 NO_CORE = "ulimit -c 0"
-# Lowering always works: what fails here is raising a limit that is already stricter.
+# Lowering a limit always works; this fails only if the limit is already stricter.
 FILE_SIZE = "ulimit -f {blocks} 2>/dev/null || :"
 DATA = "ulimit -d {kilobytes} 2>/dev/null || :"
 # bash calls it -u, dash -p.
@@ -38,11 +37,11 @@ PROCESSES = "ulimit -u {count} 2>/dev/null || ulimit -p {count} 2>/dev/null || :
 JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 126; shift; done; shift'
 RUN = 'exec "$@"'
 OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max")
-"""Files that a group has only where the kernel counts swap."""
+"""A group has these files only if the kernel accounts for swap."""
 
 
 def configured(section: SandboxSection, usual: ResourceLimits | None = None) -> ResourceLimits:
-    """What ``sandbox`` of the configuration says, and where it says nothing what is ``usual`` (None = USUAL)."""
+    """The limits from ``sandbox`` in the configuration; where it sets none, ``usual`` (None = USUAL)."""
     usual = usual or USUAL
     memory, processes, cpus = section.memory_mb, section.processes, section.cpus
     return ResourceLimits(
@@ -54,7 +53,8 @@ def configured(section: SandboxSection, usual: ResourceLimits | None = None) -> 
 
 
 def listed(limits: ResourceLimits, each: str = "", unheld: Collection[str] = ()) -> str:
-    """What may be used, for people. ``each``: whose the memory is; ``unheld``: controllers that nothing enforces."""
+    """The limits, for people. ``each``: what the memory limit applies to; ``unheld``: controllers that nothing
+    enforces."""
     found = (
         ("memory", limits.memory_bytes, f"{limits.memory_bytes // 2**20} MB of memory{each}"),
         ("pids", limits.processes, f"{limits.processes} processes"),
@@ -70,14 +70,14 @@ def listed(limits: ResourceLimits, each: str = "", unheld: Collection[str] = ())
 
 
 USUAL = ResourceLimits(memory_bytes=4096 * 2**20, processes=512)
-"""Of an agent on this machine itself, where the configuration does not say."""
+"""The defaults for an agent on this machine itself."""
 
 
 def outer(
     argv: tuple[str, ...], limits: ResourceLimits, join_files: tuple[Path, ...], data_bytes: int = 0
 ) -> tuple[str, ...]:
-    """``argv``, in the groups of ``join_files`` and under the rlimits that bind everywhere, from its first instruction.
-    ``data_bytes``: the memory of each process, where no group counts that of all (0 = no limit)."""
+    """``argv`` in the groups of ``join_files``, with the rlimits that work everywhere, from its first instruction on.
+    ``data_bytes``: memory per process, if no group counts the total (0 = no limit)."""
     size = (FILE_SIZE.format(blocks=limits.file_bytes // BLOCK_BYTES),) if limits.file_bytes else ()
     data = (DATA.format(kilobytes=data_bytes // 1024),) if data_bytes else ()
     script = "; ".join((NO_CORE, *size, *data, JOIN, RUN))
@@ -85,12 +85,12 @@ def outer(
 
 
 def inner(argv: tuple[str, ...], limits: ResourceLimits) -> tuple[str, ...]:
-    """``argv`` as it is started behind the walls where no control group counts processes. Pure."""
+    """``argv`` as it is started inside the sandbox if no control group counts processes. Pure."""
     return (SHELL, "-c", f"{PROCESSES.format(count=limits.processes)}; {RUN}", "limits", *argv)
 
 
 def explain(struck: tuple[str, ...], limits: ResourceLimits) -> str:
-    """One line for people: which limits an agent ran into and what to do. Empty if none. Pure."""
+    """One line for people: which limits an agent reached and what to do. Empty if none. Pure."""
     words = {
         "memory": f"{limits.memory_bytes // 2**20} MB of memory (sandbox.memoryMb)",
         "processes": f"{limits.processes} processes (sandbox.processes)",
@@ -103,8 +103,8 @@ def explain(struck: tuple[str, ...], limits: ResourceLimits) -> str:
 
 @dataclass(slots=True)
 class ControlGroup:
-    """The enclosure of one program: a control group in each of ``slots``, from before its start to after its end. It is
-    in no ``container``. Raises OSError if a group cannot be made."""
+    """The limits around one program: a control group in each of ``slots``, from before its start until after its end.
+    It has no ``container``. Raises OSError if a group cannot be created."""
 
     slots: tuple[Slot, ...]
     name: str
@@ -127,10 +127,10 @@ class ControlGroup:
             raise
 
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """A shell enters the groups, sets what no group holds as rlimits, and becomes the program."""
+        """A shell joins the groups, sets the limits that no group enforces as rlimits, and becomes the program."""
         counted = any("memory" in slot.controllers for slot in self.slots)
-        # Version 1 has a file to join for single threads, where the kernel need not hold still all forks first: that
-        # can cost 10 ms for each group (Linux 6.18, ``cgroup_procs_write_start``).
+        # Version 1 has a file for single threads to join. With it the kernel need not pause all forks first, which can
+        # take 10 ms per group (Linux 6.18, ``cgroup_procs_write_start``).
         join_files = tuple(
             directory / ("tasks" if slot.version == 1 else "cgroup.procs")
             for slot, directory in zip(self.slots, self.directories, strict=True)
@@ -138,7 +138,7 @@ class ControlGroup:
         return outer(argv, self.limits, join_files, 0 if counted else self.limits.memory_bytes)
 
     def struck(self) -> str:
-        """One line about the limits that something in the groups ran into, "" if nothing did."""
+        """One line about the limits that a process in the groups reached, "" if none."""
         found = (
             limit
             for limit, files, key in EVENTS
@@ -147,27 +147,27 @@ class ControlGroup:
         return explain(tuple(found), self.limits)
 
     async def burst(self) -> None:
-        """Its first program's group, or its walls, end with it."""
+        """Nothing to do: killing the group's first program, or the sandbox, ends them all."""
 
     async def close(self) -> None:
-        """Whatever is left in the groups is killed."""
+        """Kill everything left in the groups."""
         await remove(self.directories)
 
 
 @dataclass(frozen=True, slots=True)
 class Limiter:
-    """Makes an enclosure for each program. ``slots`` is where control groups can be made, () = nowhere."""
+    """Creates limits for each program. ``slots`` is where control groups can be created, () = nowhere."""
 
     limits: ResourceLimits
     slots: tuple[Slot, ...] = ()
 
     @classmethod
     def detect(cls, limits: ResourceLimits) -> Limiter:
-        """What this machine lets this user do."""
+        """Detect what this machine allows this user."""
         return cls(limits, find_slots() if limits.any else ())
 
     async def begin(self) -> ControlGroup:
-        """Raises SandboxUnavailableError if a group cannot be made any more: nothing starts unlimited."""
+        """Raises SandboxUnavailableError if a group can no longer be created: no program starts without limits."""
         try:
             return ControlGroup(self.slots, owned_name() if self.slots else "", self.limits)
         except OSError as error:
@@ -177,17 +177,17 @@ class Limiter:
             ) from error
 
     async def sweep(self) -> int:
-        """Kill and remove what workers that are no more left; how many groups that were."""
+        """Kill and remove the groups of workers that no longer run; returns how many."""
         left = stale(self.slots)
         await remove(left)
         return len({path.name for path in left})
 
     def holds(self, controller: str) -> bool:
-        """A control group holds ``controller``."""
+        """Whether a control group enforces ``controller``."""
         return any(controller in slot.controllers for slot in self.slots)
 
     def told(self, *, walls: bool) -> str:
-        """What is in force, in one line."""
+        """The limits in force, in one line."""
         unheld = {
             name for name, held in (("pids", walls), ("cpu", False)) if not held and not self.holds(name)
         }
@@ -198,11 +198,11 @@ class Limiter:
         )
 
 
-class AgentSandbox:
-    """Another sandbox, in which git knows whose commits are made, and what is started is limited.
+class AgentSandbox(Sandbox):
+    """Wraps another sandbox: adds the committer for git, and the limits.
 
-    ``committer`` is the environment that says whose; a policy's own goes before it. No ``limiter``: the walls
-    themselves have limits.
+    ``committer`` is the environment that names the committer; a policy's own variables take precedence. No ``limiter``:
+    the sandbox has limits of its own.
     """
 
     def __init__(self, sandbox: Sandbox, limiter: Limiter | None = None) -> None:
@@ -212,19 +212,19 @@ class AgentSandbox:
         self._limiter = limiter
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """As the sandbox does it, within the limits."""
+        """Wrap as the inner sandbox does, within the limits."""
         policy = replace(policy, env={**self.committer, **policy.env})
         if self._limiter is None:
             return self._sandbox.wrap(argv, policy)
         limits = self._limiter.limits
-        # Where a group counts memory it counts this, too.
+        # A control group that counts memory counts this too.
         policy = replace(policy, scratch_bytes=limits.memory_bytes)
         if self.name == "bwrap" and limits.processes and not self._limiter.holds("pids"):
-            # The sandbox shows the program it starts; now that is the shell.
+            # The sandbox makes the program it starts visible; that is now the shell.
             program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
             argv, policy = inner(argv, limits), replace(policy, readable=(*policy.readable, *program))
         return replace(self._sandbox.wrap(argv, policy), enclose=self._limiter.begin)
 
     async def self_test(self) -> None:
-        """The sandbox's own."""
+        """Run the inner sandbox's self-test."""
         await self._sandbox.self_test()

@@ -1,4 +1,5 @@
-"""As whom root starts a program: as the owner of the directory it works in, without a way back; and how to tell it."""
+"""The user that programs run as when we are root: the owner of the working directory, with no way back. How to report
+it."""
 
 from __future__ import annotations
 
@@ -16,34 +17,34 @@ from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler_worker.sandbox.system import find_setpriv
 
-# Who agents are, in words: never root, whoever started us.
+# Which user agents run as, in words: never root, whoever started us.
 
 Level = Literal["ok", "warn", "FAIL"]
 
 
 def identity(walls: str, uid: int, owner: int, repo: str = "the repository") -> tuple[Level, str]:
-    """(how well that is, one line) about agents sudo_user ``walls``, in ``repo``, which belongs to the user ``owner``,
-    where CodeButler runs as ``uid``. FAIL: nothing is started there."""
+    """(level, one line) for agents in the sandbox ``walls`` and in ``repo``, which belongs to the user ``owner``, if
+    CodeButler runs as ``uid``. FAIL: nothing starts there."""
     if owner == 0 and (walls == "docker" or uid == 0):
         return "FAIL", ROOTS_OWN.format(repo=repo)
     if walls == "docker":
-        whose = "" if owner == 1000 else ", whose the repository is"
+        whose = "" if owner == 1000 else ", the repository's owner"
         return "ok", f"agents run as user {owner}{whose}, without any privilege"
     if uid != 0:
         return "ok", f"agents run as you (user {uid}), without any privilege"
     return "ok", f"CodeButler runs as root; agents become the repository's owner (user {owner})"
 
 
-# What root gives up for good: its groups, every capability, and whatever would bring them back (sudo, su).
+# What root gives up for good: its groups, all capabilities, and any way to regain them (sudo, su).
 GIVEN_UP = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
 HOMES = Path("/var/lib/codebutler/homes")
-"""Where agents have their home that have no other one."""
+"""Homes for agents whose user has none."""
 
 
 def become(owner: Owner, repo: Path, setpriv: Path | None) -> tuple[str, ...]:
-    """What goes before a command so that it runs as ``owner``, whose ``repo`` is. Pure.
+    """What to put before a command so that it runs as ``owner``, the owner of ``repo``. Pure.
 
-    Raises SandboxUnavailableError if that is root, or there is no setpriv(1).
+    Raises SandboxUnavailableError if that is root, or setpriv(1) is missing.
     """
     if owner.is_root:
         raise SandboxUnavailableError(ROOTS_OWN.format(repo=repo))
@@ -55,12 +56,12 @@ def become(owner: Owner, repo: Path, setpriv: Path | None) -> tuple[str, ...]:
 
 
 def as_owner(repo: Path, *needed: Path, uid: int | None = None) -> tuple[str, ...]:
-    """What goes before a program that is run for ``repo`` without walls; nothing unless we are root (``uid``, None =
-    to be found out). Also where it is trusted: it may be the owner's own, and so is not root's to run.
+    """What to put before a program that runs for ``repo`` without a sandbox; empty unless we are root (``uid``, None =
+    find out). Also for trusted repositories: the program may belong to the owner, so root must not run it.
 
-    No ``repo`` (``Path()``): for whoever will have one.
+    No ``repo`` (``Path()``): for its future owner.
 
-    Raises SandboxUnavailableError if ``repo`` is root's, or its owner cannot reach what is ``needed``.
+    Raises SandboxUnavailableError if ``repo`` belongs to root, or its owner cannot reach the paths in ``needed``.
     """
     if (os.geteuid() if uid is None else uid) != 0:
         return ()
@@ -81,10 +82,10 @@ def require_way(owner: Owner, *paths: Path) -> None:
 
 
 def home_of_agents(repo: Path, ours: Path, uid: int | None = None) -> Path:
-    """The HOME of agents in ``repo``, which their CLIs' logins and sessions are read from; it need not be there yet.
+    """The HOME of agents in ``repo``, where their CLIs keep logins and sessions; it need not exist yet.
 
-    ``ours`` unless we are root. Else ``ours`` if it belongs to the repository's owner, his own if he has one, and one
-    below HOMES if he has none. No ``repo`` (``Path()``): of whoever will have one.
+    ``ours`` unless we are root. Then ``ours`` if it belongs to the repository's owner, else the owner's own home, else
+    one below HOMES. No ``repo`` (``Path()``): for its future owner.
     """
     if (os.geteuid() if uid is None else uid) != 0 or not repo.is_dir():
         return ours
@@ -95,7 +96,7 @@ def home_of_agents(repo: Path, ours: Path, uid: int | None = None) -> Path:
 
 
 def ensure_home(home: Path, repo: Path) -> None:
-    """Make the home below HOMES, if that is what ``home`` is. Raises SandboxUnavailableError."""
+    """Create ``home`` if it is one below HOMES. Raises SandboxUnavailableError."""
     if home.parent != HOMES or home.is_dir():
         return
     owner = Owner.at(repo)
@@ -110,8 +111,8 @@ def ensure_home(home: Path, repo: Path) -> None:
 
 
 def make_directories(home: Path, path: Path) -> None:
-    """``path`` below ``home``, with what is missing on the way, for whom the home belongs to; where we are root through
-    no link, which could lead what is made anywhere. Raises SandboxUnavailableError."""
+    """Create ``path`` below ``home`` with its missing parents, for the owner of the home. As root it follows no links,
+    which could point anywhere. Raises SandboxUnavailableError."""
     try:
         if os.geteuid() != 0:
             path.mkdir(parents=True, exist_ok=True)
@@ -119,7 +120,7 @@ def make_directories(home: Path, path: Path) -> None:
             _make_beneath(home, path.relative_to(home).parts)
     except OSError as error:
         raise SandboxUnavailableError(
-            f"{path} cannot be made ({error.strerror}): make it a directory of whoever owns {home}"
+            f"{path} cannot be created ({error.strerror}): make it a directory that belongs to the owner of {home}"
         ) from error
 
 
@@ -155,18 +156,19 @@ def _is_theirs(home: Path, owner: Owner) -> bool:
         return False
 
 
-# What `codebutler doctor` says of whom agents run as: who that is, where his logins are, whether he gets there.
+# What `codebutler doctor` says about the user that agents run as: who it is, where its logins are, whether it can get
+# to the repository.
 
 NAME, EMAIL = "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL"
 
 
 def served_findings(walls: str, group: Sequence[RepoSettings], ours: Path) -> Iterator[Finding]:
-    """Each once, for the repositories of ``group`` sudo_user ``walls``; ``ours`` is our own home."""
+    """Each finding once, for the repositories of ``group`` in the sandbox ``walls``; ``ours`` is our own home."""
     uid = os.geteuid()
     there = [Path(each.path) for each in group if each.path and Path(each.path).is_dir()]
     told = {identity(walls, uid, Owner.at(repo).uid, str(repo)) for repo in there}
     if not there:
-        # Whoever will have one: root alone will not.
+        # For the future owner of a repository, who will not be root alone.
         told = {identity(walls, uid, uid or 1000)}
     for level, text in sorted(told):
         yield Finding(area="sandbox", subject="user", level=level, text=text)
@@ -194,7 +196,7 @@ def _home_finding(home: Path, uid: int) -> Finding:
         return warn(
             "sandbox",
             "home",
-            f"user {uid} has no home, so agents have {home}, and root's logins are not theirs to read: "
+            f"user {uid} has no home, so agents use {home}, and they cannot read root's logins: "
             "log in as that user there, or set API keys, which never get into the sandbox",
         )
     return ok("sandbox", "home", f"agents' logins and sessions are those in {home}, as user {uid}")

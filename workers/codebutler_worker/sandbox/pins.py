@@ -1,8 +1,8 @@
-"""Whether what is pinned stays pinned while a program runs.
+"""Check that pinned paths stay pinned while a program runs.
 
-Whoever replaces a file outside (`git config` does, and `git push -u`) takes away what is mounted on it inside: the
-kernel detaches mounts from a name that is gone (detach_mounts in fs/namespace.c). From then on the program could write
-what makes git run programs. So we are told of such a replacement at once, and the program ends. inotify(7).
+A program outside that replaces a file (as `git config` and `git push -u` do) removes what is mounted on it inside: the
+kernel detaches mounts from a name that is gone (detach_mounts in fs/namespace.c). From then on the program inside could
+write files that make git run programs. So we watch for such a replacement and end the program at once. inotify(7).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ TOLD = (
 
 @dataclass(slots=True)
 class PinHold:
-    """What one program must find in its place; what is ``fleeting`` may go, but not become something else.
-    ``gone`` is told of the first that is not."""
+    """The paths that must stay in place for one program; a ``fleeting`` one may disappear but not be replaced. ``gone``
+    is called for the first that was replaced."""
 
     watcher: Watcher
     pins: frozenset[Path]
@@ -45,13 +45,13 @@ class PinHold:
     seen: dict[Path, tuple[int, ...] | None] = field(default_factory=dict)
 
     def listen(self, gone: Callable[[str], None]) -> None:
-        """Tell ``gone`` in one line; at once, if it has happened already."""
+        """Call ``gone`` with one line on a replacement; at once, if it has already happened."""
         self.gone = gone
         if self.lifted:
             gone(self.lifted)
 
     def look(self) -> None:
-        """Compare what is there with what was there at the last look."""
+        """Compare the paths with the last look."""
         for path in sorted(self.pins):
             now = _told_apart(path)
             was = self.seen.setdefault(path, now)
@@ -59,9 +59,9 @@ class PinHold:
                 self.lift(path)
 
     def struck(self, directory: Path | None, mask: int, name: str) -> Path | None:
-        """Which of the pins an event is about, None if it is about none. Pure."""
+        """The pin that an event is about, None if none. Pure."""
         for path in sorted(self.pins):
-            # Too much happened to be told, or the directory itself is gone: then nothing is certain.
+            # After a queue overflow, or if the directory itself is gone, nothing is certain.
             if mask & IN_OVERFLOW:
                 return path
             goes = mask & (IN_DELETE | IN_IGNORED)
@@ -81,16 +81,16 @@ class PinHold:
                 self.gone(self.lifted)
 
     def release(self) -> None:
-        """The program has ended. Does nothing the second time."""
+        """Stop watching: the program has ended. A second call does nothing."""
         self.watcher.release(self)
 
 
 @dataclass(slots=True)
 class Watcher:
-    """One for all the programs of a sandbox. Holds a descriptor while something runs.
+    """One for all programs of a sandbox. Holds a descriptor while a program runs.
 
-    The system has so many of them for a user, whom agents are, too: where they have taken all, it looks by itself every
-    ``every_s``. ``polls`` forces that.
+    inotify instances are limited per user, and agents run as the same user: if they have used them all, this polls
+    every ``every_s`` instead. ``polls`` forces that.
     """
 
     every_s: float = 0.2
@@ -101,9 +101,9 @@ class Watcher:
     _holds: list[PinHold] = field(default_factory=list)
 
     def hold(self, pins: frozenset[Path], fleeting: frozenset[Path] = frozenset()) -> PinHold:
-        """Look after ``pins`` from now on. What is ``fleeting`` of them may go, but not become something else."""
+        """Watch ``pins`` from now on. Those in ``fleeting`` may disappear but not be replaced."""
         held = PinHold(self, pins, fleeting)
-        # Elsewhere rules go by path, and nothing is mounted.
+        # On other systems the rules are by path, and nothing is mounted.
         if pins and sys.platform == "linux":
             self._holds.append(held)
             try:
@@ -111,14 +111,16 @@ class Watcher:
             except OSError as error:
                 if self._looking is None:
                     log.warning(
-                        "git's configuration is looked at every %g s: %s", self.every_s, error.strerror
+                        "no inotify, so git's configuration is checked every %g s: %s",
+                        self.every_s,
+                        error.strerror,
                     )
                     self._look()
                 held.look()
         return held
 
     def release(self, held: PinHold) -> None:
-        """``held`` needs no more looking after."""
+        """Stop watching for ``held``."""
         if held in self._holds:
             self._holds.remove(held)
         if self._holds:
@@ -127,7 +129,7 @@ class Watcher:
             self._looking.cancel()
             self._looking = None
         if self._fd >= 0:
-            with contextlib.suppress(RuntimeError):  # its loop is closed
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
                 asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
@@ -175,8 +177,8 @@ def events(data: bytes) -> list[tuple[int, int, str]]:
 
 
 def _told_apart(path: Path) -> tuple[int, ...] | None:
-    """What is there and nothing else, None = nothing. A new file may get the inode of the one before it, but not its
-    time of change; a directory's changes with what is in it."""
+    """Identifies a file and nothing else, None = missing. A new file may get the inode of the old one, but not its
+    ctime; a directory's ctime changes with its content."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -1,7 +1,7 @@
-"""What runs before a program behind walls, and then becomes it; and what is said of git there.
+"""Code that runs in the sandbox before a program and then becomes it; and hints about git in the sandbox.
 
-In a namespace without network something makes the sockets that the proxy is reached at, and hands them out. In a
-repository that tracks files of `.codebutler` something shows them. Nothing of either stays.
+In a namespace without network, it creates the sockets on which the proxy is reached and hands them out. In a repository
+that tracks files of `.codebutler`, it makes them visible. Neither leaves anything behind.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from codebutler_worker.sandbox.destinations import read_regular
 from codebutler_worker.sandbox.port import ProxySocket
 
 INSIDE = "/run/codebutler-proxy"
-"""Where the proxy's socket appears."""
+"""The path of the proxy's socket inside."""
 
-# Perl starts in a quarter of Python's time, but cannot send a descriptor: the kernel is asked itself. sendmsg(2),
-# cmsg(3), unix(7); 64-bit, little endian.
+# Perl starts in a quarter of Python's time but cannot send a descriptor, so we make the system call ourselves.
+# sendmsg(2), cmsg(3), unix(7); 64-bit, little endian.
 SENDMSG: Mapping[str, int] = MappingProxyType({"x86_64": 46, "aarch64": 211})
 QUIET = ("PERL_BADLANG", "0")
-"""Else Perl complains of languages that are not installed (perllocale)."""
+"""Otherwise Perl warns about locales that are not installed (perllocale)."""
 PERL = r"""
 delete $ENV{PERL_BADLANG};
 my ($socket, $ports, $sendmsg, @argv) = @ARGV;
@@ -46,8 +46,8 @@ print STDERR "cannot start $argv[0]: $!\n";
 exit 127
 """
 
-# For any Python 3: a system's own need not be ours. `_socket`, because `socket` takes as long as the interpreter.
-# An interpreter ignores two signals, and what it becomes would inherit that.
+# For any Python 3: the system's need not be ours. `_socket`, because importing `socket` takes as long as starting the
+# interpreter. The interpreter ignores two signals, and the program it becomes would inherit that.
 SCRIPT = """
 import _signal, _socket, os, sys
 path, ports, *argv = sys.argv[1:]
@@ -84,7 +84,7 @@ def swiftly(proxy: ProxySocket, perl: Path, machine: str, argv: tuple[str, ...])
 
 
 def through(proxy: ProxySocket, python: Path, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """``argv`` as it is started where ``proxy`` is the only way out. Pure."""
+    """``argv`` as it is started if ``proxy`` is the only way out. Pure."""
     return (str(python), "-I", "-S", "-c", SCRIPT.strip(), INSIDE, proxy.ports, *argv)
 
 
@@ -95,8 +95,8 @@ GIT_TOLD = (
     "`.codebutler` shows only what git tracks of it, and keeps nothing but what you put into `.codebutler/files`. If "
     f"git asks who you are, do not invent a name: ask the owner to run {NAMING} on the machine that runs CodeButler."
 )
-"""For agents that a model steers."""
-# What the walls' refusals look like: mounts, and seatbelt's rules (errno(3)).
+"""For agents driven by a model."""
+# What refusals of the sandbox look like: mounts, and seatbelt's rules (errno(3)).
 _REFUSED = "(Device or resource busy|Read-only file system|Operation not permitted)"
 _HINTS = (
     (
@@ -117,22 +117,21 @@ _HINTS = (
 
 
 def hint(output: str) -> str:
-    """What to do about a failure of git that the walls cause, or a missing name; "" for all other output. Pure."""
+    """What to do about a git failure caused by the sandbox or a missing name; "" for all other output. Pure."""
     return next((advice for failure, advice in _HINTS if failure.search(output)), "")
 
 
-# What git tracks below `.codebutler`, as git has it, in place of what is hidden there.
-# Were it missing, git inside would take it for deleted, and `git commit -a` would commit that. So each program begins
-# with these files as the index names them, in a directory of its own that lies in memory: git finds nothing changed,
-# and can check out, stash and reset them as any other file. They show nothing new (whoever reads git's objects has
-# them), and what becomes of them there is nothing outside.
+# Files that git tracks below `.codebutler`, which is hidden otherwise. If they were missing, git inside would see them
+# as deleted, and `git commit -a` would commit that. So each program starts with these files as the index has them, in a
+# private directory in memory: git sees no change, and can check out, stash and reset them like any other file. They
+# reveal nothing new (git's objects contain them), and changes to them have no effect outside.
 
 FAILED = f"codebutler: what git tracks in {PRIVATE} could not be shown: do not commit that it is deleted"
 LIMIT_S = 10
-"""What stands in the place of git's files could be a pipe that nobody writes to."""
+"""A file of git may have been replaced by a pipe that nobody writes to."""
 LARGEST_BYTES = 64 * 2**20
 FULL_NAMES = (2, 3)
-"""The versions of the index that name each path in full (gitformat-index(5))."""
+"""The index versions that store each path in full (gitformat-index(5))."""
 _NAMED = " ".join((PRIVATE, *(f"':(exclude){PRIVATE}/{name}'" for name in SHARED)))
 _SHOW = f"""
   {{
@@ -140,7 +139,7 @@ _SHOW = f"""
       timeout {LIMIT_S} git -C "$place" checkout-index -f -q -z --stdin
   }} </dev/null >/dev/null 2>&1 || echo "{FAILED}" >&2
 """
-# Our own .gitignore is hidden, too: without one `git add -A` would take the files that people sent.
+# Our own .gitignore is hidden too: without one, `git add -A` would add the files that people sent.
 _BEGIN = """
 places=$1; shift
 for place in $places; do{show}
@@ -151,8 +150,8 @@ exec "$@"
 
 
 def with_tracked(argv: tuple[str, ...], checkout: Checkout, places: str = ".") -> tuple[str, ...]:
-    """``argv``, begun in ``checkout`` once the tracked files are there. ``places``: where it shows, with a space
-    between them."""
+    """``argv``, started in ``checkout`` after the tracked files are in place. ``places``: where the checkout appears,
+    separated by spaces."""
     if not checkout.hides_tracked:
         return argv
     script = _BEGIN.format(show=_SHOW if _may_track(checkout) else "", private=PRIVATE)
@@ -170,7 +169,7 @@ def _may_track(checkout: Checkout) -> bool:
 
 
 def names_private(index: bytes) -> bool:
-    """Whether git's index may name a file below `.codebutler`; True where only git can tell. Pure."""
+    """Whether git's index may name a file below `.codebutler`; True if only git can tell. Pure."""
     if not index:
         return False
     whole = int.from_bytes(index[4:8], "big") in FULL_NAMES and b"link" not in index

@@ -1,6 +1,5 @@
-"""SeatbeltSandbox: macOS's own sandbox, through sandbox-exec(1). Its profile is tested as data; on macOS itself it has
-never run, so it is used only where the configuration names it, and tries its walls before anything starts.
-"""
+"""SeatbeltSandbox: macOS's own sandbox, through sandbox-exec(1). Its profile is tested as data but has never run on
+macOS, so it is used only if the configuration names it, and it tests itself before anything starts."""
 
 from __future__ import annotations
 
@@ -13,14 +12,15 @@ from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
-from codebutler_worker.sandbox.port import Launch, ProxySocket, SandboxPolicy, environment
+from codebutler_worker.sandbox.port import Launch, ProxySocket, Sandbox, SandboxPolicy, environment
 from codebutler_worker.sandbox.walls import Inside, MachineView, refuse_too_wide, trial_failure, trial_ground
 
-# The walls as a profile for macOS's seatbelt (sandbox-exec(1)). Pure: everything looked up comes in, a text comes out.
+# The sandbox as a profile for macOS's seatbelt (sandbox-exec(1)). Pure: takes everything that was looked up, returns a
+# text.
 #
-# Everything is denied but what is named here, and of two rules that fit the later one counts: the order below is the
-# policy. Unlike bubblewrap it hides no process and gives no /tmp of its own, and a hidden file's name may be asked for.
-# Written by the rules of Apple's own profiles (/System/Library/Sandbox/Profiles); no machine of ours has run it.
+# Everything not allowed here is denied, and the last matching rule wins: the order below is the policy. Unlike
+# bubblewrap, it hides no processes, provides no private /tmp, and lets a program test whether a hidden file exists.
+# Written after Apple's own profiles (/System/Library/Sandbox/Profiles); we have never run it on a Mac.
 
 SYSTEM_ROOTS = tuple(
     map(
@@ -42,10 +42,10 @@ SYSTEM_ROOTS = tuple(
         ],
     )
 )
-"""Readable. Homes, other volumes, /private/tmp and the rest of /private/var are not there."""
+"""Readable. Homes, other volumes, /private/tmp and the rest of /private/var are not visible."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/dtracehelper")
 TERMINALS = ("/dev/tty", "/dev/ptmx")
-# What a program asks of the system to start, to know its user and the time. No keychain, no window server, no events.
+# The services a program needs to start and to know its user and the time. No keychain, no window server, no events.
 SERVICES = (
     "com.apple.bsd.dirhelper",
     "com.apple.logd",
@@ -54,7 +54,7 @@ SERVICES = (
     "com.apple.system.opendirectoryd.libinfo",
     "com.apple.system.opendirectoryd.membership",
 )
-# Names and certificates.
+# Name resolution and certificates.
 NETWORK_SERVICES = (
     "com.apple.SystemConfiguration.configd",
     "com.apple.SystemConfiguration.DNSConfiguration",
@@ -72,7 +72,7 @@ BASE = (
     "(allow ipc-posix-sem)",
     "(allow file-map-executable)",
 )
-# To the internet, and no Unix socket: docker's and ssh-agent's would be a way out.
+# Internet only, no Unix sockets: docker's and ssh-agent's would be a way out.
 OPEN_NETWORK = (
     "(allow network-outbound (remote ip))",
     "(allow network-bind (local ip))",
@@ -85,7 +85,7 @@ OPEN_NETWORK = (
 def seatbelt_profile(inside: Inside, checkout: Checkout, scratch: Path) -> str:
     """The profile for a program in ``checkout``; ``scratch`` is its directory for temporary files.
 
-    Raises SandboxUnavailableError for a policy that these walls cannot keep.
+    Raises SandboxUnavailableError if the sandbox cannot enforce the policy.
     """
     if isinstance(inside.network, ProxySocket):
         raise SandboxUnavailableError(
@@ -124,7 +124,7 @@ def _system(inside: Inside) -> list[str]:
 def _own(inside: Inside, checkout: Checkout, scratch: Path) -> list[str]:
     shown = [*inside.home_paths, *(real for _, real in inside.readable), checkout.root, scratch]
     return [
-        # A path can only be followed through directories that may be looked up; none of them can be listed.
+        # Following a path requires metadata access to its parent directories; none of them can be listed.
         *(f"(allow file-read-metadata {_only(path)})" for path in _above([*shown, *_links(inside)])),
         *(f"(allow file-read* {_below(real)})" for _, real in inside.readable),
         *(f"(allow file-read* {_only(path)})" for path in _links(inside)),
@@ -136,7 +136,7 @@ def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
     rules = [
         f"(allow file-read* file-write* {_below(checkout.root)})",
         f"(deny file-write-unlink {_only(checkout.root)})",
-        # To rename is to unlink.
+        # Renaming counts as unlinking.
         *(f"(deny file-write-unlink {_only(path)})" for path in checkout.pinned),
         *(f"(deny file-write* {_below(path)})" for path in checkout.fixed),
     ]
@@ -159,12 +159,12 @@ def _services(names: Iterable[str]) -> str:
 
 
 def _links(inside: Inside) -> list[Path]:
-    """Names of readable things that lead elsewhere."""
+    """Names of readable paths that are links."""
     return [path for path, real in inside.readable if path != real]
 
 
 def _above(paths: Iterable[Path]) -> list[Path]:
-    """Every directory on the way to the paths, the root left out; each once, the upper ones first."""
+    """Every directory on the way to the paths, without the root; each once, parents first."""
     found = {parent for path in paths for parent in path.parents if parent != Path("/")}
     return sorted(found)
 
@@ -178,7 +178,8 @@ def _only(path: Path) -> str:
 
 
 def quoted(text: str) -> str:
-    """As a string of the profile's language. Raises SandboxUnavailableError for what no path of ours holds."""
+    """As a string in the profile language. Raises SandboxUnavailableError for characters that none of our paths
+    contain."""
     if any(ord(char) < 32 or ord(char) == 127 for char in text):
         raise SandboxUnavailableError(f"{text!r} has a control character in its name: rename it")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -196,10 +197,12 @@ echo written > here && cat here
 """
 
 
-class SeatbeltSandbox:
-    """``hidden`` are directories no agent may see, ``readable`` those outside the repository that each may read.
+class SeatbeltSandbox(Sandbox):
+    """``hidden`` are directories that no agent may see, ``readable`` those outside the repository that every agent may
+    read.
 
-    Raises SandboxUnavailableError off macOS, and for root."""
+    Raises SandboxUnavailableError off macOS, and for root.
+    """
 
     name = "seatbelt"
 
@@ -220,7 +223,7 @@ class SeatbeltSandbox:
         self._view = MachineView.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
+        """Skips paths of ``policy`` that do not exist; refuses symbolic links."""
         checkout = inspect_checkout(policy.workdir, filling=policy.filling)
         scratch = _scratch(checkout.root)
         profile = seatbelt_profile(self._view.inside(argv, policy, checkout), checkout, scratch)
@@ -231,7 +234,7 @@ class SeatbeltSandbox:
         )
 
     async def self_test(self) -> None:
-        """Start a shell inside and let it try the walls."""
+        """Start a shell inside that checks the sandbox."""
         with trial_ground() as ground:
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside)}
             policy = SandboxPolicy(workdir=ground.workdir, home=ground.home, env=env, network="none")
@@ -241,9 +244,9 @@ class SeatbeltSandbox:
 
 
 def _scratch(root: Path) -> Path:
-    """A directory of our own for the temporary files of what runs in ``root``, the same each time.
+    """Our own directory for the temporary files of programs in ``root``, the same each time.
 
-    Raises SandboxUnavailableError if somebody else was there first.
+    Raises SandboxUnavailableError if somebody else created it first.
     """
     name = f"codebutler-{os.geteuid()}-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}"
     path = Path(tempfile.gettempdir()).resolve() / name

@@ -1,7 +1,7 @@
-"""The system calls that an agent and all it starts are refused, as a program for the kernel's filter.
+"""The system calls refused to an agent and all its children, as a program for the kernel's filter.
 
-Walls are as thin as the kernel behind them: what is refused here is what no program of an agent's needs, and what
-breaks out of namespaces have used. seccomp(2), bpf(2); the classic BPF of Linux's linux/filter.h, little endian.
+A sandbox is only as strong as the kernel. We refuse calls that no agent's program needs and that have been used to
+break out of namespaces. seccomp(2), bpf(2); the classic BPF of Linux's linux/filter.h, little endian.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-# Numbers of system calls, by machine: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h
-# of Linux 6.18. From 424 on they are everywhere the same.
+# System call numbers, by machine: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux
+# 6.18. From 424 on they are the same on all machines.
 
 LAST = 469
-"""file_setattr(2), the last call that was looked at when the list was made."""
+"""file_setattr(2), the newest call reviewed when this list was made."""
 
-# Refused whatever their arguments.
+# Refused with any arguments.
 NEW = {
-    "io_uring_setup": 425,  # its operations pass by every filter
+    "io_uring_setup": 425,  # its operations bypass every filter
     "io_uring_enter": 426,
     "io_uring_register": 427,
     "open_tree": 428,
@@ -65,10 +65,10 @@ AARCH64 = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``architecture``: what the kernel calls it (linux/audit.h); ``numbers``: of the calls whose arguments are
-    judged; ``refused``: those that are refused whatever theirs; ``modes``: which argument of a call is a file's mode;
-    ``opening``: which are the flags and, where they make a file, its mode; ``x32``: a second ABI shares the
-    architecture."""
+    """``architecture``: the kernel's name for it (linux/audit.h); ``numbers``: the calls whose arguments are checked;
+    ``refused``: the calls refused with any arguments; ``modes``: which argument of a call is a file's mode;
+    ``opening``: which arguments are the flags and, if the flags create a file, its mode; ``x32``: a second ABI shares
+    the architecture."""
 
     architecture: int
     numbers: Mapping[str, int]
@@ -110,57 +110,58 @@ ERRNO = 0x00050000
 EPERM = ERRNO | errno.EPERM
 ENOSYS = ERRNO | errno.ENOSYS
 
-# struct seccomp_data. Of each argument only the lower half is looked at: the kernel, too, takes these as 32 bits.
+# struct seccomp_data. Only the lower half of each argument is checked: the kernel, too, treats these as 32 bits.
 NUMBER, ARCHITECTURE, ARGUMENTS, ARGUMENT_BYTES = 0, 4, 16, 8
 LOAD, EQUAL, AT_LEAST, ABOVE, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x25, 0x45, 0x06
 
 X32 = 0x40000000
-"""Calls of the x32 ABI have this bit, under the same architecture as x86-64's own."""
+"""Calls of the x32 ABI have this bit; their architecture is the same as x86-64's."""
 NO_CALL = 0xFFFFFFFF
-"""What a tracer skips a call with; the kernel answers that there is none."""
+"""A tracer uses this number to skip a call; the kernel answers ENOSYS."""
 
 NEW_NAMESPACES = 0x7E020000
 NEW_TIME = 0x80
-"""CLONE_NEWTIME; in clone(2) the same bits are the signal at exit."""
+"""CLONE_NEWTIME; in clone(2) the same bits are the exit signal."""
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
-"""personality(2): Linux as it is, 2.6 version numbers, uname as 32 bits, both, and asking; not the ones that take
-protections away."""
+"""personality(2): plain Linux, 2.6 version numbers, 32-bit uname, both, and asking; not those that turn off
+protections."""
 SEIZING = (16, 0x4206)
-"""PTRACE_ATTACH and PTRACE_SEIZE, ptrace(2): tracing what has not asked for it. A debugger's own child has."""
+"""PTRACE_ATTACH and PTRACE_SEIZE, ptrace(2): tracing a process that did not ask for it, as a debugger's own child
+does."""
 TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: typing into a terminal, ioctl_tty(2)."""
 SETUID, SETGID = 0o4000, 0o2000
-"""Bits of a file's mode: whoever runs it becomes its owner, or of its group, inode(7). No mount that is nosuid inside
-keeps somebody outside from that."""
+"""Mode bits that run a file as its owner or group, inode(7). A nosuid mount inside does not protect somebody
+outside."""
 MAKING = 0x40 | 0x400000
-"""O_CREAT and the bit of O_TMPFILE that is its own, open(2): only with them is there a mode."""
+"""O_CREAT and O_TMPFILE's own bit, open(2): only with them is there a mode."""
 UNIX, INET, NETLINK, INET6 = 1, 2, 16, 10
-"""The families of sockets there are (socket(2)). No AF_VSOCK and its like: no network namespace holds those."""
+"""The allowed socket families (socket(2)). No AF_VSOCK or similar: network namespaces do not contain those."""
 ROUTE = 0
-"""The one kind of netlink: addresses and routes, netlink(7)."""
+"""The only kind of netlink socket allowed: addresses and routes, netlink(7)."""
 
 Code = Sequence[bytes]
 
 
 def machines() -> tuple[str, ...]:
-    """For which machines (``uname -m``) there is a filter."""
+    """The machines (``uname -m``) that have a filter."""
     return tuple(TABLES)
 
 
 def program(machine: str, *, shared: bool = False) -> bytes:
-    """The filter for ``machine``. ``shared``: git gives its directories to a group, which takes SETGID
-    (core.sharedRepository). Raises KeyError for one that is not in ``machines()``."""
+    """The filter for ``machine``. ``shared``: git shares its directories with a group (core.sharedRepository), which
+    needs SETGID. Raises KeyError for a machine that is not in ``machines()``."""
     table = TABLES[machine]
     number = table.numbers
     code = [
         _op(LOAD, ARCHITECTURE), _op(EQUAL, table.architecture, yes=1), _op(RETURN, KILL), _op(LOAD, NUMBER),
         *_foreign(table),
-        # What came after the last call that was judged: programs take it that the kernel is older.
+        # Calls newer than our list: a program takes ENOSYS to mean that the kernel is older.
         _op(ABOVE, LAST, no=1), _op(RETURN, ENOSYS),
     ]  # fmt: skip
     for refused in table.refused:
         code += _when(refused, [_op(RETURN, EPERM)])
-    # Its flags lie in memory, where no filter can look. C libraries fall back on clone(2).
+    # Its flags are in memory, which no filter can read. C libraries fall back on clone(2).
     code += _when(number["clone3"], [_op(RETURN, ENOSYS)])
     code += _when(number["clone"], _without_bits(0, NEW_NAMESPACES))
     code += _when(number["unshare"], _without_bits(0, NEW_NAMESPACES | NEW_TIME))
@@ -174,7 +175,7 @@ def program(machine: str, *, shared: bool = False) -> bytes:
         code += _when(call, _without_bits(mode, bits))
     for call, (flags, mode) in table.opening.items():
         code += _when(call, _making(flags, mode))
-    # Its mode, too, lies in memory. Programs fall back on openat(2).
+    # Its mode is in memory too. Programs fall back on openat(2).
     code += _when(number["openat2"], [_op(RETURN, ENOSYS)])
     return b"".join((*code, _op(RETURN, ALLOW)))
 
@@ -187,7 +188,7 @@ def _foreign(table: Table) -> Code:
 
 
 def _op(code: int, operand: int, *, yes: int = 0, no: int = 0) -> bytes:
-    """One instruction; ``yes`` and ``no`` are how many to skip."""
+    """One instruction; ``yes`` and ``no`` are how many instructions to skip."""
     return struct.pack("<HBBI", code, yes, no, operand)
 
 
@@ -201,7 +202,7 @@ def _argument(index: int) -> bytes:
 
 
 def _one_of(index: int, values: Iterable[int]) -> Code:
-    """Allow these; else go on."""
+    """Allow these values; otherwise continue."""
     allowed = (word for value in values for word in (_op(EQUAL, value, no=1), _op(RETURN, ALLOW)))
     return (_argument(index), *allowed)
 
@@ -229,16 +230,16 @@ def _sockets() -> Code:
     )  # fmt: skip
 
 
-# The filter of system calls where bubblewrap, or docker's client, can read it: in memory, sealed.
+# The system call filter in a sealed memory file that bubblewrap or docker's client can read.
 
 FD = 9
-"""The descriptor that bubblewrap reads it from. Shells know only those of one digit."""
-# With the filter's path as $0: opened before anything of the agent's runs, closed by bubblewrap itself.
+"""The descriptor that bubblewrap reads it from. Shells support single digits only."""
+# With the filter's path as $0: opened before any code of the agent runs, closed by bubblewrap itself.
 OPEN = f'exec "$@" {FD}<"$0"'
 
 
 class FilterFile:
-    """Lives as long as this object. ``missing``: there is no filter for this machine."""
+    """Lives as long as this object. ``missing``: this machine has no filter."""
 
     def __init__(self, machine: str | None = None) -> None:
         machine = machine or platform.machine()
@@ -256,7 +257,7 @@ class FilterFile:
 
 
 def kept(owner: object, content: bytes) -> str:
-    """Where ``content`` can be read, and nobody can change it, as long as ``owner`` lives."""
+    """A path at which ``content`` can be read but not changed, as long as ``owner`` lives."""
     if sys.platform == "linux":
         fd = os.memfd_create("codebutler-filter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         weakref.finalize(owner, os.close, fd)

@@ -1,4 +1,4 @@
-"""Which walls to use: what the configuration asks for, if it really works here. Fails closed."""
+"""Choose the sandbox: the configured one, if it really works here. Fails closed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy, environment
 from codebutler_worker.sandbox.walls import toolchains
 
-# NoSandbox: no walls. Only a trusted configuration asks for it.
+# NoSandbox: only a trusted configuration can ask for it.
 
 
-class NoSandbox:
-    """Runs the program as it is, with the policy's environment, home and working directory; as root, as the owner of
-    the working directory. ``uid``: who we are, None = to be found out."""
+class NoSandbox(Sandbox):
+    """Runs the program as it is, with the policy's environment, home and working directory; if we are root, as the
+    owner of the working directory. ``uid``: our user, None = find out."""
 
     name = "none"
 
@@ -27,15 +27,15 @@ class NoSandbox:
         self._uid = os.geteuid() if uid is None else uid
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """Raises SandboxUnavailableError where root would have to start it as root."""
+        """Raises SandboxUnavailableError if the program would have to run as root."""
         before = as_owner(policy.workdir, policy.workdir, Path(argv[0]), uid=self._uid)
         return Launch(argv=(*before, *argv), env=environment(policy), cwd=policy.workdir)
 
     async def self_test(self) -> None:
-        """There is nothing that could fail."""
+        """Nothing can fail here."""
 
 
-WITHOUT = 'or, to run agents without walls, set "sandbox": {"mode": "none"} in the global configuration'
+WITHOUT = 'or, to run agents without a sandbox, set "sandbox": {"mode": "none"} in the global configuration'
 ANYTHING = SandboxSection()
 
 
@@ -49,8 +49,8 @@ async def select_sandbox(
     home: Path | None = None,
 ) -> Sandbox:
     """The sandbox for ``mode``, self-tested. ``trusted``: whether ``mode`` comes from trusted configuration;
-    ``section`` says what a container may use up and what of ``home`` (the user's) is readable, ``idle_s`` how long a
-    container waits for its conversation to go on.
+    ``section`` sets a container's limits and what is readable below ``home`` (the user's); ``idle_s``: how long a
+    container waits for the next turn of its conversation.
 
     Raises SandboxUnavailableError with what to do.
     """
@@ -60,7 +60,7 @@ async def select_sandbox(
         return NoSandbox()
     readable = toolchains(section.readable, home or Path.home(), hidden)
     errors = []
-    # Seatbelt, which nobody has tried, has to be named.
+    # Seatbelt is untested, so it must be named explicitly.
     for wanted in ("bwrap", "docker") if mode == "auto" else (mode,):
         try:
             sandbox = _made(wanted, hidden, readable, section, idle_s)
@@ -83,7 +83,7 @@ def _made(
         if sys.platform != "linux":
             raise SandboxUnavailableError("bubblewrap works on Linux only: use docker, or on macOS seatbelt")
         return BwrapSandbox(hidden, readable=readable)
-    # Most workers never need the others, and each would carry them.
+    # Most workers never need the others, so do not load them.
     if mode == "seatbelt":
         from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox
 

@@ -1,4 +1,4 @@
-"""What this machine is made of, looked up once: the directories programs live in, and what to mask in them."""
+"""The layout of this machine, looked up once: the directories that hold programs, and what to mask in them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SYSTEM_ROOTS = tuple(
         ],
     )
 )
-# Never from PATH: an agent can write a `bwrap` into a repository, and a shell can have that in its PATH.
+# Never from PATH: an agent can put a `bwrap` into a repository, and that may be in a shell's PATH.
 PROGRAM_DIRECTORIES = tuple(
     map(Path, ["/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin", "/run/current-system/sw/bin"])
 )
 
 
-# Of all that runs here, not only of what is inside: keys, timers, addresses of the kernel. Most only root may read, and
-# no agent is that. Containers of docker do not show them either.
+# About the whole machine, not only the sandbox: keys, timers, kernel addresses. Most are readable by root only, and no
+# agent is root. Docker hides them in its containers too.
 TELLING = (
     "kcore", "keys", "key-users", "timer_list", "sched_debug", "latency_stats", "slabinfo", "vmallocinfo", "kpagecount",
     "kpageflags", "kpagecgroup", "kmsg", "iomem", "ioports", "mtrr",
@@ -44,10 +44,9 @@ TELLING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemLayout:
-    """``roots``: directories to show read-only; ``links``: (path, target) of those that are symbolic links;
-    ``masked``: files and directories in them that not everybody may read; ``telling``: what the kernel tells about
-    itself and others; ``resolver``: where /etc/resolv.conf really is, if that is elsewhere.
-    """
+    """``roots``: directories to show read-only; ``links``: (path, target) of those that are symbolic links; ``masked``:
+    files and directories in them that not everybody may read; ``telling``: files in which the kernel reveals facts
+    about the whole machine; ``resolver``: the target of /etc/resolv.conf, if that is elsewhere."""
 
     uid: int
     gid: int
@@ -69,13 +68,13 @@ def find_program(name: str) -> Path | None:
 
 
 def find_setpriv() -> Path | None:
-    """util-linux's: BusyBox has another program of that name."""
+    """util-linux's setpriv: BusyBox has a different program of that name."""
     found = find_program("setpriv")
     return found if found is not None and found.resolve().name == "setpriv" else None
 
 
 def inspect_system(bwrap: Path) -> SystemLayout:
-    """Look at the machine. Walks /etc once."""
+    """Inspect the machine. Walks /etc once."""
     links = tuple((root, str(root.readlink())) for root in SYSTEM_ROOTS if root.is_symlink())
     roots = tuple(root for root in SYSTEM_ROOTS if root.is_dir() and not root.is_symlink())
     masked = list(_unreadable(Path("/etc")))
@@ -97,7 +96,7 @@ def inspect_system(bwrap: Path) -> SystemLayout:
 
 
 def _unreadable(directory: Path) -> Iterator[Path]:
-    """What not everybody may read, but we may. Inside a user namespace files are still their owner's and group's."""
+    """What we may read but not everybody may. In a user namespace files keep their owner and group."""
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:

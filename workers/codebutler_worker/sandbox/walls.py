@@ -1,5 +1,5 @@
-"""What all kinds of walls share: what a policy names, looked up on disk, and a shell that tries the walls before
-anything else starts behind them."""
+"""What all sandboxes share: resolving a policy's paths on disk, and a shell that tests the sandbox before anything else
+starts in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from codebutler_worker.sandbox.port import Launch, Network, SandboxPolicy
 
 
 def _home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:
-    """Those that exist, where they really are. Raises SandboxUnavailableError for a link or one outside the home."""
+    """Those that exist, resolved. Raises SandboxUnavailableError for a link or a path outside the home."""
     home = policy.home.resolve()
     kept = []
     for path in policy.home_paths:
@@ -33,9 +33,10 @@ def _home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:
 
 
 def toolchains(named: Sequence[str], home: Path, hidden: Sequence[Path]) -> tuple[Path, ...]:
-    """The directories of ``sandbox.readable``; one that is not there may come later.
+    """The directories of ``sandbox.readable``; one that does not exist may be created later.
 
-    Raises SandboxUnavailableError for one that is more than a toolchain: it holds the home, or what no agent may see.
+    Raises SandboxUnavailableError for one that is more than a toolchain: it contains the home, or a path that no agent
+    may see.
     """
     found = tuple(home / name[2:] if name.startswith("~/") else Path(name) for name in named)
     for name, path in zip(named, found, strict=True):
@@ -53,9 +54,9 @@ def toolchains(named: Sequence[str], home: Path, hidden: Sequence[Path]) -> tupl
 
 
 def _readable(argv: tuple[str, ...], policy: SandboxPolicy, more: tuple[Path, ...] = ()) -> list[Path]:
-    """What is named, by the policy or by ``more``, and exists; the program itself need not be named.
+    """The paths named by the policy or by ``more`` that exist; the program itself need not be named.
 
-    Not what lies where the agent writes: it shows anyway, and a link planted there would show its target.
+    Not paths in the agent's own directories: they are visible anyway, and a planted link would expose its target.
     """
     program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
     written = (policy.workdir, *policy.home_paths)
@@ -67,7 +68,7 @@ def _readable(argv: tuple[str, ...], policy: SandboxPolicy, more: tuple[Path, ..
 
 
 def status_without_links(root: Path, path: Path) -> os.stat_result:
-    """Raises SandboxUnavailableError if ``path`` is gone or goes through a symbolic link below ``root``."""
+    """Raises SandboxUnavailableError if ``path`` is missing or goes through a symbolic link below ``root``."""
     try:
         found = status_beneath(root, str(path.relative_to(root)))
     except UnsafePathError as error:
@@ -81,11 +82,11 @@ def status_without_links(root: Path, path: Path) -> os.stat_result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """A SandboxPolicy looked up on disk: every path exists.
+    """A SandboxPolicy resolved on disk: every path exists.
 
-    ``readable`` pairs a path with what it resolves to; ``hidden`` are directories to empty wherever they would
-    show; ``env`` is only what must not reach the wrapper itself; ``scratch_bytes``: how much fits into each private
-    directory (0 = no limit of ours); ``filter_fd``: where the filter of system calls is read from.
+    ``readable`` pairs a path with its target; ``hidden`` are directories to show empty wherever they appear; ``env``
+    holds only variables that must not reach the wrapper itself; ``scratch_bytes``: the size of each private directory
+    (0 = no limit of ours); ``filter_fd``: the descriptor of the system call filter.
     """
 
     home: Path
@@ -100,26 +101,26 @@ class Inside:
 
     @property
     def named(self) -> tuple[Path, ...]:
-        """What is shown of this machine because the policy names it."""
+        """The paths of this machine that are visible because the policy names them."""
         return (*self.home_paths, *(real for _, real in self.readable))
 
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
-    """``hidden`` are directories no agent may see wherever they lie: the supervisor's home above all; ``readable``
-    those outside the repository that each may read."""
+    """``hidden`` are directories that no agent may see, wherever they are: above all the supervisor's home.
+    ``readable`` are directories outside the repository that every agent may read."""
 
     hidden: tuple[Path, ...]
     readable: tuple[Path, ...]
 
     @classmethod
     def of(cls, hidden: tuple[Path, ...], readable: tuple[Path, ...]) -> Self:
-        """With those to hide that are there."""
+        """A view with the ``hidden`` directories that exist."""
         return cls(tuple(path.resolve() for path in hidden if path.is_dir()), readable)
 
     def inside(self, argv: tuple[str, ...], policy: SandboxPolicy, checkout: Checkout) -> Inside:
-        """``policy`` looked up on disk; what does not exist is left out. Raises SandboxUnavailableError for a
-        symbolic link."""
+        """``policy`` resolved on disk; skips what does not exist. Raises SandboxUnavailableError for a symbolic
+        link."""
         for path in (path for path in self.hidden if path.is_relative_to(checkout.root)):
             status_without_links(checkout.root, path)
         return Inside(
@@ -134,13 +135,13 @@ class MachineView:
 
 
 def below(path: Path, roots: Sequence[Path]) -> bool:
-    """Whether it lies in one of ``roots``."""
+    """Whether the path is in one of ``roots``."""
     return any(path.is_relative_to(root) for root in roots)
 
 
 def refuse_too_wide(inside: Inside, checkout: Checkout, roots: Sequence[Path]) -> None:
-    """Raises SandboxUnavailableError for a repository that holds the home or one of the system's ``roots``, or that
-    lies in what is the agent's own."""
+    """Raises SandboxUnavailableError for a repository that contains the home or one of the system's ``roots``, or that
+    is inside the agent's own directories."""
     for path in (inside.home, *roots):
         if path.is_relative_to(checkout.root):
             raise SandboxUnavailableError(
@@ -149,11 +150,11 @@ def refuse_too_wide(inside: Inside, checkout: Checkout, roots: Sequence[Path]) -
     for path in inside.home_paths:
         if checkout.root.is_relative_to(path):
             raise SandboxUnavailableError(
-                f"{checkout.root} lies in the agent's own {path}: move it elsewhere"
+                f"{checkout.root} is inside the agent's own {path}: move it elsewhere"
             )
 
 
-# A shell behind the walls, which tries them.
+# A shell in the sandbox that tests it.
 
 TRIAL_S = 20.0
 OPEN = "/tmp"  # noqa: S108 - a private directory is made in it
@@ -162,12 +163,12 @@ ALONE = (
     f"and no agent runs as root: {RUN_AS_USER}"
 )
 PASSED = "written"
-"""All that the shell says where the walls hold."""
+"""All that the shell prints if the sandbox works."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where the shell works, a file outside that it must not reach, and a home that is not there."""
+    """The shell's working directory, a file outside that it must not reach, and a home that does not exist."""
 
     workdir: Path
     outside: Path
@@ -176,9 +177,10 @@ class Ground:
 
 @contextmanager
 def trial_ground() -> Iterator[Ground]:
-    """In this block there is one, of an ordinary user's if we are root: the kernel may let only root build walls."""
+    """A ground for this block; if we are root, owned by an ordinary user: the kernel may let only root build the
+    sandbox."""
     root = os.geteuid() == 0
-    # Root's own place for temporary files may be out of everybody else's reach.
+    # Root's own directory for temporary files may be out of reach for other users.
     with tempfile.TemporaryDirectory(prefix="codebutler-self-test-", dir=OPEN if root else None) as directory:
         base = Path(directory).resolve()
         found = Ground(base / "work", base / "outside", base / "home")
@@ -193,12 +195,12 @@ def trial_ground() -> Iterator[Ground]:
 def _give_away(workdir: Path) -> None:
     try:
         os.chown(workdir, ORDINARY_ID, ORDINARY_ID)
-    except OSError as error:  # EINVAL: a user namespace that maps nobody else
+    except OSError as error:  # EINVAL: a user namespace that maps no other user
         raise SandboxUnavailableError(ALONE) from error
 
 
 async def trial_failure(launch: Launch) -> str:
-    """Why the shell did not pass, in one line; "" if it did."""
+    """Why the shell failed, in one line; "" if it passed."""
     code, output = await _run(launch)
     said = output.strip()
     if code == 0 and said == PASSED:
@@ -224,5 +226,5 @@ async def _run(launch: Launch) -> tuple[int, str]:
     except TimeoutError:
         process.kill()
         await process.wait()
-        return 124, f"nothing happened for {TRIAL_S:g} s"
+        return 124, f"no answer within {TRIAL_S:g} s"
     return process.returncode or 0, output.decode(errors="replace")

@@ -1,73 +1,98 @@
-"""Between a row of a table and its dataclass, which has slots: they carry the columns' names.
+"""Maps rows of a table to their dataclasses, whose slots carry the columns' names.
 
-Statements are built once and kept, with values as parameters. Building one walks over most of SQLAlchemy, which
-copies pages that a worker would otherwise share with the fork server: 1.5 MB of them for its first event.
+SQLAlchemy writes the statements and sqlite3 runs them. A statement is built and compiled once, with values as
+parameters: building, compiling and running it with SQLAlchemy each time would touch, and so copy, most of the
+pages that a worker shares with the fork server.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import BindParameter, Connection, Select, Table, Update, bindparam, delete, select, update
+from sqlalchemy import BindParameter, Select, Table, Update, bindparam, delete, select, update
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite import Insert, insert
+from sqlalchemy.sql.elements import ClauseElement
 
 Row = TypeVar("Row")
+
+
+class Statement(NamedTuple):
+    """A statement in SQLite's dialect, and its literal values."""
+
+    sql: str
+    constants: Mapping[str, object]
 
 
 class Repository:
     """The rows of one kind, within one transaction."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self._raw = raw
 
-    def _one(self, query: Select[Any], kind: type[Row], **values: object) -> Row | None:
+    def _run(
+        self,
+        statement: ClauseElement,
+        values: Mapping[str, object] = MappingProxyType({}),
+        /,
+        **where: object,
+    ) -> sqlite3.Cursor:
+        """Run one of SQLAlchemy's statements; its rows can be read by column name. ``where``: what is `given`.
+
+        Raises sqlite3.Error: IntegrityError for a key that already exists.
+        """
+        values = {**values, **{f"given_{name}": value for name, value in where.items()}}
+        sql, constants = _compiled(statement, tuple(values))
+        cursor = self._raw.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(sql, {**constants, **values})
+
+    def _one(self, query: Select[Any], kind: type[Row], **where: object) -> Row | None:
         """The first row the query finds for the given values."""
-        found = self._connection.execute(query, _given(values)).mappings().first()
+        found = self._run(query, **where).fetchone()
         return None if found is None else kind(**{name: found[name] for name in _names(kind)})
 
-    def _all(self, query: Select[Any], kind: type[Row], **values: object) -> list[Row]:
+    def _all(self, query: Select[Any], kind: type[Row], **where: object) -> list[Row]:
         """All rows the query finds for the given values, in its order."""
         names = _names(kind)
-        found = self._connection.execute(query, _given(values)).mappings()
-        return [kind(**{name: row[name] for name in names}) for row in found]
+        return [kind(**{name: row[name] for name in names}) for row in self._run(query, **where)]
 
     def _insert(self, table: Table, row: object, *, without: str = "") -> None:
-        """Raises IntegrityError if the key is there already. ``without``: the column that the database fills."""
-        self._connection.execute(_insertion(table), column_values(row, without=without))
+        """Raises sqlite3.IntegrityError if the key already exists. ``without``: the column that the database
+        fills."""
+        self._run(_insertion(table), column_values(row, without=without))
 
     def _upsert(self, table: Table, row: object) -> None:
         """Insert a row, or replace all but its key."""
-        self._connection.execute(_upsertion(table), column_values(row))
+        self._run(_upsertion(table), column_values(row))
 
     def _update(self, table: Table, to: Mapping[str, object], **where: object) -> int:
-        """Set columns where others are as given; returns how many rows that were."""
-        return self._connection.execute(_changing(table, *where), {**to, **_given(where)}).rowcount
+        """Set columns where others have the given values; returns the number of rows."""
+        return self._run(_changing(table, *where), to, **where).rowcount
 
     def _delete(self, table: Table, **where: object) -> int:
-        return self._connection.execute(_deletion(table, *where), _given(where)).rowcount
+        return self._run(_deletion(table, *where), **where).rowcount
 
 
 def given(name: str) -> BindParameter[Any]:
-    """The place of a value in a statement that is kept."""
-    # Not the bare name: that of a column stands for the new value in an UPDATE.
-    return bindparam(f"given_{name}")
+    """The placeholder of a value in a compiled statement."""
+    # Not the bare name: in an UPDATE a column's name stands for the new value.
+    return bindparam(f"given_{name}", required=False)
 
 
 @cache
 def matching(table: Table, *names: str) -> Select[Any]:
-    """The rows in which these columns are as given."""
+    """The rows in which these columns have the given values."""
     return select(table).where(*(table.c[name] == given(name) for name in names))
 
 
 def column_values(row: object, *, without: str = "") -> dict[str, Any]:
     """A dataclass as column values, less the column the database fills."""
     return {name: getattr(row, name) for name in _names(type(row)) if name != without}
-
-
-def _given(values: Mapping[str, object]) -> dict[str, object]:
-    return {f"given_{name}": value for name, value in values.items()}
 
 
 def _names(kind: Any) -> tuple[str, ...]:
@@ -95,3 +120,16 @@ def _changing(table: Table, *names: str) -> Update:
 @cache
 def _deletion(table: Table, *names: str) -> Any:
     return delete(table).where(*(table.c[name] == given(name) for name in names))
+
+
+@lru_cache(maxsize=256)
+def _compiled(statement: ClauseElement, names: tuple[str, ...]) -> Statement:
+    """``names``: the columns of an INSERT or an UPDATE, and the given values."""
+    compiled = statement.compile(
+        dialect=sqlite.dialect(paramstyle="named"),
+        column_keys=names,
+        compile_kwargs={"render_postcompile": True},
+    )
+    # SQLite refuses a statement with a missing value.
+    constants = {name: value for name, value in compiled.params.items() if value is not None}
+    return Statement(str(compiled), constants)

@@ -1,4 +1,4 @@
-"""What is remembered: the sessions that agents resume, changes of ``memory.md`` and where lines come from, facts."""
+"""What agents remember: their sessions, changes of ``memory.md`` and the origins of its lines, facts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from codebutler_worker.store.mapping import Repository, given, matching
 from codebutler_worker.store.rows import (
     ChangeState,
     ChannelSessionRow,
+    ChoiceRow,
     FactRow,
     MemoryChangeRow,
     MemoryLineRow,
     MemoryReviewRow,
     SessionRow,
+    channel_of,
+    race_in,
 )
 
 CHANNEL_AGENT = "claude"
@@ -35,10 +38,10 @@ _UNREVIEWED = text("""
 class SessionsTable(Repository):
     """The sessions that agents resume, one per conversation and agent.
 
-    Two tables lie behind it. ``sessions`` is the WhatsApp era's: one Claude session per channel. It stays the storage
-    of channel-wide conversations with ``claude``, so that such a conversation goes on across the migration; and it
-    follows the newest Claude session of the channel's threads, so that switching ``agent.scope`` to ``channel``
-    continues where people last were. Everything else is in ``threads``.
+    Two tables lie behind it. ``sessions`` is the WhatsApp era's: one Claude session per channel. It still
+    stores channel-wide conversations with ``claude``, so that they survive the migration; and it follows the
+    newest Claude session of the channel's threads, unless that is in a race, so that switching ``agent.scope`` to
+    ``channel`` continues the latest one. Everything else is in ``threads``.
     """
 
     def get(self, conversation: str, agent: str) -> SessionRow | None:
@@ -46,7 +49,7 @@ class SessionsTable(Repository):
         if agent != CHANNEL_AGENT or not conversation.endswith(":"):
             query = matching(tables.threads, "conversation", "agent")
             return self._one(query, SessionRow, conversation=conversation, agent=agent)
-        channel = _channel_of(conversation)
+        channel = channel_of(conversation)
         query = matching(tables.sessions, "channel_id")
         found = self._one(query, ChannelSessionRow, channel_id=channel)
         if found is None:
@@ -60,9 +63,13 @@ class SessionsTable(Repository):
             total_cost_usd=found.total_cost_usd,
         )
 
+    def holding(self, session_id: str) -> SessionRow | None:
+        """The conversation that continues the session, or None."""
+        return self._one(matching(tables.threads, "session_id"), SessionRow, session_id=session_id)
+
     def put(self, row: SessionRow) -> None:
-        """Keep the session, in place of an earlier one."""
-        if row.agent == CHANNEL_AGENT:
+        """Keep the session, replacing an earlier one."""
+        if row.agent == CHANNEL_AGENT and not race_in(row.conversation):
             self._upsert(
                 tables.sessions,
                 ChannelSessionRow(row.channel_id, row.session_id, row.updated_at, row.total_cost_usd),
@@ -74,16 +81,29 @@ class SessionsTable(Repository):
         """Drop every agent's session of the conversation: its next message starts a new one."""
         mine = self.get(conversation, CHANNEL_AGENT)
         if mine is not None:
-            channel = _channel_of(conversation)
+            channel = channel_of(conversation)
             self._delete(tables.sessions, channel_id=channel, session_id=mine.session_id)
         self._delete(tables.threads, conversation=conversation)
 
 
+class ChoicesTable(Repository):
+    """What conversations have chosen for themselves; most have chosen nothing."""
+
+    def get(self, conversation: str) -> ChoiceRow:
+        """The conversation's; an empty one if it has chosen nothing."""
+        found = self._one(matching(tables.choices, "conversation"), ChoiceRow, conversation=conversation)
+        return found or ChoiceRow(conversation=conversation)
+
+    def put(self, row: ChoiceRow) -> None:
+        """Keep it, in place of an earlier one."""
+        self._upsert(tables.choices, row)
+
+
 class MemoriesTable(Repository):
-    """Changes are kept for as long as the store is; there are few."""
+    """Changes are never deleted; there are few."""
 
     def add(self, row: MemoryChangeRow) -> None:
-        """Keep a new change."""
+        """Add a change."""
         self._insert(tables.memory_changes, row)
 
     def get(self, change_id: str) -> MemoryChangeRow | None:
@@ -95,37 +115,37 @@ class MemoriesTable(Repository):
         return self._all(_NEWEST, MemoryChangeRow, limit=limit)
 
     def set_state(self, change_id: str, state: ChangeState, changes: str | None = None) -> None:
-        """Move a change on; ``changes`` are those of it that came about, if not all did."""
+        """Set a change's state; ``changes`` are the parts of it that were applied, if not all."""
         to = {"state": state} if changes is None else {"state": state, "changes": changes}
         self._update(tables.memory_changes, to, id=change_id)
 
     def lines(self) -> dict[str, MemoryLineRow]:
-        """Where facts come from, by the fact."""
+        """Where facts come from, by fact."""
         return {row.line: row for row in self._all(matching(tables.memory_lines), MemoryLineRow)}
 
     def put_line(self, row: MemoryLineRow) -> None:
-        """Tell where a fact comes from, in place of what was told before."""
+        """Record where a fact comes from, replacing an earlier origin."""
         self._upsert(tables.memory_lines, row)
 
     def forget_lines(self, lines: Iterable[str]) -> None:
-        """These facts are gone."""
+        """Delete the origins of these facts."""
         for line in lines:
             self._delete(tables.memory_lines, line=line)
 
     def unreviewed(self, since: str) -> list[tuple[str, str]]:
-        """(conversation, end of its last turn that was done) where nobody has looked at that turn, of turns that began
-        after ``since``; the oldest end first."""
-        found = self._connection.execute(_UNREVIEWED, {"since": since})
+        """(conversation, end of its last done turn) of conversations whose last done turn is unreviewed, for
+        turns that started after ``since``; the oldest end first."""
+        found = self._run(_UNREVIEWED, {"since": since})
         return [(str(row[0]), str(row[1])) for row in found]
 
     def reviewed_up_to(self, conversation: str) -> str:
-        """The end of the last turn that was looked at; "" if none was."""
+        """The end of the last reviewed turn; "" if none was."""
         query = matching(tables.memory_reviews, "conversation")
         found = self._one(query, MemoryReviewRow, conversation=conversation)
         return found.up_to if found is not None else ""
 
     def review(self, conversation: str, up_to: str) -> None:
-        """The conversation was reviewed, up to the turn that ended then."""
+        """Record that the conversation was reviewed, up to the turn that ended then."""
         self._upsert(tables.memory_reviews, MemoryReviewRow(conversation, up_to))
 
 
@@ -133,7 +153,7 @@ class FactsTable(Repository):
     """Facts by scope and key."""
 
     def put(self, row: FactRow) -> None:
-        """Keep a fact, in place of an earlier one of its key."""
+        """Keep a fact, replacing an earlier one with its key."""
         self._upsert(tables.facts, row)
 
     def get(self, scope: str, key: str) -> FactRow | None:
@@ -147,7 +167,3 @@ class FactsTable(Repository):
     def forget(self, scope: str, key: str) -> bool:
         """Drop a fact; False if there was none."""
         return self._delete(tables.facts, scope=scope, key=key) > 0
-
-
-def _channel_of(conversation: str) -> str:
-    return conversation.partition(":")[0]

@@ -1,4 +1,4 @@
-"""Opening the store, which brings an older or WhatsApp-era file up to date."""
+"""Opens the store; migrates an older file, also one of the WhatsApp era."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from codebutler.domain.clock import Clock, SystemClock
-from codebutler.domain.errors import StoreError, StoreTooNewError
+from codebutler.domain.errors import StoreError
 from codebutler.platform import sqlitefile
 from codebutler.platform.backups import Backups, open_or_restore
 from codebutler.platform.files import FileLock
@@ -35,7 +35,7 @@ _RENAMED = {
 async def open_on_own_thread(path: Path, clock: Clock, backups: Backups | None, wait_s: float) -> Store:
     """``open_store`` on the thread that the store keeps.
 
-    What SQLite allocates then lies together, not in the gaps of the memory that workers share.
+    SQLite's allocations then lie together, not in the gaps of shared memory.
     """
     thread = store_thread()
     try:
@@ -53,12 +53,12 @@ def open_store(
     wait_s: float = 0.0,
     thread: ThreadPoolExecutor | None = None,
 ) -> Store:
-    """Open ``<repo>/.codebutler/store.db``, creating or (after a backup) migrating it first.
+    """Open ``<repo>/.codebutler/store.db``; creates it or (after a backup) migrates it first.
 
-    Prepares the state directory too. A file that is lost or damaged is restored from ``backups``, if that has a
-    good backup of it. For ``wait_s`` seconds it waits for an earlier worker to let go. Blocks; call it before
-    serving. Raises StoreTooNewError for a newer CodeButler's file, StoreDamagedError for one
-    that is damaged or lost, and StoreError for one that is foreign, in use or not writable.
+    Prepares the state directory, too. A lost or damaged file is restored from ``backups`` if there is a good
+    one. Waits ``wait_s`` seconds for an earlier worker to release it. Blocks; call it before serving. Raises
+    StoreTooNewError for a newer CodeButler's file, StoreDamagedError for a damaged or lost one, and
+    StoreError for one that is foreign, in use or not writable.
     """
     if path.parent.name == STATE_DIR:
         prepare_state_dir(path.parent.parent)
@@ -91,7 +91,7 @@ def schema() -> list[str]:
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         statements.extend(str(CreateIndex(index).compile(dialect=dialect)) for index in indexes)
     # HEAD is a constant of ours
-    return [*statements, f"INSERT INTO alembic_version VALUES ('{tables.HEAD}')"]  # noqa: S608
+    return [*statements, tables.SEARCH, f"INSERT INTO alembic_version VALUES ('{tables.HEAD}')"]  # noqa: S608
 
 
 @cache
@@ -101,10 +101,10 @@ def _columns() -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True, slots=True)
 class MigrationReport:
-    """What was (or, for a check, would be) done. ``rows`` counts messages and sessions before and after.
+    """What was done or, for a check, would be. ``rows`` counts messages and sessions before and after.
 
     ``from_revision`` is a revision, "legacy" for a file of the WhatsApp era or "base" for one without tables;
-    equal to ``to_revision`` means that there was nothing to do.
+    if it equals ``to_revision``, there was nothing to do.
     """
 
     path: Path
@@ -120,16 +120,17 @@ class MigrationReport:
 
 
 def writer_lock(path: Path) -> FileLock:
-    """Whoever writes the store holds this, also while migrating: SQLite alone would let two take turns."""
+    """Held by the writer of the store, also while it migrates: SQLite alone would let two take turns."""
     return FileLock(path.with_suffix(".lock"), "this repository's worker or another migration")
 
 
 def migrate_store(path: Path, *, check: bool = False, clock: Clock | None = None) -> MigrationReport:
-    """Bring the file to the newest revision, after a backup beside it; with ``check`` only say what is to do.
+    """Migrate the file to the newest revision, after a backup beside it; with ``check`` only report what is
+    to do.
 
     ``clock`` stamps the backup (default: the real one). Raises StoreTooNewError for a newer CodeButler's file
-    and StoreError for one that is missing, damaged, foreign, in use or cannot be written; the file is then as
-    it was.
+    and StoreError for one that is missing, damaged, foreign, in use or not writable; the file is unchanged
+    then.
     """
     if not sqlitefile.exists(path):
         raise StoreError(f"{path} does not exist: there is nothing to migrate")
@@ -157,7 +158,7 @@ def upgrade_store(path: Path, clock: Clock) -> MigrationReport:
 
 
 def downgrade(path: Path, revision: str) -> None:
-    """Take the file back to an older revision; newer tables and columns are dropped."""
+    """Downgrade the file to an older revision; drops newer tables and columns."""
     from codebutler_migrations import runner
 
     with writer_lock(path):
@@ -168,9 +169,7 @@ def recognise(path: Path, found: sqlitefile.StoredContents) -> str:
     """The revision the file is at, LEGACY or BASE. Raises StoreTooNewError, or StoreError if foreign."""
     if found.revision is not None:
         if found.revision and found.revision not in tables.REVISIONS:
-            raise StoreTooNewError(
-                f"{path} was written by a newer CodeButler (revision {found.revision}): update this one"
-            )
+            raise sqlitefile.too_new(path, found)
         return found.revision or BASE
     if not found.tables:
         return BASE
@@ -192,7 +191,7 @@ def _survey(path: Path) -> tuple[sqlitefile.StoredContents, dict[str, int]]:
 
 
 def _upgrade(path: Path, found: sqlitefile.StoredContents, start: str) -> None:
-    # Imported here, as Alembic is heavy and nearly never needed.
+    # Imported here: Alembic is heavy and rarely needed.
     from codebutler_migrations import runner
 
     if found.revision is None and start in tables.REVISIONS:

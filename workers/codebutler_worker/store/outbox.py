@@ -1,4 +1,4 @@
-"""What goes out and what people wait for: the outbox, approvals, deferred commands."""
+"""Outgoing operations, questions to people, and deferred commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, case, func, select, text, update
 
+from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import Repository, given, matching
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, DeferredRow, OutboxRow
@@ -37,7 +38,7 @@ class OutboxTable(Repository):
     """Operations for the chat, committed before they are sent, in the order they were committed."""
 
     def add(self, row: OutboxRow) -> None:
-        """Keep an operation; its ``seq`` is given here."""
+        """Add an operation; its ``seq`` is assigned here."""
         self._insert(tables.outbox, row, without="seq")
 
     def get(self, op_id: str | None) -> OutboxRow | None:
@@ -45,35 +46,27 @@ class OutboxTable(Repository):
         return self._one(matching(tables.outbox, "op_id"), OutboxRow, op_id=op_id) if op_id else None
 
     def last_offer(self, turn_id: str, action: str) -> OutboxRow | None:
-        """The newest post about a turn that has a button for ``action`` and is there."""
-        columns = tables.outbox.c
-        query = select(tables.outbox).where(
-            columns.turn_id == turn_id, columns.kind == "post", columns.state == "posted"
-        )
-        button = func.json_each(columns.payload, "$.message.buttons").table_valued("value").c.value
-        query = query.where(select(1).where(func.json_extract(button, "$.action") == action).exists())
-        return self._one(query.order_by(columns.seq.desc()), OutboxRow)
+        """The newest post about a turn that has a button for ``action`` and is in the chat."""
+        return self._one(_last_offer(), OutboxRow, turn_id=turn_id, action=action)
 
     def pending(self) -> list[OutboxRow]:
-        """What has neither taken effect nor been refused, oldest first."""
+        """Pending operations, oldest first."""
         return self._all(_PENDING, OutboxRow, state="pending")
 
-    def posted(self, op_id: str, ts: str) -> None:
-        """It took effect as message ``ts`` ("" where there is none). An uploaded file's content is let go."""
-        values = {"state": "posted", "ts": ts, "given_op_id": op_id, "given_state": "pending"}
-        self._connection.execute(_OVER, values)
+    def posted(self, op_id: str, ref: MessageRef) -> None:
+        """It took effect as message ``ref`` ("" if it has none). The content of an uploaded file is dropped."""
+        self._run(_OVER, {"state": "posted", "ref": ref}, op_id=op_id, state="pending")
 
     def failed(self, op_id: str, code: str) -> None:
-        """The chat refused it for good; ``code`` is its word for why. A file's content is let go."""
-        values = {"state": "failed", "code": code, "given_op_id": op_id, "given_state": "pending"}
-        self._connection.execute(_OVER, values)
+        """The chat refused it for good, with the error ``code``. A file's content is dropped."""
+        self._run(_OVER, {"state": "failed", "code": code}, op_id=op_id, state="pending")
 
 
 class ApprovalsTable(Repository):
     """Questions to people; each is decided once."""
 
     def add(self, row: ApprovalRow) -> None:
-        """Keep a new question."""
+        """Add a question."""
         self._insert(tables.approvals, row)
 
     def get(self, approval_id: str) -> ApprovalRow | None:
@@ -81,75 +74,84 @@ class ApprovalsTable(Repository):
         return self._one(matching(tables.approvals, "id"), ApprovalRow, id=approval_id)
 
     def of_turn(self, turn_id: str) -> list[ApprovalRow]:
-        """Everything that a turn asked, oldest first."""
+        """Every question of a turn, oldest first."""
         return self._all(_asked_by("turn_id"), ApprovalRow, turn_id=turn_id)
 
     def of_card(self, message_op_id: str) -> list[ApprovalRow]:
-        """The questions that one card asks, in its order."""
+        """The questions on a card, in order."""
         return self._all(_asked_by("message_op_id"), ApprovalRow, message_op_id=message_op_id)
 
     def granted(self, conversation: str, agent: str, session_id: str) -> list[ApprovalRow]:
-        """What people have allowed for a whole session of an agent."""
+        """Grants for a whole session of an agent."""
         about = {"conversation": conversation, "agent": agent, "session_id": session_id}
         return self._all(_GRANTED, ApprovalRow, **about)
 
-    def decided_by(self, user: str) -> list[ApprovalRow]:
+    def decided_by(self, user: PersonRef) -> list[ApprovalRow]:
         """The last few questions that a user decided, newest first."""
         return self._all(_DECIDED_BY, ApprovalRow, decided_by=user)
 
     def vote(self, approval_id: str, votes: str) -> None:
-        """Keep who has allowed a question that more people have to allow."""
+        """Record who has allowed a question that more people have to allow."""
         self._update(tables.approvals, {"votes": votes}, id=approval_id, state="pending")
 
     def grant(self, approval_id: str) -> None:
-        """What a decided question covers is allowed for the rest of the session."""
+        """Grant what a decided question covers for the rest of the session."""
         self._update(tables.approvals, {"for_session": 1}, id=approval_id)
 
     def pending(self, turn_id: str | None = None) -> list[ApprovalRow]:
-        """What is still undecided (of one turn), oldest first."""
+        """The undecided questions (of one turn), oldest first."""
         if turn_id is None:
             return self._all(_asked_by("state"), ApprovalRow, state="pending")
         return self._all(_asked_by("state", "turn_id"), ApprovalRow, state="pending", turn_id=turn_id)
 
     def decide(
-        self, approval_id: str, state: ApprovalState, decided_by: str, reason: str = "", *, at: str
+        self, approval_id: str, state: ApprovalState, decided_by: PersonRef, reason: str = "", *, at: str
     ) -> bool:
-        """Decide a pending question. False if it was decided before, or is unknown: then nothing changes."""
+        """Decide a pending question. False, and no change, if it was decided before or is unknown."""
         to = {"state": state, "decided_by": decided_by, "decided_at": at, "reason": reason}
         return self._update(tables.approvals, to, id=approval_id, state="pending") == 1
 
 
 class DeferredTable(Repository):
-    """Commands whose answer takes a moment, kept from when they are asked for until they are answered."""
+    """Commands that take a moment, kept until they are answered."""
 
     def add(self, row: DeferredRow) -> None:
-        """Keep a new command."""
+        """Add a command."""
         self._insert(tables.errands, row)
 
     def all(self) -> list[DeferredRow]:
-        """Every command that is not answered yet, oldest first."""
+        """Every unanswered command, oldest first."""
         return self._all(_DEFERRED, DeferredRow)
 
     def get(self, command_id: str) -> DeferredRow | None:
-        """The command, or None: it is answered, or nobody wants it any more."""
+        """The command, or None if it was answered or withdrawn."""
         return self._one(matching(tables.errands, "id"), DeferredRow, id=command_id)
 
     def go_on(self, command_id: str, argument: str) -> None:
-        """A step of a long one is done: what comes next, tried anew."""
+        """A step of a long one is done: store the next one, and reset its attempts."""
         self._update(tables.errands, {"argument": argument, "attempts": 0}, id=command_id)
 
     def begin(self, command_id: str) -> None:
         """Count an attempt."""
-        self._connection.execute(_BEGIN, {"given_id": command_id})
+        self._run(_BEGIN, id=command_id)
 
     def done(self, command_id: str) -> None:
-        """Forget a command: it is answered, or withdrawn."""
+        """Delete a command that was answered or withdrawn."""
         self._delete(tables.errands, id=command_id)
 
 
 @cache
 def _asked_by(*names: str) -> Select[Any]:
-    # Of what is asked at the same moment, the first comes first.
+    # Commands of the same moment run in the order they were given.
     return matching(tables.approvals, *names).order_by(
         tables.approvals.c.requested_at, text("approvals.rowid")
     )
+
+
+@cache
+def _last_offer() -> Select[Any]:
+    columns = tables.outbox.c
+    query = matching(tables.outbox, "turn_id").where(columns.kind == "post", columns.state == "posted")
+    button = func.json_each(columns.payload, "$.message.buttons").table_valued("value").c.value
+    offered = func.json_extract(button, "$.action") == given("action")
+    return query.where(select(1).where(offered).exists()).order_by(columns.seq.desc())

@@ -1,7 +1,8 @@
-"""What the repositories take and give: one frozen dataclass per table. Pure.
+"""The repositories' rows: one frozen dataclass per table. Pure.
 
-Times are ISO 8601 texts in UTC, so that they sort; ``ts`` and ``thread_ts`` are the chat's. A conversation is
-``channel:thread_ts``, or ``channel:`` where ``agent.scope`` makes the whole channel one conversation.
+Times are ISO 8601 texts in UTC, so that they sort; ``ref`` and ``thread`` are the chat's. A conversation is
+``channel:thread``, or ``channel:`` if ``agent.scope`` makes the whole channel one conversation. Each agent in a race
+has a conversation of its own beside that, and with it a session and a worktree.
 """
 
 from __future__ import annotations
@@ -9,52 +10,84 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
+
 TurnState = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted", "parked"]
 OperationKind = Literal["post", "update", "react", "upload", "ended"]
 OperationState = Literal["pending", "posted", "failed"]
 AttachmentState = Literal["wanted", "stored", "transcribed", "failed"]
 ApprovalState = Literal["pending", "allowed", "denied", "expired"]
 ChangeState = Literal["proposed", "wanted", "made", "dropped"]
-"""Shown to a person; to be written into ``memory.md``; written; refused."""
+"""Shown to a person; about to be written into ``memory.md``; written; refused."""
 REPO_SCOPE = "repo"
-"""The scope of a fact that everybody's agents are told; any other scope is a user's ID."""
+"""The scope of a fact for everybody's agents; any other scope is a user's ID."""
 
 
-def message_id(channel_id: str, ts: str) -> str:
+def message_id(channel_id: ConversationRef, ref: MessageRef) -> str:
     """The key of a message's row."""
-    return f"{channel_id}:{ts}"
+    return f"{channel_id}:{ref}"
+
+
+def key_of(message_id: str, channel_id: ConversationRef) -> MessageRef:
+    """The key of a message within its channel: its ref, or a slash command's conversation; "" for another ID."""
+    key = message_id.removeprefix(f"{channel_id}:")
+    return MessageRef(key) if key != message_id else NOWHERE
+
+
+RACE = "~race-"
+"""Between a conversation and the race in it."""
+
+
+def racers_conversation(conversation: str, race: str, number: int) -> str:
+    """The conversation of the agent with that number in a race, which is held in another one."""
+    return f"{conversation}{RACE}{race}-{number}"
+
+
+def race_in(conversation: str) -> str:
+    """The race that the conversation is an agent's in, "" if it is none's."""
+    return conversation.partition(RACE)[2].rpartition("-")[0]
+
+
+def main_conversation(conversation: str) -> str:
+    """The one in which the race is held; any other conversation itself."""
+    return conversation.partition(RACE)[0]
+
+
+def channel_of(conversation: str) -> ConversationRef:
+    """The channel of a conversation. A channel's ID may contain a colon, a thread's may not."""
+    return ConversationRef(conversation.rpartition(":")[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRow:
-    """A person's message; ``order`` sorts as text among those of its channel. ``agent`` is the prefix that was typed
-    (None = the default agent), ``late`` that it was fetched from history. Rows of the WhatsApp era have no thread and
-    no turn. SQLite has no booleans: what is read of one is 0 or 1."""
+    """A person's message; ``order`` sorts as text among those of its channel. ``agent`` is the typed prefix
+    (None = the default agent); ``late``: it was fetched from history. Rows of the WhatsApp era have no thread
+    and no turn. SQLite has no booleans: they are read as 0 or 1."""
 
     id: str
-    from_id: str
-    channel_id: str
+    from_id: PersonRef
+    channel_id: ConversationRef
     content: str
     timestamp: str
     is_voice: bool = False
     acked: bool = False
-    platform_msg_id: str = ""
+    platform_msg_id: MessageRef = NOWHERE
     order: str = ""
-    thread_ts: str = ""
+    thread: MessageRef = NOWHERE
     turn_id: str | None = None
     agent: str | None = None
     late: bool = False
 
     @property
-    def key(self) -> str:
-        """What names it within its channel: its ts, or a slash command's conversation."""
-        return self.id.partition(":")[2]
+    def key(self) -> MessageRef:
+        """Its key within its channel: its ref, or a slash command's conversation."""
+        return key_of(self.id, self.channel_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentRow:
-    """A file that came with a message. ``path``, once it is stored, is below the repository; ``transcript`` is
-    what a voice message says."""
+    """A file of a message. ``path``, once it is stored, is below the repository; ``transcript`` is the text
+    of a voice message."""
 
     message_id: str
     file_id: str
@@ -70,16 +103,18 @@ class AttachmentRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """One turn of an agent. Its replies go to ``thread_ts``; it may start (or, parked, go on) once
-    ``not_before`` is past. ``attempts``: how often its agent's service has sent it away. ``tree_before`` and
-    ``tree_after`` are snapshots of the working tree, as commits. ``worked_s``: how long its agent has worked, without
-    the time it waited for a person. ``job``: the scheduled job that asked for it, "" if a person did. ``plan``: JSON,
-    the steps of its agent's task list as it ended, each with its state; "" if it had none."""
+    """One turn of an agent. Its replies go to ``thread``; it may start (or, parked, resume) after
+    ``not_before``. ``attempts``: how often its agent's service has refused it. ``tree_before`` and
+    ``tree_after`` are snapshots of the working tree, as commits. ``worked_s``: how long its agent has worked,
+    without the time it waited for a person. ``job``: the scheduled job behind it, "" if a person sent it.
+    ``plan``: JSON, its agent's final task list, each step with its state; "" if it had none. ``model``: the one that
+    answered, "" if unknown. ``files``: how many it changed, None = unknown; ``commits``: the IDs of those it left,
+    separated by spaces; ``checks``: "passed" or "failed", "" if none ran."""
 
     id: str
     conversation: str
-    channel_id: str
-    thread_ts: str
+    channel_id: ConversationRef
+    thread: MessageRef
     agent: str
     created_at: str
     state: TurnState = "queued"
@@ -89,7 +124,7 @@ class TurnRow:
     session_id: str | None = None
     reason: str | None = None
     result: str | None = None
-    user_id: str = ""
+    user_id: PersonRef = NO_PERSON
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
@@ -101,6 +136,10 @@ class TurnRow:
     worked_s: float = 0.0
     job: str = ""
     plan: str = ""
+    model: str = ""
+    commits: str = ""
+    checks: str = ""
+    files: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,19 +147,32 @@ class SessionRow:
     """The session an agent resumes in a conversation, and what it has cost so far."""
 
     conversation: str
-    channel_id: str
+    channel_id: ConversationRef
     agent: str
     session_id: str
     updated_at: str
-    thread_ts: str = ""
+    thread: MessageRef = NOWHERE
     total_cost_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceRow:
+    """What a conversation has chosen for itself, "" = what is configured: ``agent`` answers plain messages, ``model``
+    is that of the agent ``model_of``, ``mode`` is a PermissionMode."""
+
+    conversation: str
+    agent: str = ""
+    model: str = ""
+    model_of: str = ""
+    mode: str = ""
+    updated_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelSessionRow:
     """The Claude session of a whole channel."""
 
-    channel_id: str
+    channel_id: ConversationRef
     session_id: str
     updated_at: str
     total_cost_usd: float = 0.0
@@ -128,8 +180,9 @@ class ChannelSessionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
-    """Something to do in the chat, or ("ended") an end to be told. ``payload`` is the JSON of a model Operation, or of
-    a TurnEnded; ``target_op_id`` names an earlier post whose ts this operation needs. ``seq`` is given by the store."""
+    """An operation for the chat, or ("ended") the report of a turn's end. ``payload`` is the JSON of a model
+    Operation, or of a TurnEnded; ``target_op_id`` names an earlier post whose ref this operation needs. The
+    store assigns ``seq``."""
 
     op_id: str
     conversation: str
@@ -140,7 +193,7 @@ class OutboxRow:
     turn_id: str | None = None
     target_op_id: str | None = None
     state: OperationState = "pending"
-    ts: str | None = None
+    ref: MessageRef | None = None
     code: str | None = None
 
 
@@ -148,8 +201,8 @@ class OutboxRow:
 class ApprovalRow:
     """A question to a person about exactly one action (``digest`` is of ``action_json``).
 
-    Several may share one card (``message_op_id``). ``votes`` are the users who allowed it so far, with spaces
-    between them; ``needed`` of them allow it. ``for_session``: what it covers is allowed for the session.
+    Several may share one card (``message_op_id``). ``votes`` are the users who allowed it so far, separated
+    by spaces; ``needed`` of them allow it. ``for_session``: what it covers is allowed for the session.
     """
 
     id: str
@@ -161,7 +214,7 @@ class ApprovalRow:
     requested_at: str
     expires_at: str
     state: ApprovalState = "pending"
-    decided_by: str | None = None
+    decided_by: PersonRef | None = None
     decided_at: str | None = None
     reason: str | None = None
     message_op_id: str | None = None
@@ -172,26 +225,72 @@ class ApprovalRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredRow:
-    """A command whose answer takes a moment and changes nothing, so that it may be begun again.
+    """A command that takes a moment and may be started again.
 
-    ``id``: that of the message that asked; a slash command's is its own. ``only_for``: the one user who is to see the
-    answer, "" = everybody.
+    ``id``: the message's; a slash command has its own. ``only_for``: the one user who sees the answer, "" =
+    everybody.
     """
 
     id: str
     name: str
     conversation: str
-    user_id: str
+    user_id: PersonRef
     created_at: str
     argument: str = ""
-    thread_ts: str | None = None
-    only_for: str = ""
+    thread: MessageRef | None = None
+    only_for: PersonRef = NO_PERSON
     attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRow:
+    """A pull request that was opened from a conversation, for ``user_id``; ``remote`` is the address of its repository.
+
+    ``checks`` is what its checks said last and ``told`` what the thread was told of them, each with its commit.
+    ``seen`` is JSON: the newest comment of each kind; "" = those that are there are no news. It is looked at again at
+    ``next_at``, for the time ``looks`` since something happened, and no more after ``until``. ``failures``: how often
+    in a row it could not be looked at; ``news``: how much the thread was told."""
+
+    id: str
+    conversation: str
+    thread: MessageRef
+    user_id: PersonRef
+    remote: str
+    url: str
+    number: int
+    next_at: str
+    until: str
+    state: Literal["open", "merged", "closed", "left"] = "open"
+    checks: str = ""
+    told: str = ""
+    seen: str = "{}"
+    looks: int = 0
+    failures: int = 0
+    news: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PullNewsRow:
+    """News of a pull request that a person may hand to an agent, as its ``task``."""
+
+    id: str
+    pull_id: str
+    task: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRow:
+    """A turn found by search: its question and its answer."""
+
+    turn_id: str
+    question: str
+    answer: str
 
 
 @dataclass(frozen=True, slots=True)
 class UsageTotal:
-    """What some turns have used together."""
+    """The use of some turns together."""
 
     usd: float = 0.0
     tokens: int = 0
@@ -209,17 +308,17 @@ class UsageTotal:
 
 @dataclass(frozen=True, slots=True)
 class BudgetAccount:
-    """On whose account a turn goes: ``job`` is "" where a person asked for it."""
+    """The account a turn is charged to: ``job`` is "" if a person sent it."""
 
-    user: str
+    user: PersonRef
     conversation: str
     job: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpenseRow:
-    """What one request of ours to a model has used, outside of turns. ``purpose`` stands where a turn has its agent and
-    its job: a word in parentheses, which is neither's name. ``cost_usd`` is None where nobody knows the price."""
+    """The use of one of our own model requests, outside turns. ``purpose`` stands in for the turn's agent and
+    job: a word in parentheses, which neither can be named. ``cost_usd`` is None if the price is unknown."""
 
     purpose: str
     conversation: str
@@ -232,7 +331,7 @@ class ExpenseRow:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the turns of one agent on one account have used."""
+    """The use of one agent's turns on one account."""
 
     agent: str
     account: BudgetAccount
@@ -243,45 +342,45 @@ class Spent:
 class MemoryChangeRow:
     """Changes of the memory that belong together. ``changes`` is JSON: pairs of the old fact and the new one.
 
-    ``user_id`` is who made it, "" where a model did. ``message_op_id`` is the card that asks for a decision.
+    ``user_id`` is the author, "" for a model. ``message_op_id`` is the card that asks for a decision.
     """
 
     id: str
     conversation: str
-    channel_id: str
-    thread_ts: str
+    channel_id: ConversationRef
+    thread: MessageRef
     changes: str
     created_at: str
     state: ChangeState = "proposed"
-    user_id: str = ""
+    user_id: PersonRef = NO_PERSON
     message_op_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLineRow:
-    """Where a fact of the memory comes from; facts that people wrote into the file have no such row."""
+    """The origin of a fact in the memory; facts that people wrote into the file have no such row."""
 
     line: str
-    channel_id: str
-    thread_ts: str
+    channel_id: ConversationRef
+    thread: MessageRef
     added_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactRow:
-    """Something an agent was told to keep under a name."""
+    """A fact that an agent was told to remember under a name."""
 
     scope: str
     key: str
     value: str
-    channel_id: str
-    thread_ts: str
+    channel_id: ConversationRef
+    thread: MessageRef
     updated_at: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryReviewRow:
-    """How far a conversation was reviewed: the end of its last turn that was looked at."""
+    """How far a conversation was reviewed: the end of the last reviewed turn."""
 
     conversation: str
     up_to: str

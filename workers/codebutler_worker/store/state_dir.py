@@ -1,4 +1,4 @@
-"""``<repo>/.codebutler``: where a repository's state lives, out of git's sight. Never through a link."""
+"""``<repo>/.codebutler``: a repository's state, which git ignores. Never through a link."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import StoreError
 
 STATE_DIR = ".codebutler"
-# What agents see of it: files that came and files they make.
+# What agents see of it: received files, and files they make.
 SHARED_DIRS = ("files", "images")
 
 
@@ -19,14 +19,12 @@ def prepare_state_dir(repo: Path) -> Path:
     """Make ``<repo>/.codebutler`` (mode 0700), the directories in it that agents share, and a ``.gitignore``
     that hides all of it; returns its path.
 
-    Raises StoreError if the repository is gone, or the directory is a link, none, someone else's, or cannot be
-    written.
+    Raises StoreError if the repository is gone, or the directory is a link, a file, someone else's or not
+    writable.
     """
     directory = repo / STATE_DIR
     if not repo.is_dir():
-        raise StoreError(
-            f"{repo} does not exist any more: restore it, or take it out with `codebutler remove-repo`"
-        )
+        raise StoreError(f"{repo} no longer exists: restore it, or remove it with `codebutler remove-repo`")
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
         check_state_dir(directory)
@@ -57,7 +55,7 @@ def check_state_dir(directory: Path) -> None:
 
 
 def _let_the_owner_through(repo: Path, directory: Path) -> None:
-    """Root's agents act as the repository's owner, whose group may pass through to the shared directories."""
+    """Root's agents run as the repository's owner, whose group may pass through to the shared directories."""
     owner = Owner.at(repo)
     if os.geteuid() == 0 and not owner.is_root:
         os.chown(directory, -1, owner.gid, follow_symlinks=False)
@@ -65,11 +63,11 @@ def _let_the_owner_through(repo: Path, directory: Path) -> None:
 
 
 def _prepare_shared(directory: Path) -> None:
-    """Make a directory that agents may write in. What they have put in its place stays: who uses it looks."""
+    """Make a directory that agents may write in. Anything they put in its place stays: its users check."""
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
     if os.geteuid() == 0 and stat.S_ISDIR((found := directory.lstat()).st_mode) and found.st_uid == 0:
-        # Only what is in our own directory, where no agent can put a link in its place.
+        # Only inside our own directory, where no agent can replace it by a link.
         owner = Owner.at(directory.parent.parent)
         os.chown(directory, owner.uid, owner.gid, follow_symlinks=False)
 

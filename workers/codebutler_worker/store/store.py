@@ -1,4 +1,4 @@
-"""The store: one connection, and the one thread on which transactions run one after another. What need not be kept."""
+"""The store: one connection, and one thread that runs transactions one after another. Deletes old rows."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ import sqlite3
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
-
-from sqlalchemy import URL, Connection, Engine, make_url
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.exc import DatabaseError, IntegrityError
-from sqlalchemy.pool import StaticPool
+from typing import TypeVar
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
@@ -32,13 +27,14 @@ SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'pending')
     OR EXISTS (SELECT 1 FROM turns WHERE state IN ({}))
     OR EXISTS (SELECT 1 FROM errands)
 """
-# As long as the daily backups reach back. Nothing looks for an older one: only what is pending is looked up in the chat
-# or waits for another, and the newest messages of a turn are edited while it has not come to its end.
+# As long as the daily backups reach back. Nothing looks for older ones: the chat is asked about pending
+# operations
+# only, others wait for pending ones only, and a turn's newest messages are edited until its end only.
 KEPT = timedelta(days=7)
-# Each batch is a transaction, which holds up those behind it for some milliseconds.
+# Each batch is a transaction; others wait some milliseconds for it.
 BATCH = 500
-# SQLite's own words and not SQLAlchemy's, whose first use costs a worker that waits megabytes. The first operations
-# are the oldest, so what is young is not read: a store of any length costs the same each day.
+# Reads old rows only: the first operations are the oldest, so the daily cost does not depend on the store's
+# length.
 _BATCH = "SELECT max(seq), min(created_at) FROM (SELECT seq, created_at FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?)"
 _FORGET = """
 DELETE FROM outbox AS old
@@ -55,10 +51,10 @@ WHERE seq > ? AND seq <= ?
 
 
 class Store:
-    """One connection in one thread: transactions run one after another, in the order they were asked for.
+    """One connection in one thread: transactions run one after another, in the order of the calls.
 
-    ``lock`` keeps every other writer away; closing the store releases it. ``restored`` tells that a backup
-    was put in the place of a lost file. ``thread`` is the one to work in, if it exists already.
+    ``lock`` keeps other writers away; closing the store releases it. ``restored``: a backup has replaced a
+    lost file. ``thread`` is the one to work in, if it exists already.
     """
 
     def __init__(
@@ -76,16 +72,15 @@ class Store:
         self._raw = raw
         self._clock = clock
         self._anchor = sqlitefile.Anchor(path)
-        self._connection: Connection | None = None
         self._thread = thread or store_thread()
         self._closed = False
 
     async def run(self, work: Callable[[UnitOfWork], T], redact: Callable[[str], str] = str) -> T:
-        """Do ``work`` as one transaction on the writer's thread; it is committed when this returns.
+        """Run ``work`` as one transaction on the writer's thread; it is committed when this returns.
 
-        If ``work`` raises, everything it did is rolled back and its exception comes out here. Raises
-        StoreError when the disk or the file is at fault (nothing is kept then; trying again later is safe).
-        If the caller is cancelled while the work runs, the transaction still ends, one way or the other.
+        If ``work`` raises, everything is rolled back and its exception is raised here. Raises StoreError if
+        the disk or the file is at fault (nothing is stored then; a retry is safe). If the caller is cancelled
+        while the work runs, the transaction is still committed or rolled back.
         """
         return await self._on_thread(partial(self._transact, work, redact))
 
@@ -94,21 +89,17 @@ class Store:
         return await self.exists(_OPEN.format(", ".join("?" * len(unfinished))), *unfinished)
 
     async def exists(self, query: str, *given: object) -> bool:
-        """What a ``SELECT EXISTS …`` says. Raises StoreError.
-
-        Asked of SQLite itself, for the start of a worker: SQLAlchemy, whose first use costs a worker megabytes of
-        memory that it shared until then, waits for the first event.
-        """
+        """The result of a ``SELECT EXISTS …``. Raises StoreError."""
         return await self._directly(lambda raw: bool(raw.execute(query, given).fetchone()[0]))
 
     async def forget_old(self, now: datetime) -> None:
-        """Drop what is over since long, in small transactions (see ``pruning``). Raises StoreError."""
+        """Delete finished rows that are old, in small transactions (see ``pruning``). Raises StoreError."""
         last: int | None = 0
         while last is not None:
             last = await self._directly(partial(forget_some, now=now, after=last))
 
     async def close(self) -> None:
-        """Finish what was asked for, then close the file. May be called twice."""
+        """Finish the queued transactions, then close the file. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -141,26 +132,21 @@ class Store:
 
     def _transact(self, work: Callable[[UnitOfWork], T], redact: Callable[[str], str]) -> T:
         self._anchor.check()
-        if self._connection is None:
-            self._connection = _engine(self._raw).connect()
         try:
-            with self._connection.begin():
-                self._connection.exec_driver_sql("BEGIN IMMEDIATE")
-                return work(UnitOfWork(self._connection, self._clock, redact))
-        except IntegrityError:
+            self._raw.execute("BEGIN IMMEDIATE")
+            result = work(UnitOfWork(self._raw, self._clock, redact))
+            self._raw.execute("COMMIT")
+            return result
+        except sqlite3.IntegrityError:
             raise
-        except DatabaseError as error:
-            cause = error.orig if isinstance(error.orig, Exception) else error
-            raise sqlitefile.store_error(self._path, cause) from error
+        except sqlite3.DatabaseError as error:
+            raise sqlitefile.store_error(self._path, error) from error
         finally:
-            # A COMMIT that fails (a full disk, a broken reference) leaves SQLite's transaction open.
+            # A failed COMMIT (a full disk, a broken reference) also leaves SQLite's transaction open.
             if self._raw.in_transaction:
                 self._raw.rollback()
 
     def _shut(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection.engine.dispose()
         self._raw.close()
         self._lock.release()
 
@@ -170,28 +156,9 @@ def store_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
 
-def _engine(raw: Any) -> Engine:  # SQLAlchemy asks for more than the sqlite3 module declares
-    dialect, url, compiled = _shared()
-    return Engine(
-        StaticPool(lambda: raw, dialect=dialect),
-        dialect,
-        url,
-        hide_parameters=True,  # what people write must not end up in an error's text
-        execution_options={"compiled_cache": compiled},
-    )
-
-
-@cache
-def _shared() -> tuple[SQLiteDialect_pysqlite, URL, dict[Any, Any]]:
-    """The dialect and its compiled statements, the same for every store: workers inherit them from the fork
-    server instead of building their own."""
-    dialect = SQLiteDialect_pysqlite(dbapi=SQLiteDialect_pysqlite.import_dbapi())
-    return dialect, make_url("sqlite+pysqlite://"), {}
-
-
 def forget_some(connection: sqlite3.Connection, now: datetime, after: int) -> int | None:
-    """Drop what may go of a batch of the oldest operations whose ``seq`` is above ``after``, in one transaction.
-    Returns the last one's, None where the batch has nothing that is old. Raises sqlite3.Error."""
+    """Delete the old finished ones of a batch of operations whose ``seq`` is above ``after``, in one
+    transaction. Returns the last one's ``seq``, None if the batch has no old ones. Raises sqlite3.Error."""
     before = iso(now - KEPT)
     last: int | None
     last, oldest = connection.execute(_BATCH, (after, BATCH)).fetchone()

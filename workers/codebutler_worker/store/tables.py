@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Every revision, oldest first. A constant, so that opening a store at head needs no Alembic.
-REVISIONS = tuple(f"{number:04}" for number in range(1, 14))
+REVISIONS = tuple(f"{number:04}" for number in range(1, 20))
 HEAD = REVISIONS[-1]
 
 metadata = MetaData()
@@ -39,7 +39,7 @@ messages = Table(
     Column("is_voice", Integer, server_default=text("0")),
     Column("acked", Integer, server_default=text("0")),
     Column("platform_msg_id", Text, server_default=text("''")),
-    Column("thread_ts", Text, nullable=False, server_default=text("''")),
+    Column("thread", Text, nullable=False, server_default=text("''")),
     Column("turn_id", Text),
     Column("agent", Text),
     Column("late", Integer, nullable=False, server_default=text("0")),
@@ -72,10 +72,17 @@ threads = Table(
     metadata,
     Column("conversation", Text, primary_key=True),
     Column("agent", Text, primary_key=True),
-    *_texts("channel_id", "thread_ts", "session_id"),
+    *_texts("channel_id", "thread", "session_id"),
     Column("total_cost_usd", Float, nullable=False),
     Column("updated_at", Text, nullable=False),
     Index("ix_threads_channel_id", "channel_id", "updated_at"),
+)
+
+choices = Table(
+    "choices",
+    metadata,
+    Column("conversation", Text, primary_key=True),
+    *_texts("agent", "model", "model_of", "mode", "updated_at"),
 )
 
 inbox = Table(
@@ -89,7 +96,7 @@ turns = Table(
     "turns",
     metadata,
     Column("seq", Integer, primary_key=True),
-    *_texts("id", "conversation", "channel_id", "thread_ts", "agent", "state", "not_before", "created_at"),
+    *_texts("id", "conversation", "channel_id", "thread", "agent", "state", "not_before", "created_at"),
     Column("started_at", Text),
     Column("finished_at", Text),
     Column("session_id", Text),
@@ -107,6 +114,10 @@ turns = Table(
     Column("worked_s", Float, nullable=False, server_default=text("0")),
     Column("job", Text, nullable=False, server_default=text("''")),
     Column("plan", Text, nullable=False, server_default=text("''")),
+    Column("model", Text, nullable=False, server_default=text("''")),
+    Column("commits", Text, nullable=False, server_default=text("''")),
+    Column("checks", Text, nullable=False, server_default=text("''")),
+    Column("files", Integer),
     Index("ix_turns_id", "id", unique=True),
     Index("ix_turns_started_at", "started_at"),
     Index("ix_turns_state", "state", "seq"),
@@ -122,7 +133,7 @@ outbox = Table(
     *_texts("conversation", "kind", "payload"),
     Column("target_op_id", Text),
     Column("state", Text, nullable=False),
-    Column("ts", Text),
+    Column("ref", Text),
     Column("code", Text),
     Column("created_at", Text, nullable=False),
     Index("ix_outbox_op_id", "op_id", unique=True),
@@ -157,7 +168,7 @@ errands = Table(
     metadata,
     Column("id", Text, primary_key=True),
     *_texts("name", "argument", "conversation"),
-    Column("thread_ts", Text),
+    Column("thread", Text),
     *_texts("user_id", "only_for"),
     Column("attempts", Integer, nullable=False),
     Column("created_at", Text, nullable=False),
@@ -167,7 +178,7 @@ memory_changes = Table(
     "memory_changes",
     metadata,
     Column("seq", Integer, primary_key=True),
-    *_texts("id", "conversation", "channel_id", "thread_ts", "user_id", "changes", "state"),
+    *_texts("id", "conversation", "channel_id", "thread", "user_id", "changes", "state"),
     Column("message_op_id", Text),
     Column("created_at", Text, nullable=False),
     Index("ix_memory_changes_id", "id", unique=True),
@@ -177,7 +188,7 @@ memory_lines = Table(
     "memory_lines",
     metadata,
     Column("line", Text, primary_key=True),
-    *_texts("channel_id", "thread_ts", "added_at"),
+    *_texts("channel_id", "thread", "added_at"),
 )
 
 memory_reviews = Table(
@@ -192,7 +203,7 @@ facts = Table(
     metadata,
     Column("scope", Text, primary_key=True),
     Column("key", Text, primary_key=True),
-    *_texts("value", "channel_id", "thread_ts", "updated_at"),
+    *_texts("value", "channel_id", "thread", "updated_at"),
 )
 
 expenses = Table(
@@ -205,6 +216,28 @@ expenses = Table(
     Column("cost_usd", Float),
     Column("at", Text, nullable=False),
     Index("ix_expenses_at", "at"),
+)
+
+pulls = Table(
+    "pulls",
+    metadata,
+    Column("id", Text, primary_key=True),
+    *_texts("conversation", "thread", "user_id", "remote", "url", "state", "checks", "told", "seen"),
+    *(Column(name, Integer, nullable=False) for name in ("number", "looks", "failures", "news")),
+    *_texts("next_at", "until"),
+    Index("ix_pulls_state", "state", "next_at"),
+)
+
+pull_news = Table(
+    "pull_news",
+    metadata,
+    Column("id", Text, primary_key=True),
+    *_texts("pull_id", "task", "created_at"),
+)
+
+# One row for each turn that is over, under its ``seq``. SQLite makes tables of its own beside it.
+SEARCH = (
+    "CREATE VIRTUAL TABLE search USING fts5(question, answer, tokenize = 'unicode61 remove_diacritics 2')"
 )
 
 # Alembic's own table, so that a new store is born at HEAD without loading Alembic.

@@ -1,22 +1,25 @@
-"""A transaction in the making: its rows, and what is to be said when they have been committed."""
+"""The unit of work: one transaction's rows, and the operations to send once it is committed."""
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import msgspec
-from sqlalchemy import Connection
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload, Value
+from codebutler.domain.refs import NO_PERSON, NOWHERE, MessageRef, PersonRef
 from codebutler.protocol.messages import TurnEnded
-from codebutler_worker.store.memory import FactsTable, MemoriesTable, SessionsTable
+from codebutler_worker.store.memory import ChoicesTable, FactsTable, MemoriesTable, SessionsTable
 from codebutler_worker.store.outbox import ApprovalsTable, DeferredTable, OutboxTable
+from codebutler_worker.store.pulls import PullsTable
 from codebutler_worker.store.rows import OperationKind, OutboxRow, TurnRow
+from codebutler_worker.store.search import SearchTable
 from codebutler_worker.store.turns import (
     AttachmentsTable,
     ExpensesTable,
@@ -36,41 +39,41 @@ _KINDS: dict[type[Operation | TurnEnded], OperationKind] = {
 
 @dataclass(frozen=True, slots=True)
 class ThreadPlace:
-    """Where something is said, and on whose account. ``only_for``: the one user who sees the posts."""
+    """Where a turn or a command posts, and on whose account. ``only_for``: the one user who sees the posts."""
 
     conversation: str
-    thread_ts: str | None
+    thread: MessageRef | None
     turn_id: str | None = None
-    only_for: str = ""
+    only_for: PersonRef = NO_PERSON
 
 
 class UnitOfWork:
-    """The tables of one open transaction, and ``operations``: what is to be said once it is committed. Valid only
+    """The tables of one open transaction, and ``operations``: what to send once it is committed. Valid only
     within the call that received it.
 
-    ``redact``: for what is to be cut, as the parent can tell a secret only while it is whole.
+    ``redact`` comes before a cut: the parent can recognise a secret only while it is whole.
     """
 
-    def __init__(self, connection: Connection, clock: Clock, redact: Callable[[str], str] = str) -> None:
+    def __init__(self, raw: sqlite3.Connection, clock: Clock, redact: Callable[[str], str] = str) -> None:
         self.now = clock.now()
+        self.stamp = iso(self.now)
+        """Now, as rows keep it."""
         self.redact = redact
         self.operations: list[tuple[OutboxRow, Operation | TurnEnded]] = []
-        self.inbox = InboxTable(connection)
-        self.messages = MessagesTable(connection)
-        self.attachments = AttachmentsTable(connection)
-        self.turns = TurnsTable(connection)
-        self.sessions = SessionsTable(connection)
-        self.outbox = OutboxTable(connection)
-        self.approvals = ApprovalsTable(connection)
-        self.deferred = DeferredTable(connection)
-        self.memories = MemoriesTable(connection)
-        self.facts = FactsTable(connection)
-        self.expenses = ExpensesTable(connection)
-
-    @property
-    def stamp(self) -> str:
-        """Now, as rows keep it."""
-        return iso(self.now)
+        self.inbox = InboxTable(raw)
+        self.messages = MessagesTable(raw)
+        self.attachments = AttachmentsTable(raw)
+        self.turns = TurnsTable(raw)
+        self.sessions = SessionsTable(raw)
+        self.choices = ChoicesTable(raw)
+        self.outbox = OutboxTable(raw)
+        self.approvals = ApprovalsTable(raw)
+        self.deferred = DeferredTable(raw)
+        self.memories = MemoriesTable(raw)
+        self.facts = FactsTable(raw)
+        self.expenses = ExpensesTable(raw)
+        self.pulls = PullsTable(raw)
+        self.search = SearchTable(raw)
 
     def post(
         self,
@@ -78,15 +81,15 @@ class UnitOfWork:
         message: Message | str,
         *,
         after: str | None = None,
-        mention: str = "",
+        mention: PersonRef = NO_PERSON,
         op_id: str | None = None,
         value: Value = "answer",
     ) -> str:
-        """Say something in the place's thread, once the operation ``after`` is done, and call ``mention`` (a user);
-        returns the operation's id, which is ``op_id`` if that is given. ``value``: see `Value`."""
+        """Post into the place's thread, once the operation ``after`` is done, and mention ``mention`` (a
+        user); returns the operation's ID, which is ``op_id`` if given. ``value``: see `Value`."""
         post = Post(
             message=said(message) if isinstance(message, str) else message,
-            thread_ts=place.thread_ts,
+            thread=place.thread,
             only_for=place.only_for,
             mention=mention,
             value=value,
@@ -96,32 +99,36 @@ class UnitOfWork:
     def react(
         self, place: ThreadPlace, react: React, *, after: str | None = None, op_id: str | None = None
     ) -> None:
-        """Set or take away a reaction, once the operation ``after`` is done; a message without a ts (a slash
+        """Set or remove a reaction, once the operation ``after`` is done; a message without a ref (a slash
         command) has none."""
-        if react.target_ts:
+        if react.target:
             self.add(place, react, after, op_id)
 
-    def ended(self, place: ThreadPlace, messages: Iterable[str], outcome: TurnOutcome) -> None:
-        """Tell who waits for these messages (their ts) what became of them, once all that is said before is there."""
-        known = tuple(ts for ts in messages if ts)
+    def ended(
+        self, place: ThreadPlace, messages: Iterable[MessageRef], outcome: TurnOutcome, agent: str = ""
+    ) -> None:
+        """Report the outcome of these messages (their ref), once everything posted before is in the chat; ``agent``
+        is whose turn it was."""
+        known = tuple(ref for ref in messages if ref)
         op_id = uuid.uuid4().hex
-        ending = TurnEnded(op_id=op_id, thread_ts=place.thread_ts or "", messages=known, outcome=outcome)
+        thread = place.thread or NOWHERE
+        ending = TurnEnded(op_id=op_id, thread=thread, messages=known, outcome=outcome, agent=agent)
         self.add(place, ending, op_id=op_id)
 
     def edit(
         self, place: ThreadPlace, op_id: str, message: Message, *, value: Value = "progress"
     ) -> str | None:
-        """Replace the content of a post of ours, sent or not; None if the chat has refused that post."""
+        """Replace the content of one of our posts, sent or not; None if the chat has refused that post."""
         target = self.outbox.get(op_id)
         if target is None or target.state == "failed":
             return None
-        update = Update(target_ts=target.ts or "", message=message, value=value)
-        return self.add(place, update, None if target.ts else op_id)
+        update = Update(target=target.ref or NOWHERE, message=message, value=value)
+        return self.add(place, update, None if target.ref else op_id)
 
-    def edit_ts(self, place: ThreadPlace, ts: str, message: Message) -> str:
-        """Replace the content of a post of ours whose ts is known: a card that is decided; returns the operation's
-        id."""
-        return self.add(place, Update(target_ts=ts, message=message, value="notice"))
+    def edit_ref(self, place: ThreadPlace, ref: MessageRef, message: Message) -> str:
+        """Replace the content of one of our posts whose ref is known: a decided card; returns the operation's
+        ID."""
+        return self.add(place, Update(target=ref, message=message, value="notice"))
 
     def add(
         self,
@@ -130,7 +137,7 @@ class UnitOfWork:
         target_op_id: str | None = None,
         op_id: str | None = None,
     ) -> str:
-        """Put an operation into the outbox; returns its id, which is ``op_id`` if that is given."""
+        """Put an operation into the outbox; returns its ID, which is ``op_id`` if given."""
         row = OutboxRow(
             op_id=op_id or uuid.uuid4().hex,
             turn_id=place.turn_id,
@@ -141,16 +148,16 @@ class UnitOfWork:
             created_at=self.stamp,
         )
         self.outbox.add(row)
-        # A file is large: once is enough.
+        # A file is large: store it once.
         self.operations.append((replace(row, payload=""), operation))
         return row.op_id
 
 
 def iso(moment: datetime) -> str:
-    """A moment as rows keep it: ISO 8601, UTC, microseconds, so that text order is time order."""
+    """A moment as rows store it: ISO 8601, UTC, microseconds, so that text order is time order."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def place_of(turn: TurnRow) -> ThreadPlace:
-    """Where a turn speaks."""
-    return ThreadPlace(turn.conversation, turn.thread_ts or None, turn.id)
+    """Where a turn posts."""
+    return ThreadPlace(turn.conversation, turn.thread or None, turn.id)

@@ -1,1 +1,1 @@
-"""What our own agent's model may call, one file each."""
+"""The tools that the built-in agent's model may call, grouped by file."""

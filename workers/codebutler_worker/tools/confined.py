@@ -1,8 +1,9 @@
-"""Paths that a model names, confined to the working directory.
+"""Paths named by a model, confined to the working directory.
 
-Also where there are no walls: no link is followed, git's own files are not written, and what is hidden from agents
-(``.codebutler`` but for what people sent) is neither read nor written. Only looked at here, on descriptors: what reads
-and writes does so behind the walls, with the rights of an agent, so that nothing is lost if a path changes meanwhile.
+Applies without a sandbox too: no link is followed, git's own files are not written, and what is hidden from agents
+(``.codebutler`` except for files that people sent) is neither read nor written. These functions only inspect, using
+descriptors. The reading and writing happens in the sandbox, with the agent's rights, so it is harmless if a path
+changes in between.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ GIT = ".git"
 def relative(workdir: Path, path: str) -> str:
     """``path`` (relative, or absolute below ``workdir``) as a relative one; "." is the directory itself.
 
-    Raises ToolError for a path that leaves the directory or is not the agent's to see.
+    Raises ToolError for a path that leaves the directory or that the agent may not see.
     """
     pure = PurePosixPath(path.strip() or ".")
     if "\0" in path or ".." in pure.parts:
@@ -37,13 +38,13 @@ def relative(workdir: Path, path: str) -> str:
 
 
 def hidden(path: PurePosixPath) -> bool:
-    """Whether agents see nothing of it. Some file systems take no notice of case."""
+    """Whether the path is hidden from agents. Ignores case, as some file systems do."""
     parts = [part.lower() for part in path.parts]
     return parts[:1] == [PRIVATE] and parts[1:2] not in ([name] for name in SHARED)
 
 
 def writable(workdir: Path, path: str) -> str:
-    """As ``relative``, for a file that is to be written. Raises ToolError also for git's own files and for links."""
+    """Like ``relative``, for a file to write. Raises ToolError also for git's own files and for links."""
     found = relative(workdir, path)
     if found == ".":
         raise ToolError("name a file")
@@ -59,8 +60,8 @@ def writable(workdir: Path, path: str) -> str:
 
 
 def readable(workdir: Path, path: str, limit_bytes: int) -> str:
-    """As ``relative``, for a file that is to be read. Raises ToolError also for a link, for what is no file, and for
-    one that is larger."""
+    """Like ``relative``, for a file to read. Raises ToolError also for links, larger files and anything that is not a
+    file."""
     found = relative(workdir, path)
     try:
         status = status_beneath(workdir, found)
@@ -78,7 +79,7 @@ def readable(workdir: Path, path: str, limit_bytes: int) -> str:
 
 
 def is_directory(workdir: Path, path: str) -> bool:
-    """Whether it is a directory that may be looked into. Raises ToolError for what may not."""
+    """Whether it is a directory that may be listed. Raises ToolError if it may not."""
     found = relative(workdir, path)
     if found == ".":
         return True
@@ -92,7 +93,7 @@ def is_directory(workdir: Path, path: str) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """One line on why a file cannot be had."""
+    """One line on why a file cannot be read."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     if isinstance(error, IsADirectoryError) or error.errno == errno.EISDIR:

@@ -1,4 +1,4 @@
-"""What a terminal would show, as text of bounded length. Pure."""
+"""What a terminal would show, as text of limited length. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OTHERS = re.compile(r"[\x00-\x07\x0b-\x1a\x1c-\x1f\x7f]")
 
 
 def shown(text: str) -> str:
-    """Without escape sequences; a line that was written over is as it was written last."""
+    """The text without escape sequences; an overwritten line is shown as last written."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     if "\r" in text or "\b" in text:
         text = "\n".join(_last(line) for line in text.split("\n"))
@@ -24,8 +24,8 @@ def shown(text: str) -> str:
 
 
 def told(text: str) -> tuple[str, bool]:
-    """The beginning and the end of what a program wrote, with advice where the walls are in its way, and whether
-    something is left out."""
+    """The beginning and the end of a program's output, with a hint if the sandbox got in its way, and whether something
+    is left out."""
     text = shown(text).rstrip()
     advice = f"\n({hint(text)})" if hint(text) else ""
     if len(text) <= HEAD_CHARS + TAIL_CHARS:
@@ -36,7 +36,7 @@ def told(text: str) -> tuple[str, bool]:
 
 
 def clipped(line: str, most: int) -> str:
-    """A line, and how much of it is left out."""
+    """The beginning of a line, and how much is left out."""
     return line if len(line) <= most else f"{line[:most]} [… {len(line) - most} more characters]"
 
 

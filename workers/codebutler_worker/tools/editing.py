@@ -1,6 +1,6 @@
 """Tools that change files: write_file and edit_file.
 
-Paths are checked on this side; reading and writing is done behind the walls.
+Paths are checked outside the sandbox; reading and writing happens inside.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ head -c "$2" > "$whole"
 [ "$(wc -c < "$whole")" -eq "$2" ] || { echo "the content did not arrive whole"; exit 1; }
 cat "$whole" > "$1"
 """
-"""Arguments: the file, and how many bytes it has. What is there is replaced only once all of it has arrived, in
-place: its mode and its links stay."""
+"""Arguments: the file, and its size in bytes. The old content is replaced only once all of the new one has arrived, and
+in place: mode and links stay."""
 
 
 class _WriteFile(Arguments, frozen=True):
@@ -51,7 +51,7 @@ async def _write(context: Context, args: _WriteFile) -> Result:
 
 
 def _as_before(content: str, before: Decoded) -> tuple[str, Encoding]:
-    """The content with the line ends of what it replaces, in the same encoding where that can hold it."""
+    """The content with the line ends of what it replaces, and in the same encoding if that can represent it."""
     content = content.encode(errors="replace").decode()
     lines = before.text.count("\n")
     if lines and before.text.count("\r\n") == lines and "\r\n" not in content:
@@ -65,7 +65,7 @@ def _as_before(content: str, before: Decoded) -> tuple[str, Encoding]:
 
 async def _put(context: Context, path: str, data: bytes) -> None:
     argv = ("/bin/sh", "-c", WRITE, "write", f"./{path}", str(len(data)))
-    # Never nothing: without a byte on its stdin nothing is sent at all.
+    # Never empty: without at least one byte, stdin is not sent at all.
     ran = await context.programs.run(argv, stdin=data or b"\n", limit_s=LIMIT_S)
     if ran.exit_code != 0:
         lines = ran.output.strip().splitlines()
@@ -84,7 +84,7 @@ WRITE_FILE = Tool(
 
 class _EditFile(Arguments, frozen=True):
     path: Annotated[str, Meta(min_length=1, description="A file, relative to the repository.")]
-    old: Annotated[str, Meta(min_length=1, description="The text as it stands there.")]
+    old: Annotated[str, Meta(min_length=1, description="The text as it is in the file.")]
     new: Annotated[str, Meta(description="The text that replaces it.")]
     all: Annotated[bool, Meta(description="Replace each occurrence; else there must be exactly one.")] = False
 
@@ -92,7 +92,7 @@ class _EditFile(Arguments, frozen=True):
 async def _edit(context: Context, args: _EditFile) -> Result:
     path = writable(context.workdir, args.path)
     before = await read_text(context, path, MAX_EDITED_BYTES)
-    # On a thread: a long text is compared for a while.
+    # In a thread: comparing a long text takes a while.
     after, overlooked = await asyncio.to_thread(_replaced, path, before.text, args)
     await _put(context, path, before.encoding.encoded(after))
     note = f" (found without regard to {overlooked})" if overlooked else ""

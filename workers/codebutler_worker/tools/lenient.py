@@ -1,8 +1,8 @@
 """JSON as models write it. Pure.
 
-Strict JSON first. Else what can mean one thing only: in a code fence, with single or typographic quotes, with bare
-keys, Python's names for true, false and null, line breaks inside texts, a comma too many, brackets that are missing at
-the end behind a whole text, list or object. What was cut off in the middle of anything is never guessed.
+Strict JSON first. Otherwise whatever has only one meaning: a code fence around it, single or typographic quotes, bare
+keys, Python's True, False and None, line breaks inside strings, a surplus comma, closing brackets missing at the end
+after a complete string, list or object. A value that was cut off in the middle is never guessed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": Fal
 
 
 class UnreadableError(ValueError):
-    """No JSON, not even of this kind; one line that says where it stops being one."""
+    """Not JSON, not even with these repairs; one line that says where it goes wrong."""
 
 
 def lenient(text: str) -> Any:
-    """What the text means. Raises UnreadableError."""
+    """Parse the text. Raises UnreadableError."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
@@ -55,7 +55,7 @@ class _Reader:
     def whole(self) -> Any:
         value = self._value()
         if not _AFTER.match(self._text, self._at):
-            self._give_up("there is something behind it")
+            self._give_up("there is something after it")
         return value
 
     def _value(self) -> Any:
@@ -107,7 +107,7 @@ class _Reader:
         return found
 
     def _ends(self, bracket: str) -> bool:
-        """After a value: whether it was the last one. The end of all there is will do for a bracket."""
+        """After a value: whether it was the last one. The end of the input counts as the closing bracket."""
         char = self._next()
         if char == ",":
             self._at += 1
@@ -137,7 +137,7 @@ class _Reader:
             self._give_up("a text has no end")
         self._at = at + 1
         plain = _ESCAPED.sub(_unescaped, self._text[begin:at])
-        # Two halves of one character come as two escapes.
+        # A surrogate pair is written as two escapes.
         return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _next(self) -> str:

@@ -1,14 +1,12 @@
-"""Where a text is in a file, though a model did not copy it to the letter. Pure.
+"""Find a text in a file although a model did not copy it exactly. Pure.
 
-The rules, each tried only where the ones before find nothing:
+The rules, each tried only if the ones before find nothing:
 
-1. to the letter, whichever way lines end;
-2. whole lines, whatever white space is at their end, and blank lines before and after left out;
-3. whole lines whose indentation differs throughout in the same way: what is equally deep in one is in the other, and
-   what is deeper is deeper;
-4. the same three with typographic quotes, dashes and spaces taken for plain ones;
-5. all of that for a text that was copied with the line numbers before its lines, or with its line breaks and quotes
-   escaped once too often.
+1. exactly, with any line ends;
+2. whole lines, ignoring white space at line ends and blank lines before and after;
+3. whole lines with a consistently different indentation: equal depths stay equal, and deeper stays deeper;
+4. the same three with typographic quotes, dashes and spaces read as plain ones;
+5. all of that for a text copied with line numbers, or with line breaks and quotes escaped once too often.
 """
 
 from __future__ import annotations
@@ -26,18 +24,18 @@ PLAIN: Mapping[int, str] = str.maketrans(
         **dict.fromkeys("\u00a0\u2002\u2003\u2007\u2009\u202f\u3000", " "),
     }
 )
-"""One character for one: what is found keeps its place."""
+"""One character for one, so that positions stay the same."""
 TAB_COLUMNS = 4
 _NUMBERED = re.compile(r"^[ ]*(\d{1,9})\t", re.MULTILINE)
 _TOO_OFTEN = re.compile(r"\\([nt\"'\\])")
 MOST = 50_000
 _SEARCHED_LINES = 2000
-"""Longer texts are looked for to the letter only."""
+"""Longer texts are matched exactly only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What is to be replaced by what, with line feeds."""
+    """The text to replace and its replacement, with line feeds."""
 
     old: str
     new: str
@@ -45,9 +43,9 @@ class Sought:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """``start`` to ``end`` of the file are ``wanted.old``. ``whole``: they are whole lines, without the last one's end.
-    ``depths``: by each indentation of ``wanted.old`` what it is in the file. ``rule``: words for what was overlooked,
-    "" = nothing."""
+    """The file from ``start`` to ``end`` matches ``wanted.old``. ``whole``: it is whole lines, without the last line
+    end. ``depths``: each indentation of ``wanted.old`` -> the one in the file. ``rule``: what was ignored, in words, ""
+    = nothing."""
 
     start: int
     end: int
@@ -58,7 +56,7 @@ class Match:
 
 
 def matches(text: str, old: str, new: str) -> tuple[Match, ...]:
-    """Every place under the first rule that finds one, ``MOST`` of them; they may overlap."""
+    """All places found by the first rule that finds any, at most ``MOST``; they may overlap."""
     for wanted, slip in _spellings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n")):
         for folded in (False, True):
             within, sought = (_plain(text), _plain(wanted.old)) if folded else (text, wanted.old)
@@ -139,7 +137,7 @@ def _all(pattern: re.Pattern[str], text: str) -> Iterator[_Place]:
 
 
 def _depths(old: list[str], found: list[str]) -> dict[str, str] | None:
-    """What each indentation of ``old`` is in what was found; None if that is not the same throughout."""
+    """Each indentation of ``old`` -> the one in the file; None if they do not correspond consistently."""
     depths: dict[str, str] = {}
     for ours, theirs in zip(old, found, strict=True):
         if ours.strip() and depths.setdefault(indent(ours), indent(theirs)) != indent(theirs):
@@ -149,7 +147,7 @@ def _depths(old: list[str], found: list[str]) -> dict[str, str] | None:
 
 
 def _trimmed(wanted: Sought) -> Sought:
-    """Without blank lines at the edges of the old text, and without as many at those of the new one."""
+    """Strip blank lines at the edges of the old text, and the same number from the new one."""
     old, new = wanted.old.split("\n"), wanted.new.split("\n")
     for at in (0, -1):
         while len(old) > 1 and not old[at].strip():
@@ -160,12 +158,12 @@ def _trimmed(wanted: Sought) -> Sought:
 
 
 def indent(line: str) -> str:
-    """The white space that a line begins with."""
+    """The white space at the beginning of a line."""
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def columns(white: str) -> int:
-    """How wide it is."""
+    """The width of white space in columns."""
     return len(white.expandtabs(TAB_COLUMNS))
 
 

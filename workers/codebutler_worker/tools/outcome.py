@@ -1,4 +1,4 @@
-"""What a tool call and the agent behind it exchange: results, what is left to the agent, plans, and notes."""
+"""What a tool call and its agent exchange: results, effects for the agent to carry out, plans, and notes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal, Protocol
 from codebutler.domain.errors import CodeButlerError
 
 PLAN_TOOL = "ExitPlanMode"
-"""The name under which every agent asks "this is my plan, may I begin?": it is Claude Code's."""
+"""Claude Code's name for the question "this is my plan, may I begin?"; all agents use it here."""
 
 
 class ToolError(CodeButlerError):
-    """A tool failed; one line for the model that says why."""
+    """A tool failed; the message is one line for the model that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +40,21 @@ class SendFile:
 
 @dataclass(frozen=True, slots=True)
 class PlanChanged:
-    """The whole plan as it stands now."""
+    """The whole plan in its new state."""
 
     steps: tuple[PlanStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ProposePlan:
-    """Ask the person whether this plan may be carried out."""
+    """Ask the person to approve this plan."""
 
     plan: str
 
 
 @dataclass(frozen=True, slots=True)
 class EndTurn:
-    """The turn is over. ``text`` is the answer; ``needs_user``: it cannot go on without the person."""
+    """End the turn. ``text`` is the answer; ``needs_user``: the agent cannot continue without the person."""
 
     text: str
     needs_user: bool = False
@@ -62,8 +62,8 @@ class EndTurn:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``text`` is for the model, ``effect`` for the agent, the rest for its log. ``truncated``: the model was not shown
-    all of it; ``container``: the name of the container it worked in."""
+    """``text`` is for the model, ``effect`` for the agent, the rest for its log. ``truncated``: the model did not see
+    all of it; ``container``: the container that the call ran in."""
 
     text: str
     ok: bool = True
@@ -75,10 +75,11 @@ class Result:
 
 
 class NoteKeeper(Protocol):
-    """Facts by name that outlive the turn: of the repository, or of the person the turn is for."""
+    """Named facts that outlive the turn: about the repository, or about the person the turn is for."""
 
     async def remember(self, key: str, value: str, *, for_person: bool) -> str:
-        """Keep it, in place of what had the name before; returns what is kept. Raises ToolError with why not."""
+        """Store a fact, replacing one with the same name; returns what is stored. Raises ToolError with the reason if
+        it cannot be."""
 
     async def forget(self, key: str, *, for_person: bool) -> bool:
-        """Drop it; False if there was none."""
+        """Delete a fact; False if there was none."""

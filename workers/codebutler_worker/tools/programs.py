@@ -1,4 +1,4 @@
-"""Programs behind the walls, for tools: without network unless it is asked for, each until it ends."""
+"""Programs in the sandbox, for tools: without network unless requested; each runs to its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tree.tree import environment
 
 TIMED_OUT = 124
-"""As timeout(1) says it."""
+"""timeout(1)'s exit code."""
 MERGED = ("/bin/sh", "-c", 'exec "$@" 2>&1', "tool")
 PASSED_ON = frozenset({"LC_ALL", "TZ"})
 
@@ -24,8 +24,8 @@ PASSED_ON = frozenset({"LC_ALL", "TZ"})
 def tool_policy(
     workdir: Path, home: Path, path: str, agent_env: Mapping[str, str], conversation: str
 ) -> SandboxPolicy:
-    """What a tool's program may see: the checkout and the system. No key, no other variable; the network, if there is
-    one, is added as the program starts."""
+    """What a tool's program may see: the checkout and the system. No keys and no other variables; network access, if
+    any, is added when the program starts."""
     passed = {name: value for name, value in agent_env.items() if name in PASSED_ON}
     env = {**environment(), **UNATTENDED, "PATH": path, "TERM": "dumb", **passed}
     return SandboxPolicy(workdir=workdir, home=home, env=env, network="none", conversation=conversation)
@@ -33,8 +33,8 @@ def tool_policy(
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
-    """A program that ended: what it wrote (stderr among stdout), and its exit code. ``note`` is one line about a limit
-    it ran into, "" if none."""
+    """A program that has ended: its output (stdout and stderr mixed) and exit code. ``note`` is one line about a limit
+    it reached, "" if none."""
 
     data: bytes
     exit_code: int
@@ -43,13 +43,13 @@ class ProgramOutput:
 
     @property
     def output(self) -> str:
-        """What it wrote, as UTF-8 as far as that goes."""
+        """The output decoded as UTF-8, replacing what is not."""
         return self.data.decode(errors="replace")
 
 
 class SandboxPrograms:
-    """Starts programs in one working directory. ``outlet`` is the way out for those with network, None = none;
-    ``refused``: what they asked for and may not reach; ``container``: the last one's, "" if it was in none."""
+    """Starts programs in one working directory. ``outlet`` is the network access for those that need it, None = none;
+    ``refused``: hosts that they asked for and may not reach; ``container``: the last program's, "" if none."""
 
     def __init__(self, sandbox: Sandbox, policy: SandboxPolicy, outlet: Outlet | None = None) -> None:
         self.refused: list[HostPort] = []
@@ -68,7 +68,7 @@ class SandboxPrograms:
         limit_s: float = 60.0,
         network: bool = False,
     ) -> ProgramOutput:
-        """What takes longer than ``limit_s`` is ended, with exit code 124; a newline is added to ``stdin``. Raises
+        """Run a program. After ``limit_s`` it is ended with exit code 124; a newline is added to ``stdin``. Raises
         ToolError if it cannot be started."""
         if any("\0" in word for word in argv):
             raise ToolError("an argument must not contain a NUL byte")

@@ -1,6 +1,6 @@
 """Tools that look at files: read_files, list_files, code_search.
 
-Paths are checked on this side; the reading is done behind the walls.
+Paths are checked outside the sandbox; the reading happens inside.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from codebutler_worker.tools.port import Arguments, Context, Described, Tool
 
 LIMIT_S = 30.0
 
-# The bytes of a file as text, and back without changing any of those that stand for the same text.
+# A file's bytes as text, and back, without changing any bytes of unchanged text.
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 LATIN = "latin-1"
@@ -26,7 +26,7 @@ LATIN = "latin-1"
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How a text is written: ``name`` as Python calls it, after ``mark``, the byte order mark."""
+    """The encoding of a text: ``name`` is Python's name, ``mark`` the byte order mark before the text."""
 
     name: str = "utf-8"
     mark: bytes = b""
@@ -47,14 +47,14 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A text, and how it is written."""
+    """A text and its encoding."""
 
     text: str
     encoding: Encoding = Encoding()
 
 
 def decoded(data: bytes) -> Decoded:
-    """UTF-8, or UTF-16 with its mark, else Latin-1. Raises ToolError for what is no text."""
+    """UTF-8, or UTF-16 with a byte order mark, else Latin-1. Raises ToolError if the data is not text."""
     for mark, name in _MARKS:
         if data.startswith(mark):
             try:
@@ -75,11 +75,11 @@ def _text(text: str, encoding: Encoding) -> Decoded:
 
 END = "."
 READ = f'cat -- "$1" || exit 1; printf {END}'
-"""Argument: the file. What is printed last shows where it ends, with or without a newline."""
+"""Argument: the file. The marker printed last shows where it ends, with or without a newline."""
 
 
 async def read_text(context: Context, path: str, limit_bytes: int) -> Decoded:
-    """The text of a file of the repository. Raises ToolError, also for one that is larger or is no text."""
+    """The text of a file of the repository. Raises ToolError, also if it is too large or not text."""
     found = readable(context.workdir, path, limit_bytes)
     ran = await context.programs.run(
         ("/bin/sh", "-c", READ, "read", f"./{found}"), limit_bytes=limit_bytes + 4096, limit_s=LIMIT_S
@@ -107,13 +107,13 @@ class ReadFilesArguments(Arguments, frozen=True):
         Meta(min_length=1, max_length=20, description="Files, relative to the repository."),
     ]
     first_line: Annotated[int, Meta(ge=1, description="Begin at this line.")] = 1
-    lines: Annotated[int, Meta(ge=1, le=MAX_LINES, description="Read at most so many lines of each.")] = (
-        MAX_LINES
-    )
+    lines: Annotated[
+        int, Meta(ge=1, le=MAX_LINES, description="The number of lines to read from each file.")
+    ] = MAX_LINES
 
 
 async def _read(context: Context, args: ReadFilesArguments) -> Result:
-    """A file that cannot be read is told in its place, and the others are shown."""
+    """An unreadable file is reported in its place; the others are still shown."""
     shown, failed, cut = [], 0, False
     left = MAX_CHARS
     for path in args.paths:
@@ -132,8 +132,8 @@ async def _read(context: Context, args: ReadFilesArguments) -> Result:
 
 
 def numbered(text: str, first_line: int, count: int, limit_chars: int) -> tuple[str, bool]:
-    """The lines with their numbers, and whether some had to be left out. Pure."""
-    # As editors and grep count them: nothing but a newline ends a line.
+    """The lines with their numbers, and whether some were left out. Pure."""
+    # Like editors and grep: only a newline ends a line.
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
     shown: list[str] = []
     size, long = 0, False
@@ -179,7 +179,7 @@ find "$1" \\( -name .git -o -name .codebutler -o -name node_modules -o -name .ve
 
 class _ListFiles(Arguments, frozen=True):
     path: Annotated[str, Meta(description="A directory, relative to the repository.")] = "."
-    most: Annotated[int, Meta(ge=1, le=2000, description="At most so many files.")] = 500
+    most: Annotated[int, Meta(ge=1, le=2000, description="The maximum number of files.")] = 500
 
 
 async def _list(context: Context, args: _ListFiles) -> Result:
@@ -241,7 +241,7 @@ for name in .git .codebutler node_modules .venv __pycache__; do set -- "$@" "--e
 shift 5
 quietly grep -rnIH "$kind" $case ${glob:+--include="$glob"} "$@" -e "$pattern" -- "$target"
 """
-"""Ripgrep, else git, else grep. All three end with 1 where nothing was found, and with 2 or more for an error."""
+"""Ripgrep, else git, else grep. All three exit with 1 if nothing was found, and with 2 or more on an error."""
 
 
 class _CodeSearch(Arguments, frozen=True):
@@ -250,9 +250,9 @@ class _CodeSearch(Arguments, frozen=True):
     ]
     path: Annotated[str, Meta(description="Look below this directory, or in this file.")] = "."
     regex: Annotated[bool, Meta(description="`pattern` is an extended regular expression.")] = False
-    any_case: Annotated[bool, Meta(description="Upper and lower case are the same.")] = False
-    glob: Annotated[str, Meta(max_length=200, description="Only files with such a name, as *.py")] = ""
-    most: Annotated[int, Meta(ge=1, le=500, description="At most so many lines.")] = 100
+    any_case: Annotated[bool, Meta(description="Ignore case.")] = False
+    glob: Annotated[str, Meta(max_length=200, description="Only files with names like *.py")] = ""
+    most: Annotated[int, Meta(ge=1, le=500, description="The maximum number of lines.")] = 100
 
 
 async def _search(context: Context, args: _CodeSearch) -> Result:
@@ -274,7 +274,7 @@ async def _search(context: Context, args: _CodeSearch) -> Result:
     if not lines:
         return Result("(nothing found)")
     more = ran.truncated or len(lines) > args.most
-    note = "\n… and more: look for something rarer, or in a part of the repository" if more else ""
+    note = "\n… and more: search for something rarer, or in a part of the repository" if more else ""
     shown = [clipped(line, LINE_CHARS) for line in lines[: args.most]]
     return Result("\n".join(shown) + note, truncated=more or shown != lines[: args.most])
 

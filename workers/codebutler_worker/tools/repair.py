@@ -1,6 +1,6 @@
-"""Between a tool's arguments and what a model reads and writes: its JSON schema one way, its JSON the other. Pure.
+"""Translates a tool's arguments to and from JSON: the schema that a model reads, and the calls that it writes. Pure.
 
-Repaired is what can mean one thing only; what is missing is never made up.
+Repairs only what has a single meaning; never invents what is missing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from codebutler_worker.tools.lenient import UnreadableError, lenient
 from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.port import Arguments, Tool
 
-# What models call things that have another name here, because other agents' tools call them so.
+# Names that models use because other agents' tools use them, and our name for each.
 #
-# Everything is compared in lower case, letters and figures alone: ``filePath`` and ``file_path`` are ``filepath``.
+# Names are compared in lower case, letters and digits only: ``filePath`` and ``file_path`` are ``filepath``.
 
 
 def _table(words: Mapping[str, str]) -> Mapping[str, frozenset[str]]:
@@ -68,7 +68,7 @@ FIELDS = _table(
 EXPLAINING = frozenset(
     ["description", "explanation", "reason", "purpose", "thought", "comment", "note", "title", "name", "id"]
 )
-"""What models add to any call: an argument is meant by it only where that one is required."""
+"""Keys that models add to any call; they stand for an argument only if that one is required."""
 
 VALUES = _table(
     {
@@ -103,7 +103,7 @@ WEIGHTY: Mapping[str, frozenset[str]] = MappingProxyType(
         "write_file": frozenset({"append", "mode", "insertline", "startline", "endline"}),
     }
 )
-"""By tool: arguments that it does not have, and without which it would do something else than was meant."""
+"""By tool: arguments that it lacks, and whose loss would change what the call does."""
 
 _WRAPPERS = frozenset({"arguments", "args", "parameters", "params", "input", "toolinput", "properties"})
 _NAMING = frozenset({"name", "tool", "toolname", "function", "type", "id"})
@@ -114,7 +114,7 @@ _SHELLS = (["bash", "-lc"], ["bash", "-c"], ["sh", "-c"], ["/bin/bash", "-lc"], 
 
 
 def tool_named(name: str, tools: Collection[str]) -> str | None:
-    """The one of ``tools`` that is meant; None if none is, or several may be."""
+    """The tool in ``tools`` that ``name`` means; None if there is none, or more than one candidate."""
     if name in tools:
         return name
     said = simplified(_PREFIX.sub("", name.strip()))
@@ -124,10 +124,10 @@ def tool_named(name: str, tools: Collection[str]) -> str | None:
 
 
 def object_in(text: str) -> dict[str, Any]:
-    """The object that the text holds. Raises UnreadableError."""
+    """The object in the text. Raises UnreadableError."""
     found = lenient(text.strip() or "{}")
     if isinstance(found, str):
-        # Some write JSON, and then write that as JSON.
+        # Some models encode the JSON as a JSON string again.
         found = lenient(found.strip() or "{}")
     if isinstance(found, list) and len(found) == 1:
         found = found[0]
@@ -137,7 +137,7 @@ def object_in(text: str) -> dict[str, Any]:
 
 
 def as_json(text: str) -> str:
-    """Arguments as any service can read them; what cannot be repaired is kept as a text."""
+    """Arguments as JSON that any service can read; what cannot be repaired becomes a string."""
     try:
         if isinstance(msgspec.json.decode(text), dict):
             return text
@@ -151,7 +151,7 @@ def as_json(text: str) -> str:
 
 
 def fitted(given: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The arguments under their own names and in their own types, and the keys that no argument is meant by."""
+    """The arguments with their proper names and types, and the keys that match no argument."""
     known: Mapping[str, Any] = schema["properties"]
     required: Collection[str] = schema.get("required", ())
     given = _unwrapped(given, known)
@@ -171,7 +171,7 @@ def fitted(given: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[st
 
 
 def _unwrapped(given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What stands inside, where the whole call was written in the place of its arguments."""
+    """The inner arguments, if the model wrote the whole call in place of the arguments."""
     if set(given) & set(known) - {"name", "type"}:
         return given
     inner = [value for key, value in given.items() if simplified(key) in _WRAPPERS]
@@ -228,14 +228,14 @@ def _listed(value: Any) -> Any:
 
 
 def _labelled(value: Any) -> Any:
-    """An object that stands for one text of it."""
+    """The text in an object that was written in place of a text."""
     if isinstance(value, dict):
         return next((value[label] for label in _LABELS if isinstance(value.get(label), str)), value)
     return value
 
 
 def _whole(value: Any, schema: Mapping[str, Any]) -> Any:
-    """A number within its limits."""
+    """A number clamped to its limits."""
     if isinstance(value, str) and (figure := _FIGURE.fullmatch(value.strip())):
         value = float(figure[1])
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -256,7 +256,7 @@ def _text(value: Any, field: str) -> Any:
 
 
 def simplified(name: str) -> str:
-    """As names are compared: in lower case, letters and figures alone."""
+    """A name for comparison: lower case, letters and digits only."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
@@ -265,7 +265,7 @@ MAX_KEYS, MAX_KEY_CHARS = 10, 40
 
 
 def schema_of(arguments: type[Arguments]) -> dict[str, Any]:
-    """The JSON schema of a tool's arguments, without references and titles of ours."""
+    """The JSON schema of a tool's arguments, without references and titles."""
     (found,), components = msgspec.json.schema_components((arguments,), ref_template="{name}")
     schema = dict(components[found["$ref"]]) if "$ref" in found else dict(found)
     schema.pop("title", None)
@@ -274,7 +274,7 @@ def schema_of(arguments: type[Arguments]) -> dict[str, Any]:
 
 
 def definition(tool: Tool) -> dict[str, Any]:
-    """The tool as the chat completions API wants it described."""
+    """The tool's definition for the chat completions API."""
     return {
         "type": "function",
         "function": {
@@ -286,9 +286,10 @@ def definition(tool: Tool) -> dict[str, Any]:
 
 
 def understood(tool: Tool, arguments: str) -> tuple[Arguments, str]:
-    """What the model wrote as the tool's arguments, and a note for it about what was ignored ("" = nothing).
+    """Parse what the model wrote as the tool's arguments; also returns a note for it about what was ignored ("" =
+    nothing).
 
-    Raises ToolError, with what was expected.
+    Raises ToolError, which says what was expected.
     """
     if len(arguments) > MAX_ARGUMENTS_CHARS:
         raise ToolError(f"{tool.name}: the arguments are too long: split the work")

@@ -1,4 +1,4 @@
-"""One replacement in a file: the place is found, and what the model left as it was stays as the file has it. Pure."""
+"""Replace a text in a file: find the place, and keep the file's own version of what the model left unchanged. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from codebutler_worker.tools.outcome import ToolError
 
 LINES_NAMED = 20
 TELLING_CHARS = 20
-"""A shorter text may be in a file for any reason."""
+"""A shorter text may be in a file by chance."""
 COMPARED = 250_000
-"""Lines times lines: what would take longer to compare is replaced as a whole."""
+"""Lines times lines: a larger comparison would take too long, so the text is replaced as a whole."""
 COMPARED_CHARS = 200
-"""Of one line."""
+"""Per line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """``start`` to ``end`` of the file become ``text``."""
+    """Replaces the file from ``start`` to ``end`` by ``text``."""
 
     start: int
     end: int
@@ -30,22 +30,22 @@ class Replacement:
 def changes(
     path: str, text: str, old: str, new: str, *, every: bool = False
 ) -> tuple[tuple[Replacement, ...], str]:
-    """What has to change so that ``new`` is where ``old`` was, and what was overlooked in finding it ("" = nothing).
+    """The changes that put ``new`` in place of ``old``, and what was ignored in finding it ("" = nothing).
 
-    Raises ToolError where it is not there, where it is more than once and not ``every`` one is meant, and where nothing
-    would change.
+    Raises ToolError if ``old`` is not in the file, if it is there more than once and not ``every`` one is meant, or if
+    nothing would change.
     """
     found = matches(text, old, new)
     if not found:
         raise ToolError(f"{path}: {_missing(text, old, new)}")
     if len(found) >= MOST:
-        raise ToolError(f"{path}: `old` is there more than {MOST} times: use a command")
+        raise ToolError(f"{path}: `old` occurs more than {MOST} times: use a command")
     if len(found) > 1 and not every:
         numbers = list(dict.fromkeys(str(_line(text, match)) for match in found[:LINES_NAMED]))
         where = f"line{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
         more = " and more" if len(found) > LINES_NAMED else ""
         raise ToolError(
-            f"{path}: `old` is there {len(found)} times, in {where}{more}: "
+            f"{path}: `old` occurs {len(found)} times, in {where}{more}: "
             "give more of the lines around it, or set `all`"
         )
     usual = _usual_of(text)
@@ -56,7 +56,7 @@ def changes(
 
 
 def applied(text: str, made: tuple[Replacement, ...]) -> str:
-    """The file with the changes in it."""
+    """The file with the changes applied."""
     parts, at = [], 0
     for change in made:
         parts += [text[at : change.start], change.text]
@@ -65,7 +65,7 @@ def applied(text: str, made: tuple[Replacement, ...]) -> str:
 
 
 def _apart(found: tuple[Match, ...]) -> list[Match]:
-    """Without those that overlap an earlier one."""
+    """The matches without those that overlap an earlier one."""
     kept: list[Match] = []
     for match in found:
         if not kept or match.start >= kept[-1].end:
@@ -107,7 +107,7 @@ def _change(text: str, match: Match, usual: str) -> Replacement:
 
 
 def _without(text: str, start: int, end: int) -> Replacement:
-    """Whole lines go, and with them the end of the last one, or of the one before."""
+    """Removes whole lines, and with them the line end after the last one, or else before the first."""
     for ended in ("\r\n", "\n"):
         if text.startswith(ended, end):
             return Replacement(start, end + len(ended), "")
@@ -118,8 +118,8 @@ def _without(text: str, start: int, end: int) -> Replacement:
 
 
 def _compared(old: list[str], new: list[str]) -> list[tuple[bool, tuple[int, int], tuple[int, int]]]:
-    """Which lines stay, and which become which; first those at the beginning and at the end."""
-    # White space at the end of a line is nothing that a model means to change.
+    """Which lines stay, and which are replaced by which, beginning with the equal lines at both ends."""
+    # A model never means to change white space at line ends.
     ours, theirs = [line.rstrip() for line in old], [line.rstrip() for line in new]
     head = _same(ours, theirs)
     tail = _same(ours[head:][::-1], theirs[head:][::-1])
@@ -133,7 +133,7 @@ def _compared(old: list[str], new: list[str]) -> list[tuple[bool, tuple[int, int
 
 
 def _same(one: list[str], other: list[str]) -> int:
-    """How many lines both begin with."""
+    """The number of equal lines at the beginning."""
     return next(
         (at for at, (ours, theirs) in enumerate(zip(one, other, strict=False)) if ours != theirs),
         min(len(one), len(other)),
@@ -141,7 +141,7 @@ def _same(one: list[str], other: list[str]) -> int:
 
 
 def _adapted(line: str, theirs: str, old: str, match: Match, region: str) -> str:
-    """A new line as the file would have it. ``theirs`` is what it replaces, taken by the model for ``old``."""
+    """A new line in the file's style. ``theirs`` is the file's line that it replaces; the model saw it as ``old``."""
     slipped = {
         ord(char): PLAIN[ord(char)] for char in match.wanted.old if ord(char) in PLAIN and char not in region
     }
@@ -155,7 +155,7 @@ def _adapted(line: str, theirs: str, old: str, match: Match, region: str) -> str
 
 
 def _kept(line: str, theirs: str, old: str, slipped: dict[int, str]) -> str:
-    """Of a line what is as in ``old``, as the file has it."""
+    """The line, with the file's version of each part that is unchanged from ``old``."""
     if max(len(old), len(line)) > COMPARED_CHARS or len(theirs) != len(old):
         return line.translate(slipped)
     opcodes = SequenceMatcher(None, old, line, autojunk=False).get_opcodes()
@@ -165,7 +165,7 @@ def _kept(line: str, theirs: str, old: str, slipped: dict[int, str]) -> str:
 
 
 def _deepened(line: str, match: Match) -> str:
-    """With the file's indentation: that of the nearest depth that is known, and as much more or less as is new."""
+    """The line with the file's indentation: that of the nearest known depth, plus or minus the difference."""
     white, depths = indent(line), match.depths
     if white in depths:
         return depths[white] + line.lstrip(" \t")
@@ -182,7 +182,7 @@ def _deepened(line: str, match: Match) -> str:
 
 
 def _ratio(match: Match) -> float:
-    """How much wider a step is in the file than the model has it."""
+    """How much wider the file's indentation step is than the model's."""
     least, most = min(match.depths, key=columns), max(match.depths, key=columns)
     wide = columns(most) - columns(least)
     return (columns(match.depths[most]) - columns(match.depths[least])) / wide if wide else 1.0
@@ -195,7 +195,7 @@ def _narrowed(white: str, width: int) -> str:
 
 
 def _usual_of(text: str) -> str:
-    """How the file ends its lines."""
+    """The file's usual line end."""
     dos = text.count("\r\n")
     return "\r\n" if dos and dos * 2 >= text.count("\n") else "\n"
 
@@ -205,16 +205,16 @@ MOST_SHOWN = 40
 MOST_LINES = 20_000
 LINE_CHARS = 200
 LIKE = 0.3
-"""Below that two lines have nothing to do with one another."""
+"""Below this, two lines are unrelated."""
 
 
 def nearest(text: str, old: str) -> str:
-    """Those lines with their numbers, "" if none are like it."""
+    """The lines most like ``old``, with their numbers; "" if none are similar."""
     sought = [line for line in old.split("\n") if line.strip()]
     lines = [line.removesuffix("\r") for line in text.split("\n")[:MOST_LINES]]
     if not sought:
         return ""
-    # The line that says most stands for all of them.
+    # The longest line stands for all of them.
     at, anchor = max(enumerate(old.split("\n")), key=lambda one: len(one[1].strip()))
     wanted = _pieces(anchor)
     scored = ((_likeness(wanted, _pieces(line)), -number) for number, line in enumerate(lines))

@@ -1,4 +1,4 @@
-"""Tools that run programs: run_terminal_command, bash (the strict way), use_skill."""
+"""Tools that run programs: run_terminal_command, bash (the strict variant), use_skill."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _TerminalCommand(Arguments, frozen=True):
             "whole shell: the next command gets a new one in the same directory, without its variables."
         ),
     ] = ""
-    wait_s: Annotated[int, Meta(ge=0, le=300, description="Come back after so many seconds at most.")] = 30
+    wait_s: Annotated[int, Meta(ge=0, le=300, description="Return after at most this many seconds.")] = 30
 
 
 def _described(args: _TerminalCommand) -> Described:
@@ -92,7 +92,7 @@ RUN_TERMINAL_COMMAND = Tool(
     _described,
     _run,
 )
-"""One terminal for each turn; the directory is kept from turn to turn."""
+"""One terminal per turn; the directory is kept from turn to turn."""
 
 
 BASH_BYTES = 256 * 2**10
@@ -101,11 +101,11 @@ OPERATORS = "();<>|&"
 
 class _Bash(Arguments, frozen=True):
     command: Annotated[str, Meta(min_length=1, max_length=8000, description="A program and its arguments.")]
-    limit_s: Annotated[int, Meta(ge=1, le=600, description="End it after so many seconds.")] = 60
+    limit_s: Annotated[int, Meta(ge=1, le=600, description="Stop it after this many seconds.")] = 60
 
 
 def bash(allowed: Sequence[str]) -> Tool:
-    """One program with its arguments, without a shell. ``allowed`` are the programs that may be run."""
+    """Runs one program with its arguments, without a shell. ``allowed`` are the programs that may run."""
     return Tool(
         "bash",
         "Run one program in the repository and read what it writes. There is no shell: no pipes, no redirections, "
@@ -133,7 +133,7 @@ async def _bash(allowed: frozenset[str], context: Context, args: _Bash) -> Resul
 
 
 def _split(command: str) -> tuple[str, ...]:
-    """The words as a shell would split them. Raises ToolError for what only a shell could do."""
+    """Split a command into words as a shell would. Raises ToolError for anything that only a shell can do."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=OPERATORS)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -155,7 +155,7 @@ DESCRIBED_CHARS = 200
 
 class _UseSkill(Arguments, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=64, description="The skill's name.")]
-    arguments: Annotated[str, Meta(max_length=20_000, description="What it is to be used on, in words.")] = ""
+    arguments: Annotated[str, Meta(max_length=20_000, description="What to use it on, in words.")] = ""
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -163,7 +163,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 def use_skill(library: Library) -> Tool:
-    """Instructions come as the tool's result; a program runs behind the walls, without network and keys."""
+    """Instructions are returned as the tool's result; a program runs in the sandbox, without network and keys."""
     skills = library.enabled()
     listed = "\n".join(
         f"- {name}: {skill.description[:DESCRIBED_CHARS]}" for name, skill in sorted(skills.items())
@@ -171,7 +171,7 @@ def use_skill(library: Library) -> Tool:
     return Tool(
         "use_skill",
         f"Learn how something is done here before you do it. The skills:\n{listed}",
-        # A call that may run a program needs the same permission as one.
+        # A call that may run a program needs the same permission as a command.
         "command" if any(skill.kind == "code" for skill in skills.values()) else "own",
         _UseSkill,
         lambda args: Described(args.name, "Skill", {"skill": args.name, "arguments": args.arguments}),
@@ -198,10 +198,10 @@ async def _use(library: Library, context: Context, args: _UseSkill) -> Result:
 
 
 def _answer(skill: Skill, ran: ProgramOutput) -> str:
-    """What the program says: the JSON object in its last line. Raises ToolError if there is none."""
+    """The program's answer: the JSON object in its last line. Raises ToolError if there is none."""
     lines = ran.output.strip().splitlines()
     try:
-        return msgspec.json.decode(lines[-1] if lines else "", type=_Said).text or "(it says nothing)"
+        return msgspec.json.decode(lines[-1] if lines else "", type=_Said).text or "(no output)"
     except (msgspec.DecodeError, UnicodeError):
         raise ToolError(
             f'the skill {skill.name} did not end with a line of JSON such as {{"text": "…"}}'

@@ -1,5 +1,5 @@
-"""ShellTerminal: one bash at a terminal of its own behind the walls, which keeps its directory and its variables from
-call to call and never holds up the worker's loop."""
+"""ShellTerminal: one bash in its own terminal in the sandbox, which keeps its directory and variables from call to call
+and never blocks the event loop."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ GONE = "the shell ended; the next command gets a new one"
 
 @dataclass(frozen=True, slots=True)
 class ShellOutput:
-    """What a terminal showed since it was last asked. ``exit_code`` is None while the command still runs; ``cwd`` is
-    where the shell stands."""
+    """The terminal's output since the last call. ``exit_code`` is None while the command is still running; ``cwd`` is
+    the shell's directory."""
 
     text: str
     exit_code: int | None = None
@@ -42,8 +42,8 @@ class ShellOutput:
 
 
 class ShellTerminal:
-    """Starts bash at the first command, in ``cwd`` ("" = the working directory); ``close`` ends all it started.
-    ``outlet`` is its way to the network, None = none."""
+    """Starts bash at the first command, in ``cwd`` ("" = the working directory); ``close`` ends everything it started.
+    ``outlet`` is its network access, None = none."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ShellTerminal:
 
     @property
     def refused(self) -> tuple[HostPort, ...]:
-        """What it asked for so far and may not reach."""
+        """The hosts it asked for so far and may not reach."""
         return (*self._refused, *(self._way.refused if self._way is not None else ()))
 
     @property
@@ -79,7 +79,7 @@ class ShellTerminal:
         return bool(self._word)
 
     async def run(self, command: str, wait_s: float) -> ShellOutput:
-        """Type a command, and listen until it has ended, ``wait_s`` at most. Raises ToolError."""
+        """Run a command and collect output until it ends, at most ``wait_s``. Raises ToolError."""
         if self._busy:
             raise ToolError(BUSY)
         process = await self._started()
@@ -91,21 +91,21 @@ class ShellTerminal:
         return await self._listen(process, wait_s)
 
     async def more(self, wait_s: float) -> ShellOutput:
-        """Listen on to the command that still runs. Raises ToolError if none does."""
+        """Collect more output of the running command. Raises ToolError if there is none."""
         return await self._listen(self._running(), wait_s)
 
     async def type(self, text: str) -> None:
-        """Type into the command that still runs. Raises ToolError."""
+        """Type into the running command. Raises ToolError."""
         process = self._running()
         if not await process.write(text.replace("\n", "\r").encode(errors="replace")):
             raise ToolError("the command does not read its input")
 
     async def interrupt(self) -> None:
-        """Ctrl-C for the command that still runs. Raises ToolError if none does."""
+        """Send Ctrl-C to the running command. Raises ToolError if there is none."""
         await self._running().write(INTERRUPT)
 
     async def close(self) -> None:
-        """End the shell and everything it started; the next command gets a new one where this one stood."""
+        """End the shell and everything it started; the next command gets a new one in the same directory."""
         process, self._process = self._process, None
         way, self._way = self._way, None
         self._busy = False
@@ -156,7 +156,7 @@ class ShellTerminal:
                 return await self._ended(process)
             left_s = deadline_s - self._clock.monotonic()
             if self._listener.begun < self._number:
-                # Ctrl-C would throw away what the shell has not read yet.
+                # Ctrl-C would discard input that the shell has not read yet.
                 left_s = max(left_s, TICK_S)
             if left_s <= 0:
                 return self._heard(None)
@@ -175,7 +175,7 @@ class ShellTerminal:
 
 
 class Unread:
-    """What the terminal's reader has read and nobody has looked at yet; of a flood the end is kept."""
+    """Output that the reader thread has read and nobody has looked at yet; of a flood it keeps the end."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -188,30 +188,30 @@ class Unread:
             del self._data[:-BACKLOG_BYTES]
 
     def take(self) -> bytes:
-        """All of it, oldest first; it is empty then."""
+        """Return everything, oldest first, and empty the buffer."""
         with self._lock:
             data, self._data = self._data, bytearray()
         return bytes(data)
 
 
-# Where in a shell's output a command ends. Pure.
+# Where a command ends in a shell's output. Pure.
 #
-# Before each prompt the shell writes a mark: a record separator, a word nobody else knows, the number of the command,
-# its exit code, the directory, a record separator; and one with ``begun`` before it runs a command. Everything else is
-# what the command wrote.
+# Before each prompt the shell writes a mark: a record separator, a secret word, the number of the command, its exit
+# code, the directory, a record separator. Before it runs a command it writes one with ``begun``. Everything else is the
+# command's output.
 
 SEPARATOR = b"\x1e"
 MARK_BYTES = 8192
-"""The longest mark: a path has 4096 bytes at most."""
+"""The longest mark: a path has at most 4096 bytes."""
 HEAD_BYTES = 64 * 2**10
 TAIL_BYTES = 256 * 2**10
 LINE_CHARS = 3000
-"""Below what a terminal keeps of one line until Enter."""
+"""Less than what a terminal buffers of one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The shell is at its prompt again."""
+    """The shell is back at its prompt."""
 
     number: int
     exit_code: int
@@ -219,7 +219,7 @@ class Mark:
 
 
 class MarkReader:
-    """Takes what the shell writes, in pieces. ``word`` is the one in its marks."""
+    """Reads the shell's output in pieces. ``word`` is the secret word in its marks."""
 
     def __init__(self, word: str) -> None:
         self.mark: Mark | None = None
@@ -231,7 +231,7 @@ class MarkReader:
         self._skipped = 0
 
     def feed(self, data: bytes) -> None:
-        """Take a piece; ``mark`` is the last mark so far, ``begun`` the number of the last command that was begun."""
+        """Read a piece; ``mark`` is the last mark so far, ``begun`` the number of the last command that started."""
         self._open += data
         rest = bytes(self._open)
         while found := self._mark.search(rest):
@@ -247,13 +247,13 @@ class MarkReader:
         self._open = bytearray(rest[len(whole) :])
 
     def forget(self) -> None:
-        """Let go of what was heard so far."""
+        """Discard the output so far."""
         self._head.clear()
         self._tail.clear()
         self._skipped = 0
 
     def take(self) -> tuple[str, bool]:
-        """What was written since the last time, and whether a flood had to be cut in the middle."""
+        """The output since the last call, and whether its middle was cut out."""
         cut = self._skipped > 0
         middle = f"\n[… {self._skipped} bytes are left out …]\n".encode() if cut else b""
         text = (bytes(self._head) + middle + bytes(self._tail)).decode(errors="replace")
@@ -270,7 +270,7 @@ class MarkReader:
 
 
 def greeting(word: str, cwd: str) -> bytes:
-    """The first line for the shell: no echo, no prompts, and the mark before each."""
+    """The first line for the shell: turn off echo and prompts, and write the mark before each prompt."""
     mark = f'printf "\\036{word} %s %s %s\\036" "$__cb_n" "$?" "$PWD"'
     return (
         f"stty -echo; PS1= PS2=; unset HISTFILE; set +H; __cb_n=0; PROMPT_COMMAND='{mark}'; "
@@ -279,8 +279,8 @@ def greeting(word: str, cwd: str) -> bytes:
 
 
 def spelled(word: str, number: int, command: str) -> bytes:
-    """The lines that make the shell run a command: in pieces that no terminal cuts, and so that nothing in it is
-    taken for an answer to a program that reads."""
+    """The lines that make the shell run a command: short enough for any terminal, and encoded so that no running
+    program can take part of it for input."""
     text = _encoded(command)
     pieces = [text[at : at + LINE_CHARS] for at in range(0, len(text), LINE_CHARS)]
     lines = ["__cb_c="] + [f"__cb_c=$__cb_c'{piece}'" for piece in pieces]

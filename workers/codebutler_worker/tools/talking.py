@@ -64,15 +64,13 @@ PROPOSE_PLAN = Tool(
     lambda args: Described("a plan", "ExitPlanMode", {"plan": args.plan}),
     _propose,
 )
-"""Offered where nothing may be changed before somebody has agreed to a plan."""
+"""Offered if nothing may be changed until a plan is approved."""
 
 MOST_STEPS = 50
 
 
 class _AddSubgoal(Arguments, frozen=True):
-    text: Annotated[
-        str, Meta(min_length=1, max_length=300, description="What is to be achieved, in one line.")
-    ]
+    text: Annotated[str, Meta(min_length=1, max_length=300, description="The goal of the step, in one line.")]
 
 
 async def _add(context: Context, args: _AddSubgoal) -> Result:
@@ -178,9 +176,9 @@ class _SendFile(Arguments, frozen=True):
 
 
 async def _send(context: Context, args: _SendFile) -> Result:
-    """Only names it: what sends files checks it once more, and has limits of its own."""
+    """Only names the file: the code that sends it checks it again, and has its own limits."""
     path = relative(context.workdir, args.path)
-    if "\n" in path or "<<<" in path:  # an envelope cannot hold these
+    if "\n" in path or "<<<" in path:  # an envelope cannot contain these
         raise ToolError("give the file another name first")
     if is_directory(context.workdir, path):
         raise ToolError(f"{path}: a directory: send a file")

@@ -1,1 +1,1 @@
-"""The working tree: git behind the walls, snapshots, worktrees."""
+"""The working tree: git inside the sandbox, snapshots, worktrees."""

@@ -1,21 +1,27 @@
-"""Tree: what the working tree looks like, what changed in it, and how a change is put back.
+"""Tree: snapshots of the working tree, diffs, and undoing a change.
 
-Git does it, on a repository in which agents write: always inside the sandbox, never the host's. A repository's
-configuration, attributes and filters can make git run programs; inside, they may do what an agent may do anyway.
+Git does it, on a repository in which agents write: always inside the sandbox, never on the host. A
+repository's configuration, attributes and filters can make git run programs; inside, they may do what an
+agent may do anyway.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
-from codebutler_worker.programs.process import EndedProgram, run_to_end
+from codebutler_worker.programs.process import AgentProcess, EndedProgram, Record, run_to_end
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
-from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.tree.scripts import COMMIT, DIFF, NO_REPOSITORY, NOTHING_LEFT, PUT_BACK, SNAPSHOT
+from codebutler_worker.tree.unsigned import MARK, Sign, unsigned_in
 
 LIMIT_BYTES = 8 * 2**20
 LIMIT_S = 60.0
@@ -25,7 +31,7 @@ MAX_FILE_BYTES = 20 * 2**20
 BLOCK_BYTES = 512  # POSIX: the unit of find's -size
 KEPT_REFS = 200
 PRUNE_EVERY = 20
-"""Turns: looking for what is too old takes two more processes of git."""
+"""Turns: looking for old snapshots takes two more git processes."""
 SNAPSHOT_S = 10.0
 NOW = "now"
 BEFORE, AFTER = "before", "after"
@@ -34,23 +40,29 @@ _BLOCKS = str(MAX_FILE_BYTES // BLOCK_BYTES)
 
 
 class GitError(CodeButlerError):
-    """Git could not answer; one line that says why."""
+    """Git failed; one line that says why."""
 
 
 class GitSlowError(GitError):
-    """Git did not answer in time."""
+    """Git did not finish in time."""
 
 
 class Git:
     """Runs shell scripts of git commands in ``workdir``; ``home`` is where the sandbox's HOME is; ``filling``: see
-    SandboxPolicy."""
+    SandboxPolicy. What it commits is ours."""
 
     def __init__(self, sandbox: Sandbox, workdir: Path, home: Path, *, filling: bool = False) -> None:
         self._sandbox = sandbox
         self.workdir = workdir
         self._policy = SandboxPolicy(
-            workdir=workdir, home=home, env={**environment(), **OURS}, network="none", filling=filling
+            workdir=workdir, home=home, env=environment() | OURS, network="none", filling=filling
         )
+
+    def as_owner(self) -> Git:
+        """The same, but what it commits is the repository owner's."""
+        found = copy(self)
+        found._policy = replace(self._policy, env=environment())  # noqa: SLF001 - of our own class
+        return found
 
     def has_repository(self) -> bool:
         """Whether there is a git directory at all; starts nothing."""
@@ -68,9 +80,7 @@ class Git:
 
         Raises GitError for any failure, and SandboxUnavailableError.
         """
-        if not self.has_repository():
-            raise GitError(NOT_GIT)
-        launch = self._sandbox.wrap(("/bin/sh", "-c", script, "git", *arguments), self._policy)
+        launch = self._launch(script, arguments)
         try:
             ended = await run_to_end(launch, limit_bytes=limit_bytes, limit_s=limit_s)
         except AgentUnavailableError as error:
@@ -80,6 +90,30 @@ class Git:
         if ended.code != 0:
             raise GitError(_why(ended.code, ended.limit_hit or ended.stderr))
         return ended
+
+    async def stream(self, script: str, *arguments: str, record: Record, limit_s: float) -> None:
+        """Run ``script``, which writes nothing to stderr, and pass its output of any length to ``record``.
+
+        Raises GitError for any failure, SandboxUnavailableError, and what ``record`` raises.
+        """
+        launch = self._launch(script, arguments)
+        try:
+            async with asyncio.timeout(limit_s), await AgentProcess.spawn(launch, record=record) as process:
+                process.close_stdin()
+                async for _ in process.lines():
+                    pass
+                code = await process.wait()
+        except AgentUnavailableError as error:
+            raise GitError(str(error)) from error
+        except TimeoutError:
+            raise GitSlowError(f"git took longer than {limit_s:g} s") from None
+        if code != 0:
+            raise GitError(_why(code, ""))
+
+    def _launch(self, script: str, arguments: tuple[str, ...]) -> Launch:
+        if not self.has_repository():
+            raise GitError(NOT_GIT)
+        return self._sandbox.wrap(("/bin/sh", "-c", script, "git", *arguments), self._policy)
 
 
 def _why(code: int, stderr: str) -> str:
@@ -92,7 +126,7 @@ def _why(code: int, stderr: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The environment of every git here: nothing of ours, and a configuration that runs nothing."""
+    """The environment of every git here: none of our variables, and a configuration that runs nothing."""
     env = {**ENV, "GIT_CONFIG_COUNT": str(len(CONFIG))}
     for at, (key, value) in enumerate(CONFIG):
         env |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
@@ -101,30 +135,55 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The commit that keeps it, and the tree, which is the same whenever the content is."""
+    """A snapshot: its commit, and its tree, which is the same for the same content."""
 
     commit: str
     tree: str
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """``stat`` is git's summary, ``body`` the difference itself; ``cut``: it is longer than was asked for."""
+class FileChange:
+    """One changed file, and how many lines were added and removed; None for a binary file. ``old``: its path
+    before, "" if unchanged."""
 
-    stat: str
+    path: str
+    added: int | None
+    removed: int | None
+    old: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The changes between two git objects. ``commits`` are those in between, newest first, each with its
+    subject; ``body`` is the diff, ``cut`` if it is longer than the limit."""
+
+    before: str
+    after: str
+    files: tuple[FileChange, ...]
+    commits: tuple[str, ...]
     body: str
     cut: bool = False
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """The names in ``stat``, as git shortens them."""
-        return tuple(line.rpartition(" | ")[0].strip() for line in self.stat.splitlines() if " | " in line)
+    def stat(self) -> str:
+        """The files, one per line, for agents."""
+        return "\n".join(f"{file.path} | {file.added or 0}+ {file.removed or 0}-" for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit and its branch ("" = none); ``again``: it existed already. ``commit`` is "" if there is
+    nothing to commit."""
+
+    commit: str
+    branch: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """The paths that were (or, asked only, would be) put back, those removed because the change made them, and
-    those left alone because they were changed since. ``commits``: how many the change itself made; they stay."""
+    """The paths that were (or would be) restored, those removed because the change created them, and those
+    left alone because they changed since. ``commits``: how many the change itself made; they stay."""
 
     restored: tuple[str, ...]
     left: tuple[str, ...]
@@ -133,30 +192,30 @@ class PutBack:
 
     @property
     def undone(self) -> int:
-        """How many files become as they were."""
+        """How many files are undone."""
         return len(self.restored) + len(self.removed)
 
 
 class Tree:
-    """One repository's working tree. One question at a time: they share an index of our own.
+    """One repository's working tree. One call at a time: they share our own index.
 
     Every method raises GitError with one line, and SandboxUnavailableError.
     """
 
     def __init__(self, git: Git) -> None:
-        self._git = git
+        self.git = git
         self._lock = asyncio.Lock()
         self._too_large = False
         self._afters = 0
 
     async def snapshot(self, name: str) -> Snapshot | None:
-        """Keep the tree as it is, under ``refs/codebutler/name``; returns it, None without git. One whose name
-        ends with AFTER, for which nobody waits, lets the oldest go now and then.
+        """Take a snapshot of the tree, under ``refs/codebutler/name``; returns it, None without git. One
+        whose name ends with AFTER, for which nobody waits, deletes the oldest now and then.
 
-        Untracked files are in it; ignored ones and files above MAX_FILE_BYTES are not. Once git has needed more
-        than SNAPSHOT_S seconds it is asked no more: no turn shall wait for that again.
+        It includes untracked files; not ignored ones or files above MAX_FILE_BYTES. After git has once taken
+        more than SNAPSHOT_S seconds there are no more snapshots: no turn shall wait for that again.
         """
-        if self._too_large or not self._git.has_repository():
+        if self._too_large or not self.git.has_repository():
             return None
         async with self._lock:
             first = 0
@@ -164,7 +223,7 @@ class Tree:
                 first = 0 if self._afters % PRUNE_EVERY else KEPT_REFS + 1
                 self._afters += 1
             try:
-                said = await self._git.run(SNAPSHOT, _BLOCKS, name, str(first), limit_s=SNAPSHOT_S)
+                said = await self.git.run(SNAPSHOT, _BLOCKS, name, str(first), limit_s=SNAPSHOT_S)
             except GitSlowError as error:
                 self._too_large = True
                 raise GitError(f"{error} to keep the working tree, so no turn can be undone here") from error
@@ -172,26 +231,53 @@ class Tree:
         return Snapshot(_checked(commit), _checked(tree))
 
     async def difference(
-        self, before: str | None = None, after: str | None = None, *, limit_bytes: int = 2**20
+        self,
+        before: str | None = None,
+        after: str | None = None,
+        *,
+        limit_bytes: int = 2**20,
+        files: Sequence[FileChange] = (),
     ) -> Difference:
-        """What changed from one snapshot to another; without them, in the working tree since HEAD, with
-        untracked files."""
+        """The changes from one snapshot to another; without them, of the working tree since HEAD, with
+        untracked files. ``files``: limits the body to them."""
         pair = (_checked(before), _checked(after)) if before and after else ("-", NOW)
+        paths = [path for file in files for path in (file.old, file.path) if path]
         async with self._lock:
-            # One byte more than asked for shows whether there is more.
-            said = await self._git.run(DIFF, _BLOCKS, str(limit_bytes + 1), *pair)
-        stat, _, body = said.output.partition(b"\0")
+            # One byte above the limit shows whether there is more.
+            said = await self.git.run(DIFF, _BLOCKS, str(limit_bytes + 1), *pair, *paths)
+        ends, _, rest = said.output.partition(b"\0")
+        commits, _, rest = rest.partition(b"\0")
+        changed, body = parsed(rest)
+        first, _, last = _text(ends).partition(" ")
         cut = said.cut or len(body) > limit_bytes
-        return Difference(_text(stat).strip("\n"), _text(body[:limit_bytes]), cut)
+        made = tuple(_text(commits).splitlines())
+        return Difference(_checked(first), _checked(last), changed, made, _text(body[:limit_bytes]), cut)
+
+    async def commit(
+        self, before: str, after: str, name: str, message: str, sign: Sign | None = None
+    ) -> Committed:
+        """Commit the changes from one snapshot to the other, and nothing else, as the repository's owner;
+        once per ``name``. The working tree stays as it is. Raises what ``sign`` raises too."""
+        words = (_checked(before), _checked(after), name, message)
+        async with self._lock:
+            said = await self.git.as_owner().run(COMMIT, *words, "sign" if sign else "")
+            if sign is not None and said.output.startswith(MARK):
+                signed = base64.b64encode(await sign(unsigned_in(said.output))).decode()
+                said = await self.git.as_owner().run(COMMIT, *words, signed)
+        how, _, rest = _text(said.output).strip().partition(" ")
+        if how == NOTHING_LEFT:
+            return Committed("")
+        commit, _, branch = rest.partition(" ")
+        return Committed(_checked(commit), branch, again=how == "again")
 
     async def put_back(self, before: str, after: str | None, mode: Literal["check", "apply"]) -> PutBack:
-        """Take back what changed from ``before`` to ``after`` (None = until now), or only see what would be.
+        """Undo the changes from ``before`` to ``after`` (None = now), or only preview that.
 
-        What was changed since stays as it is, file by file; the index and the branch are not touched.
+        Files changed since stay as they are; the index and the branch are not touched.
         """
         last = _checked(after) if after else NOW
         async with self._lock:
-            said = await self._git.run(PUT_BACK, _BLOCKS, mode, _checked(before), last)
+            said = await self.git.run(PUT_BACK, _BLOCKS, mode, _checked(before), last)
         commits, *paths = [_text(part) for part in said.output.split(b"\0")]
         return PutBack(
             restored=tuple(path[1:] for path in paths if path.startswith("+")),
@@ -199,6 +285,23 @@ class Tree:
             commits=int(commits) if commits.isdecimal() else 0,
             removed=tuple(path[1:] for path in paths if path.startswith("-")),
         )
+
+
+def parsed(output: bytes) -> tuple[tuple[FileChange, ...], bytes]:
+    """Parses the output of `git diff --numstat -z`, ended by one more NUL, and returns what follows it. Pure."""
+    found = []
+    while output and not output.startswith(b"\0"):
+        record, _, output = output.partition(b"\0")
+        added, removed, path = record.split(b"\t", 2)
+        old = b""
+        if not path:
+            old, path, output = output.split(b"\0", 2)
+        found.append(FileChange(_text(path), _number(added), _number(removed), _text(old)))
+    return tuple(found), output[1:]
+
+
+def _number(text: bytes) -> int | None:
+    return int(text) if text.isdigit() else None
 
 
 def _checked(commit: str) -> str:
@@ -225,7 +328,7 @@ OURS = {
     "GIT_COMMITTER_NAME": "CodeButler",
     "GIT_COMMITTER_EMAIL": "codebutler@localhost",
 }
-"""Who makes the commits that keep snapshots: no person's."""
+"""The committer of snapshots: no person."""
 
 CONFIG = (
     ("core.fsmonitor", "false"),
@@ -236,128 +339,4 @@ CONFIG = (
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
 )
-"""A repository's own configuration can name programs for git to run, and slow down or alter what is said."""
-
-NO_REPOSITORY = 9
-"""The exit code where there is no git repository."""
-
-FUNCTIONS = f"""
-set -u
-# Agents see what git tracks of ours only as git has it: no snapshot says what became of it.
-diffs() {{ git --no-pager diff --no-color --no-ext-diff --no-textconv "$@" -- . ':(exclude,top).codebutler'; }}
-
-find_own() {{
-  if [ -d .git ]; then dir=$PWD/.git; else dir=$(git rev-parse --absolute-git-dir) || exit {NO_REPOSITORY}; fi
-  own=$dir/codebutler
-  [ -d "$own" ] || mkdir "$own" || exit 1
-  rm -f "$own/index.lock"
-}}
-
-# NUL-terminated names: as lines, each with its beginning replaced, and back.
-each() {{ tr '\\0\\n' '\\n\\001' | sed "$1" | tr '\\n\\001' '\\0\\n'; }}
-
-too_large() {{
-  each 's|^|./|' | xargs -0 sh -c '[ $# = 0 ] || find "$@" -prune -type f -size +'"$1"' -print0' find 2>/dev/null |
-    each 's|^\\./|:(exclude,top,literal)|'
-}}
-
-# Which paths differ from our index, into "$own/changed".
-find_changed() {{
-  export GIT_INDEX_FILE="$own/index"
-  [ -f "$own/index" ] || [ ! -f "$dir/index" ] || cp "$dir/index" "$own/index"
-  git ls-files -z -m -o --exclude-standard -- . ':(exclude,top).codebutler' > "$own/changed" 2>/dev/null || {{
-    rm -f "$own/index"
-    git ls-files -z -m -o --exclude-standard -- . ':(exclude,top).codebutler' > "$own/changed" || exit {NO_REPOSITORY}
-  }}
-}}
-
-# The whole working tree, but for what is ignored or too large ($1, in blocks of 512 bytes), as a tree object.
-write_tree() {{
-  if [ -s "$own/changed" ]; then
-    rm -f "$own/last"
-    {{ printf '.\\0:(exclude,top).codebutler\\0'; too_large "$1" < "$own/changed"; }} |
-      git add -A --ignore-errors --pathspec-from-file=- --pathspec-file-nul >/dev/null 2>&1
-  fi
-  tree=$(git write-tree) || exit 1
-  unset GIT_INDEX_FILE
-}}
-
-find_head() {{ head=$(git rev-parse -q --verify 'HEAD^{{commit}}') || head=; }}
-empty_tree() {{ git hash-object -t tree /dev/null; }}
-"""
-
-SNAPSHOT = f"""{FUNCTIONS}
-find_own
-find_changed
-find_head
-commit= tree= parent=
-[ ! -s "$own/changed" ] && [ -f "$own/last" ] && read -r commit tree parent < "$own/last"
-if [ -z "$commit" ] || [ "$parent" != "$head" ]; then
-  write_tree "$1"
-  commit=$(git commit-tree ${{head:+-p "$head"}} -m "codebutler $2" "$tree" </dev/null) || exit 1
-  echo "$commit $tree $head" > "$own/last"
-fi
-unset GIT_INDEX_FILE
-git update-ref "refs/codebutler/$2" "$commit" || exit 1
-if [ "$3" != 0 ]; then
-  git for-each-ref --sort=-creatordate --format='delete %(refname)' refs/codebutler |
-    tail -n "+$3" | git update-ref --stdin
-fi
-printf '%s %s' "$commit" "$tree"
-"""
-"""Arguments: the size limit in blocks, the ref's name below refs/codebutler, the first ref too many (0 = count none).
-Prints the commit, whose parent is what HEAD was, and its tree; where nothing has changed, those of the last one."""
-
-DIFF = f"""{FUNCTIONS}
-if [ "$4" = now ]; then
-  find_own
-  find_changed
-  find_head
-  write_tree "$1"
-  from=${{head:-$(empty_tree)}} to=$tree
-else
-  from=$3 to=$4
-fi
-diffs --stat=90 "$from" "$to" || exit 1
-printf '\\0'
-diffs "$from" "$to" | head -c "$2"
-"""
-"""Arguments: the size limit in blocks, how many bytes of the difference, and two commits, or - and ``now`` for the
-working tree against HEAD. Prints a summary, NUL, and the difference."""
-
-PUT_BACK = f"""{FUNCTIONS}
-find_own
-export own before="$3" mode="$2"
-after=$4
-if [ "$after" = now ]; then
-  find_changed
-  write_tree "$1"
-  after=$tree
-fi
-export after
-[ "$4" = now ] && top=HEAD || top=$4^
-commits=$(git rev-list --count "$before^..$top" 2>/dev/null) || commits=0
-printf '%s\\0' "$commits"
-diffs --binary --full-index --no-renames "$before" "$after" > "$own/patch" || exit 1
-[ -s "$own/patch" ] || exit 0
-if git apply -R --check --whitespace=nowarn "$own/patch" 2>/dev/null; then
-  [ "$mode" = check ] || git apply -R --whitespace=nowarn "$own/patch" || exit 1
-  diffs -z --name-only --no-renames --diff-filter=A "$before" "$after" | each 's|^|-|'
-  diffs -z --name-only --no-renames --diff-filter=a "$before" "$after" | each 's|^|+|'
-else
-  diffs -z --name-only --no-renames "$before" "$after" | xargs -0 -n 1 sh -c '
-    git --no-pager diff --no-ext-diff --no-textconv --binary --full-index --no-renames \\
-      "$before" "$after" -- ":(top,literal)$1" > "$own/patch"
-    [ "$mode" = check ] && check=--check || check=
-    grep -qa "^new file mode " "$own/patch" && sign=- || sign=+
-    if git apply -R $check --whitespace=nowarn "$own/patch" 2>/dev/null; then
-      printf "%s%s\\0" "$sign" "$1"
-    else
-      printf "=%s\\0" "$1"
-    fi' put-back
-fi
-rm -f "$own/patch"
-"""
-"""Arguments: the size limit in blocks, ``check`` or ``apply``, and two commits (``now`` = the working tree) between
-which the change lies that is to be taken back. Prints the number of commits in between, and each path with + for
-what can be (was) put back, - for what can be (was) removed and = for what has been changed since."""
+"""A repository's own configuration can make git run programs, and slow down or alter its output."""

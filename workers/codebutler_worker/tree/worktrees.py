@@ -1,7 +1,7 @@
 """A git worktree for each conversation (``agent.isolation`` "worktree"), below ``.codebutler/worktrees``.
 
-No git of the host's is asked, and agents cannot add worktrees (theirs would be beyond the walls): the files that make
-one are written here, as gitrepository-layout(5) has them, and git fills it inside the sandbox.
+The host's git is not used, and agents cannot add worktrees (theirs would be outside the sandbox): we write
+the files that make one, as in gitrepository-layout(5), and git fills it inside the sandbox.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import astuple, dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from codebutler.config.git_repo import Owner
-from codebutler.config.registry import unaccented
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.destinations import (
     make_directory,
@@ -26,7 +26,9 @@ from codebutler_worker.sandbox.destinations import (
 )
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.state_dir import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
-from codebutler_worker.tree.tree import NOT_GIT, Git, GitError
+from codebutler_worker.tree.branches import BRANCHES, names_of
+from codebutler_worker.tree.inventory import STATE, Target, WorktreeState, find_target, parse_state
+from codebutler_worker.tree.tree import NOT_GIT, Git, GitError, Tree
 
 WORKTREES = "worktrees"
 READY = "ready"
@@ -41,7 +43,7 @@ if has "$had"; then git checkout -q "$had" && echo "$had"; exit; fi
 for name in "$@"; do has "$name" || { git checkout -q -b "$name" && echo "$name"; exit; }; done
 exit 1
 """
-"""Arguments: the branch that the conversation may have had, and names for a new one. Prints the branch."""
+"""Arguments: the conversation's earlier branch, if any, and names for a new one. Prints the branch."""
 UNUSED = """
 [ "$(git rev-parse -q --verify HEAD)" = "$2" ] && [ "$(git symbolic-ref -q HEAD)" = "refs/heads/$1" ] || exit 0
 git reflog show --format=%H HEAD -- | grep -qv "^$2" && exit 0
@@ -50,104 +52,182 @@ changed=$(git status --porcelain --ignored -uall --ignore-submodules=none -- . '
 [ -z "$changed" ] && echo unused
 exit 0
 """
-"""Arguments: the branch, and the commit it began at. Prints a word if there is nothing in the worktree but that commit:
-no other commit was ever checked out in it, and no file is changed, new or ignored."""
+"""Arguments: the branch, and the commit it started at. Prints a word if the worktree has nothing but that
+commit: no other commit was ever checked out in it, and no file is changed, new or ignored."""
 FORGET = 'git update-ref -d "refs/heads/$1" "$2"'
-"""Fails where the branch is not at that commit any more."""
+"""Fails if the branch is no longer at that commit."""
+DISCARDED = "refs/codebutler-discarded"
+"""The content of removed worktrees, for KEPT_DAYS. Not below refs/codebutler, where new snapshots replace old
+ones."""
+KEPT_DAYS = 30
+KEEP = """
+git update-ref "$1" "$2" || exit 1
+tip=$(git rev-parse -q --verify "refs/heads/$3^{commit}") || exit 0
+git merge-base --is-ancestor "$tip" "$2" || git update-ref "$1-branch" "$tip" || exit 1
+echo "$tip"
+"""
+"""Arguments: the ref, the commit to keep there, and the branch, which is kept beside it if that commit does
+not contain it. Prints the branch's commit."""
+EXPIRE = """
+git for-each-ref --format='%(refname)' "$1" | while read -r ref; do
+  day=${ref##*.}
+  [ "${day%%-*}" -ge "$2" ] || git update-ref -d "$ref"
+done
+"""
+"""Arguments: the prefix of such refs, and the first day (YYYYMMDD) to keep."""
+GONE = "this thread has no worktree: nothing has been changed in it"
+RUNNING = "a run is under way in this thread: wait until it ends, or say `!stop`"
+CHANGED = "the worktree has changed since that was asked: say `!discard` again"
+Check = Callable[[], Awaitable[bool]]
 Release = Callable[[str], Awaitable[None]]
-BRANCHES = "codebutler/"
-SLUG_CHARS = 32
-DIGITS = (4, 8, 16)
-"""Of the conversation's digest: more where a name is taken."""
-_FILLERS = re.compile(
-    r"an?|and|are|at|be|can|could|do|for|from|hello|hey|hi|i|in|is|it|let|lets|like|me|my|need|of|on|or|our|please|"
-    r"should|so|some|that|the|then|there|these|this|to|us|want|was|we|will|with|would|you|your"
-)
 
 
 def name_of(conversation: str) -> str:
-    """What a conversation's worktree is called."""
+    """The name of a conversation's worktree."""
     return re.sub(r"[^A-Za-z0-9]+", "-", conversation).strip("-").lower()
 
 
 @dataclass(frozen=True, slots=True)
 class BranchRecord:
-    """A conversation's branch and the commit it began at."""
+    """A conversation's branch and the commit it started at."""
 
     branch: str
     commit: str
 
 
 class Worktrees:
-    """The worktrees of one repository. ``home`` is where the sandbox's HOME is."""
+    """The worktrees of one repository. ``home`` is the sandbox's HOME; ``release`` releases what else a
+    conversation holds. Changes hold ``alone``."""
 
-    def __init__(self, repo: Path, sandbox: Sandbox, home: Path) -> None:
-        self._repo = repo
+    def __init__(self, repo: Path, sandbox: Sandbox, home: Path, release: Release | None = None) -> None:
+        self.repo = repo
+        self.alone = asyncio.Lock()
         self._sandbox = sandbox
         self._home = home
-        self._one_by_one = asyncio.Lock()
+        self._release = release
+
+    def git(self, workdir: Path) -> Git:
+        """Git in one of the working trees."""
+        return Git(self._sandbox, workdir, self._home)
 
     async def ensure(self, conversation: str, task: str) -> Path:
-        """The conversation's worktree, made at the repository's HEAD if there is none: what is not committed is not
-        in it. A new branch is named after ``task``. Raises GitError with one line, and SandboxUnavailableError."""
-        async with self._one_by_one:
-            if (found := existing(self._repo, conversation)) is not None:
+        """The conversation's worktree, created at the repository's HEAD if there is none: uncommitted changes
+        are not in it. A new branch is named after ``task``. Raises GitError with one line, and
+        SandboxUnavailableError."""
+        async with self.alone:
+            if (found := existing(self.repo, conversation)) is not None:
                 return found
-            main = Git(self._sandbox, self._repo, self._home)
+            main = self.git(self.repo)
             if not main.has_repository():
                 raise GitError(NOT_GIT)
             commit = (await main.run(HEAD)).output.decode(errors="replace").strip()
             if not re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", commit):
                 raise GitError(NO_COMMIT)
             try:
-                tree = await asyncio.to_thread(_lay_out, self._repo, name_of(conversation), commit)
-                known = await asyncio.to_thread(begun, self._repo, conversation)
-                # Without a record: what earlier versions called the branch.
+                tree = await asyncio.to_thread(_lay_out, self.repo, name_of(conversation), commit)
+                known = await asyncio.to_thread(begun, self.repo, conversation)
+                # Without a record: the branch's name in earlier versions.
                 had = known.branch if known else f"{BRANCHES}{name_of(conversation)}"
                 names = (had, *names_of(conversation, task))
                 git = Git(self._sandbox, tree, self._home, filling=True)
                 said = await git.run(FILL, *names, limit_s=FILL_S)
                 branch = said.output.decode(errors="replace").strip()
                 if known is None or known.branch != branch:
-                    await asyncio.to_thread(_record, self._repo, conversation, f"{branch} {commit}\n")
+                    await asyncio.to_thread(_record, self.repo, conversation, f"{branch} {commit}\n")
                 await asyncio.to_thread(make_file, tree / STATE_DIR, READY, "")
             except OSError as error:
                 raise GitError(f"cannot create a worktree: {error.strerror or error}") from error
             return tree
 
-    async def tidy(self, conversation: str, release: Release | None = None) -> str:
-        """Take the conversation's worktree and branch away if nothing was changed or committed in it; the branch if
-        they stay, "" if there is none. Nothing may run in it; ``release`` lets go what else holds it.
+    async def tidy(self, conversation: str) -> str:
+        """Remove the conversation's worktree and branch if nothing was changed or committed in it; returns
+        the branch if they stay, "" if there is none. Nothing may run in it.
 
-        Raises GitError and SandboxUnavailableError."""
-        async with self._one_by_one:
-            tree = existing(self._repo, conversation)
-            known = begun(self._repo, conversation)
+        Raises GitError and SandboxUnavailableError.
+        """
+        async with self.alone:
+            tree = existing(self.repo, conversation)
+            known = begun(self.repo, conversation)
             if tree is None or known is None:
                 return ""
-            if (
-                _holds_files(tree)
-                or not (await Git(self._sandbox, tree, self._home).run(UNUSED, *astuple(known))).output
-            ):
+            if _holds_files(tree) or not (await self.git(tree).run(UNUSED, *astuple(known))).output:
                 return known.branch
-            if release is not None:
-                await release(conversation)
-            try:
-                await asyncio.to_thread(_take_away, self._repo, name_of(conversation))
-                await Git(self._sandbox, self._repo, self._home).run(FORGET, *astuple(known))
-                await asyncio.to_thread(remove, self._repo / STATE_DIR / WORKTREES, record_of(conversation))
-            except OSError as error:
-                raise GitError(f"cannot remove an unused worktree: {error.strerror or error}") from error
+            await self._remove(conversation, known)
             return ""
+
+    async def target(self) -> Target:
+        """The repository's own checkout. Raises GitError and SandboxUnavailableError."""
+        return await find_target(self.git(self.repo))
+
+    async def state(self, conversation: str, target: Target) -> WorktreeState:
+        """The state of the conversation's worktree. Raises GitError, also if there is none."""
+        if (tree := existing(self.repo, conversation)) is None:
+            raise GitError(GONE)
+        known = begun(self.repo, conversation)
+        asked = await self.git(tree).run(STATE, target.commit, known.branch if known else "")
+        return parse_state(tree, asked.output, holds_files=_holds_files(tree))
+
+    async def fingerprint(self, state: WorktreeState) -> str:
+        """A fingerprint of a worktree's content, as far as snapshots have it. Raises GitError."""
+        kept = await Tree(self.git(state.path)).snapshot(f"worktree/{state.path.name}")
+        return hashlib.sha256(f"{state.head} {kept.tree if kept else ''}".encode()).hexdigest()[:16]
+
+    async def discard(self, conversation: str, is_busy: Check, now: datetime, expected: str = "") -> str:
+        """Remove the conversation's worktree and branch, and keep a copy; returns its ref. ``expected`` is
+        the fingerprint that somebody agreed to discard; without it, only what is saved elsewhere may go.
+
+        Raises GitError, and removes nothing, if there is none, something runs in it, or it has changed.
+        """
+        async with self.alone:
+            state = await self.state(conversation, await self.target())
+            if await is_busy():
+                raise GitError(RUNNING)
+            if await self.fingerprint(state) != expected if expected else not state.is_saved:
+                raise GitError(CHANGED)
+            git = self.git(state.path)
+            kept = await Tree(git).snapshot(f"worktree/{state.path.name}")
+            if kept is None:
+                raise GitError(GONE)
+            known = begun(self.repo, conversation)
+            ref = f"{DISCARDED}/{state.path.name}.{now:%Y%m%d-%H%M%S}"
+            branch = known.branch if known else state.branch
+            tip = (await git.run(KEEP, ref, kept.commit, branch)).output.decode().strip()
+            await self._remove(conversation, BranchRecord(branch, tip) if tip else None)
+            return ref
+
+    async def expire(self, now: datetime) -> None:
+        """Delete old copies of discarded worktrees. Raises GitError and SandboxUnavailableError."""
+        first = now - timedelta(days=KEPT_DAYS)
+        await self.git(self.repo).run(EXPIRE, DISCARDED, f"{first:%Y%m%d}")
+
+    async def _remove(self, conversation: str, branch: BranchRecord | None) -> None:
+        """Remove it, with its branch if that is still at its recorded commit."""
+        if self._release is not None:
+            await self._release(conversation)
+        try:
+            await asyncio.to_thread(_take_away, self.repo, name_of(conversation))
+            if branch is not None:
+                await self.git(self.repo).run(FORGET, *astuple(branch))
+            await asyncio.to_thread(remove, self.repo / STATE_DIR / WORKTREES, record_of(conversation))
+        except OSError as error:
+            raise GitError(f"cannot remove a worktree: {error.strerror or error}") from error
+
+
+def names_in(repo: Path) -> frozenset[str]:
+    """The names (see ``name_of``) of all worktrees; starts nothing."""
+    try:
+        return frozenset(entry.name for entry in os.scandir(repo / STATE_DIR / WORKTREES) if entry.is_dir())
+    except OSError:
+        return frozenset()
 
 
 def record_of(conversation: str) -> str:
-    """The file that says how the conversation's branch is called: beside the worktree, where no agent writes."""
+    """The file with the name of the conversation's branch: beside the worktree, where no agent writes."""
     return f"{name_of(conversation)}.branch"
 
 
 def begun(repo: Path, conversation: str) -> BranchRecord | None:
-    """What the record says; None if there is none."""
+    """The record; None if there is none."""
     try:
         words = (repo / STATE_DIR / WORKTREES / record_of(conversation)).read_text().split()
     except OSError:
@@ -155,9 +235,14 @@ def begun(repo: Path, conversation: str) -> BranchRecord | None:
     return BranchRecord(*words) if len(words) == 2 else None
 
 
+def tree_of(repo: Path, conversation: str) -> Path:
+    """The path of the conversation's worktree, existing or not."""
+    return repo / STATE_DIR / WORKTREES / name_of(conversation)
+
+
 def existing(repo: Path, conversation: str) -> Path | None:
-    """The conversation's worktree, None if it has none that is complete."""
-    tree = repo / STATE_DIR / WORKTREES / name_of(conversation)
+    """The conversation's worktree, None if it has no complete one."""
+    tree = tree_of(repo, conversation)
     try:
         return tree if tree.is_dir() and status_beneath(tree, f"{STATE_DIR}/{READY}") else None
     except OSError:
@@ -165,7 +250,7 @@ def existing(repo: Path, conversation: str) -> Path | None:
 
 
 def _lay_out(repo: Path, name: str, commit: str) -> Path:
-    """An empty worktree whose HEAD is ``commit``, in the place of what is left of an earlier one."""
+    """An empty worktree whose HEAD is ``commit``, replacing the remains of an earlier one."""
     checkout = inspect_checkout(repo)
     (entries,) = checkout.closed
     state = repo / STATE_DIR
@@ -178,7 +263,8 @@ def _lay_out(repo: Path, name: str, commit: str) -> Path:
     for root, file, text in (
         (entries / entry, "HEAD", f"{commit}\n"),
         (entries / entry, "commondir", "../..\n"),
-        # Programs do not see each other's worktrees: without it `git worktree prune` of one would take the others.
+        # Programs do not see each other's worktrees: without it one's `git worktree prune` would delete the
+        # others.
         (entries / entry, "locked", "of a conversation of CodeButler\n"),
         (entries / entry, "gitdir", f"{tree}/.git\n"),
         (tree, ".git", f"gitdir: {entries / entry}\n"),
@@ -189,7 +275,7 @@ def _lay_out(repo: Path, name: str, commit: str) -> Path:
 
 
 def _holds_files(tree: Path) -> bool:
-    """Whether agents were given files there, or made some where git does not look. What cannot be told may."""
+    """Whether agents were given files there, or made some that git does not see. True if unknown."""
     try:
         return any(_has_entries(tree, f"{STATE_DIR}/{name}") for name in SHARED_DIRS)
     except OSError:
@@ -220,21 +306,3 @@ def _record(repo: Path, conversation: str, text: str) -> None:
 def _make(parent: Path, name: str, owner: Owner) -> None:
     if status_beneath(parent, name) is None:
         make_directory(parent, name, 0o755, owner)
-
-
-def names_of(conversation: str, task: str) -> tuple[str, ...]:
-    """Names for its branch, shortest first: ``codebutler/fix-login-bug-3f2a``. Safe for git and any file system."""
-    digest = hashlib.sha256(conversation.encode()).hexdigest()
-    return tuple(f"{BRANCHES}{slug(task)}-{digest[:digits]}" for digits in DIGITS)
-
-
-def slug(task: str) -> str:
-    """The first words of the task that say something: lower-case ASCII letters and digits, joined by ``-``."""
-    words = re.findall(r"[a-z0-9]+", unaccented(task[:500]).lower().replace("'", ""))
-    shown = ""
-    for word in [word for word in words if not _FILLERS.fullmatch(word)] or words:
-        longer = f"{shown}-{word}" if shown else word[:SLUG_CHARS]
-        if len(longer) > SLUG_CHARS:
-            break
-        shown = longer
-    return shown or "task"

@@ -1,1 +1,1 @@
-"""The worker itself: its composition root, its receive loop, what an event becomes, and its agents."""
+"""The worker itself: its composition root, its receive loop, its inbox, and its agents."""

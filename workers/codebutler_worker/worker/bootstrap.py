@@ -1,4 +1,4 @@
-"""The worker's composition root: what the fork server's child calls. Settings come over the pipe."""
+"""The worker's composition root, which the fork server's child calls. Settings come over the pipe."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from codebutler.platform.signals import ignore_interrupts
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler.protocol.pipe import MessagePipe, to_worker_codec
 from codebutler_worker.conversation.parked import after_restore
+from codebutler_worker.conversation.workdir import remove_merged
 from codebutler_worker.media.files import forget_files
 from codebutler_worker.programs.program import kill_orphans
 from codebutler_worker.runtime.runtime import Agents, Runtime
@@ -46,13 +47,13 @@ from codebutler_worker.worker.loop import Worker, greet
 from codebutler_worker.worker.roster import Roster
 
 TERMINATED_GRACE_S = 5.0
-# An earlier worker, orphaned by its parent's death, ends its agents before it lets go of the store.
+# An earlier worker, orphaned by its parent's death, ends its agents before it releases the store.
 PREDECESSOR_S = 10.0
 _TAGS: dict[int, LogTag] = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
 
 
 def main(connection: Connection) -> None:
-    """Serve one repository over the parent's pipe, then exit: 0, 1, or 78 when restarting cannot help."""
+    """Serve one repository over the parent's pipe, then exit: 0, 1, or 78 if a restart cannot help."""
     ignore_interrupts()
     faulthandler.enable(all_threads=True)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -81,13 +82,14 @@ async def serve(
         logger.setLevel(_level(configured.settings))
         settings = configured.settings
         if settings.config.sandbox.mode == "none" and (killed := await kill_orphans()):
-            # Walls take their programs along; without them those of a killed worker are still at it.
-            logger.warning("%d programs of a worker that is no more were killed", killed)
+            # A sandbox kills its programs with the worker; without one, those of a killed worker still run.
+            logger.warning("killed %d programs of a worker that no longer runs", killed)
         backups = _backups(settings, home)
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
             await _tell_restored(store, settings)
             runtime = Runtime(settings, home, store, agents(settings, clock), clock, channel.send)
-            async with DailyBackups(backups, clock, logger.warning, partial(_forget_old, store, settings)):
+            runtime.elsewhere.take(configured.total)
+            async with DailyBackups(backups, clock, logger.warning, partial(_forget_old, runtime)):
                 return await _work(Worker(channel, runtime))
     except CodeButlerError as error:
         channel.send(Log(tag="ERR", text=str(error)))
@@ -105,11 +107,12 @@ async def serve(
         await channel.wait_closed()
 
 
-async def _forget_old(store: Store, settings: RepoSettings, now: datetime) -> None:
-    """Delete what need not be kept any longer. Raises StoreError."""
-    await store.forget_old(now)
-    oldest = now - timedelta(days=settings.config.logs.retention_days)
-    await asyncio.to_thread(forget_files, Path(settings.path), oldest.timestamp())
+async def _forget_old(runtime: Runtime, now: datetime) -> None:
+    """Delete what is old enough. Raises StoreError."""
+    await runtime.store.forget_old(now)
+    oldest = now - timedelta(days=runtime.settings.config.logs.retention_days)
+    await asyncio.to_thread(forget_files, Path(runtime.settings.path), oldest.timestamp())
+    await remove_merged(runtime, now)
 
 
 async def _tell_restored(store: Store, settings: RepoSettings) -> None:
@@ -142,7 +145,7 @@ def _roster(settings: RepoSettings, clock: Clock) -> Agents:
 
 
 def _exit_code(error: CodeButlerError) -> int:
-    """A worker that a full or failing disk has ended is restarted sooner than one that broke by itself."""
+    """A worker ended by a full or failing disk is restarted sooner than one that failed by itself."""
     of_the_file = isinstance(error, StoreDamagedError | StoreTooNewError)
     return EXIT_IOERR if isinstance(error, StoreError) and not of_the_file else error.exit_code
 
@@ -153,7 +156,7 @@ def _level(settings: RepoSettings) -> str:
 
 
 class HomeHandler(logging.Handler):
-    """Sends log records home over the pipe, from whatever thread they come."""
+    """Sends log records over the pipe, from any thread."""
 
     def __init__(self, send: Callable[[object], None]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""One repository's worker: takes what the parent delivers, until it is told to end or the parent is gone."""
+"""One repository's worker: handles what the parent delivers, until it is told to end or the parent is gone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from functools import partial
 from codebutler.config.programs import program_names
 from codebutler.domain.errors import EXIT_FAILED, ProtocolError, StoreError
 from codebutler.platform.killpoints import reached
+from codebutler.platform.tasks import Tasks
+from codebutler.protocol.conversations import AskDiff, AskFound, AskThread
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Configure,
@@ -22,6 +24,7 @@ from codebutler.protocol.messages import (
     Goodbye,
     Heartbeat,
     Hello,
+    LookAtPulls,
     Ready,
     SendFailed,
     Sent,
@@ -29,13 +32,18 @@ from codebutler.protocol.messages import (
     StopTurns,
     Stored,
     ThreadFetched,
+    TotalUse,
     ToWorker,
 )
 from codebutler.protocol.pipe import MessagePipe
+from codebutler_worker.changes.told import run_changes
+from codebutler_worker.commands.find import found
 from codebutler_worker.commands.table import answer_of
-from codebutler_worker.conversation.parked import recover
+from codebutler_worker.conversation.parked import RESTARTED, leave_for_restart, recover
 from codebutler_worker.conversation.reports import ActivityReports, Reminders
 from codebutler_worker.conversation.scheduler import TurnScheduler
+from codebutler_worker.conversation.transcript import transcript
+from codebutler_worker.forge.following import PullFollower
 from codebutler_worker.memory.review import Reviews, model_of
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.deferred import DeferredCommands
@@ -48,7 +56,7 @@ END_AGENTS_S = 5.0
 
 
 async def greet(channel: MessagePipe[ToWorker]) -> Configure | None:
-    """Say Hello and wait to be told who we are; None if the parent is gone. Raises ProtocolError."""
+    """Say Hello and wait for the settings; None if the parent is gone. Raises ProtocolError."""
     channel.send(Hello(version=PROTOCOL_VERSION, pid=os.getpid()))
     async for message in channel.messages():
         if isinstance(message, Configure):
@@ -58,25 +66,28 @@ async def greet(channel: MessagePipe[ToWorker]) -> Configure | None:
 
 
 class Worker:
-    """The receive loop and what runs beside it."""
+    """The receive loop and the tasks beside it."""
 
     def __init__(self, channel: MessagePipe[ToWorker], runtime: Runtime) -> None:
         self._channel = channel
         self._runtime = runtime
         self._inbox = EventInbox(runtime.settings, runtime.skills)
-        self._scheduler = TurnScheduler(runtime, self._tell_load)
-        self._deferred = DeferredCommands(runtime, answer_of, self._tell_load)
+        self._deferred = DeferredCommands(runtime, answer_of, self._tell_load, self._wake)
+        self._scheduler = TurnScheduler(runtime, self._tell_load, self._deferred)
         self._reports = ActivityReports(runtime)
         reviews = Reviews(runtime, model_of(runtime.settings, runtime.clock), self._deferred.start)
         self._reminders = Reminders(runtime, self._tell_load)
-        self._watching = (self._reports, reviews, self._reminders)
+        self._pulls = PullFollower(runtime, self._tell_load)
+        self._watching = (self._reports, reviews, self._reminders, self._pulls)
+        self._answers = Tasks(runtime.broke)
         self._exit_code = 0
         self._ending: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         """Say Ready, recover, and serve until Shutdown or until the parent is gone; returns the exit code.
 
-        Raises StoreError when an event cannot be stored: it was not acknowledged, so a restart gets it again.
+        Raises StoreError if an event cannot be stored: it was not acknowledged, so it is delivered again
+        after a restart.
         """
         tasks = []
         try:
@@ -96,7 +107,7 @@ class Worker:
             await self._close([*tasks, *([self._ending] if self._ending else [])])
 
     async def _take_up(self) -> None:
-        """Go on with what the previous worker left: everything that ``Store.anything_open`` looks for."""
+        """Continue the previous worker's work: everything that ``Store.anything_open`` looks for."""
         reached("restore.before")
         await self._runtime.outbox.restore()
         reached("recover.before")
@@ -105,8 +116,11 @@ class Worker:
         reached("recover.after")
         for record in interrupted:
             self._runtime.send(record)
-        if interrupted:
-            self._runtime.log("WRN", f"interrupted: {count(len(interrupted), 'run')}; each thread is asked")
+        going_on = sum(record.decision == RESTARTED for record in interrupted)
+        if going_on:
+            self._runtime.log("INF", f"going on after the restart: {count(going_on, 'run')}")
+        if asked := len(interrupted) - going_on:
+            self._runtime.log("WRN", f"interrupted: {count(asked, 'run')}; each thread is asked")
         await self._deferred.restore()
         self._reports.refresh()
 
@@ -118,23 +132,45 @@ class Worker:
         match message:
             case Deliver():
                 await self._deliver(message)
-            case Sent(op_id=op_id, ts=ts):
-                await self._runtime.outbox.sent(op_id, ts)
+            case Sent(op_id=op_id, ref=ref):
+                await self._runtime.outbox.sent(op_id, ref)
             case SendFailed(op_id=op_id, code=code):
                 self._runtime.log("WRN", f"the chat refused an operation: {code}")
                 await self._runtime.outbox.failed(op_id, code)
             case StopTurns(user=user):
                 todo = await self._runtime.commit(self._inbox.stop_everything)
+                self._deferred.withdraw(todo.withdrawn)
                 self._scheduler.stop(todo.stop, user)
                 self._scheduler.wake()
-            case FileChunk() | FileTranscript() | FetchFailed():
-                self._runtime.fetcher.take(message)
-            case ThreadFetched():
-                self._runtime.threads.take(message)
+            case FileChunk() | FileTranscript() | FetchFailed() | ThreadFetched() | TotalUse():
+                self._hear(message)
+            case AskDiff() | AskThread() | AskFound() | LookAtPulls():
+                self._answers.start(self._tell(message), name=type(message).__name__)
             case Shutdown():
                 self._shut_down(message)
             case Configure():
                 raise ProtocolError("configured twice")
+
+    def _hear(self, message: FileChunk | FileTranscript | FetchFailed | ThreadFetched | TotalUse) -> None:
+        """What somebody here has asked for or wants to know."""
+        match message:
+            case ThreadFetched():
+                self._runtime.threads.take(message)
+            case TotalUse():
+                self._runtime.elsewhere.take(message)
+            case _:
+                self._runtime.fetcher.take(message)
+
+    async def _tell(self, asked: AskDiff | AskThread | AskFound | LookAtPulls) -> None:
+        match asked:
+            case AskDiff():
+                self._channel.send(await run_changes(self._runtime, asked))
+            case AskThread():
+                self._channel.send(await transcript(self._runtime, asked))
+            case AskFound():
+                self._channel.send(await found(self._runtime, asked))
+            case LookAtPulls():
+                await self._pulls.hurry(asked.numbers)
 
     async def _deliver(self, message: Deliver) -> None:
         seq, event, request = message.seq, message.event, message.request
@@ -151,16 +187,16 @@ class Worker:
             todo = Todo()
         reached("inbox.after")
         # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
-        if todo.deferred:
-            self._deferred.start(todo.deferred)
+        self._deferred.withdraw(todo.withdrawn)
+        self._deferred.start(todo.deferred)
         self._scheduler.wake()
         self._tell_load()
         reached("stored.before")
         self._channel.send(Stored(seq=seq))
         reached("stored.after")
         if todo.begins:
-            # The first sign that it is heard: shown under the thread, it costs none of the scarce calls.
-            self._runtime.send(Doing(thread_ts=todo.begins, text="is working"))
+            # The first sign of life: a status under the thread costs none of the scarce calls.
+            self._runtime.send(Doing(thread=todo.begins, text="is working"))
         for tag, text in todo.log:
             self._runtime.log(tag, text)
         for record in todo.audit:
@@ -170,24 +206,26 @@ class Worker:
             self._runtime.agents.release(conversation)
 
     def _shut_down(self, order: Shutdown) -> None:
-        """A repeated order replaces the one before: the parent asks again when it wants it sooner."""
+        """A repeated request replaces the one before: the parent repeats it to hurry us."""
         if self._ending is not None:
             self._ending.cancel()
         self._ending = asyncio.create_task(self._wind_up(order), name="shutdown")
 
     async def _wind_up(self, order: Shutdown) -> None:
-        """Let running turns finish within the grace, then let the outbox drain, then say Goodbye."""
-        # A sleeping worker would be woken by the next event only: it finishes what is queued, too.
+        """Let running turns finish within the grace period, then drain the outbox, then say Goodbye."""
+        # Only the next event would wake a sleeping worker: it finishes queued turns, too.
         if order.reason != "sleep":
             self._scheduler.pause()
         self._scheduler.wake()
-        # The parent kills when the grace is over: keep some of it for the end itself.
+        # The parent kills us when the grace period is over: keep some of it for the end itself.
         reserve_s = min(order.grace_s / 3, END_AGENTS_S)
         await self._within(order.grace_s - reserve_s, self._finish())
         self._scheduler.pause()
+        if order.reason == "restart":
+            await self._within(reserve_s, self._leave_for_the_next())
         await self._within(reserve_s, self._end_agents())
         if order.reason == "sleep" and (self._scheduler.busy or self._unsaid):
-            # Asleep, nobody would go on with it: a failed exit is restarted.
+            # A sleeping worker would not continue it: a failed exit is restarted.
             self._exit_code = EXIT_FAILED
         self._channel.send(Goodbye(reason=order.reason))
         await self._channel.drain()
@@ -197,6 +235,9 @@ class Worker:
         await self._scheduler.idle()
         await self._deferred.idle()
         await self._runtime.outbox.drained()
+
+    async def _leave_for_the_next(self) -> None:
+        await self._runtime.commit(partial(leave_for_restart, config=self._runtime.settings.config))
 
     async def _end_agents(self) -> None:
         await asyncio.gather(self._scheduler.close(), self._deferred.close(), self._runtime.agents.close())
@@ -210,20 +251,30 @@ class Worker:
             self._tell_load()
             await self._runtime.clock.sleep(HEARTBEAT_S)
 
+    def _wake(self) -> None:
+        self._scheduler.wake()
+
     def _tell_load(self) -> None:
         waiting, queued = self._scheduler.waiting, self._scheduler.queued
         running = max(0, self._scheduler.running - waiting)
         parked, outbox = self._scheduler.parked, self._unsaid
-        asking = waiting + self._reminders.interrupted
+        asking = waiting + self._scheduler.asking + self._reminders.interrupted
         self._channel.send(
-            Heartbeat(running=running, queued=queued, waiting=asking, parked=parked, outbox=outbox)
+            Heartbeat(
+                running=running,
+                queued=queued,
+                waiting=asking,
+                parked=parked,
+                outbox=outbox,
+                followed=self._pulls.followed,
+            )
         )
         for each in self._watching:
-            each.look((running, queued, waiting))
+            each.look((running, queued, waiting + self._scheduler.asking))
 
     @property
     def _unsaid(self) -> int:
-        """How many operations the chat has not taken yet, and how many commands are still to be answered."""
+        """How many operations the chat has not taken yet, plus the unanswered commands."""
         return self._runtime.outbox.pending + self._deferred.running
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -236,6 +287,6 @@ class Worker:
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, self._answers.close(0), return_exceptions=True)
         await self._within(END_AGENTS_S, self._end_agents())
         await self._runtime.close()

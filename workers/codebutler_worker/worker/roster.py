@@ -1,4 +1,4 @@
-"""The agents of one repository, made when they are first needed: a worker without turns starts no program."""
+"""The agents of one repository, created when they are first needed: a worker without turns starts no program."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
+from codebutler.config.choices import CONFIGURED, Choice, with_choice
 from codebutler.config.committer import Committer
 from codebutler.config.programs import is_headless, program_of
 from codebutler.config.schema import CommandRule, Config, RepoSettings
@@ -20,16 +23,16 @@ from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.image import ImageBackend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
-from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.running import AgentContext, TurnBackend
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.undo import UndoBackend
+from codebutler_worker.changes.undo import UndoBackend
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.present.lines import count
-from codebutler_worker.runtime.turns import prefixes_of
+from codebutler_worker.runtime.turns import own_tree, prefixes_of
 from codebutler_worker.sandbox.limits import AgentSandbox, Limiter, configured
 from codebutler_worker.sandbox.person import ensure_home, identity
-from codebutler_worker.sandbox.port import Lasting, Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.tree.tree import Git, Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing
@@ -47,87 +50,92 @@ class Roster:
 
     def __init__(self, settings: RepoSettings, home: Path, state: Path, clock: Clock) -> None:
         self._settings = settings
-        self._home = home
+        self.home = home
         self._state = state
         self._clock = clock
         self._sandbox: AgentSandbox | None = None
         self._committer = Committer(Path(settings.path), home)
         self._trees: dict[Path, Tree] = {}
         self._worktrees: Worktrees | None = None
-        self._lasting: Lasting | None = None
+        self._lasting: Sandbox | None = None
         self._releases = Tasks(lambda name, error: log.error("%s broke: %r", name, error))
-        self._made: dict[str, AgentBackend] = {}
+        self._made: dict[tuple[str, Choice], AgentBackend] = {}
         self._making = asyncio.Lock()
 
-    async def get(self, name: str) -> AgentBackend:
-        """The agent; the first call builds it. Raises AgentUnavailableError or SandboxUnavailableError, and
-        tries again at the next call: what was missing may have been installed."""
+    async def get(self, name: str, choice: Choice = CONFIGURED) -> AgentBackend:
+        """The agent, as it is chosen; the first call creates it. Raises AgentUnavailableError or
+        SandboxUnavailableError, and tries again at the next call: the missing program may have been installed."""
         if name == ImageBackend.name:
-            # It starts no program, so it needs no walls.
+            # It starts no program, so it needs no sandbox.
             service = MediaService(self._settings.config.openai, self._settings.agent_env)
-            return self._made.setdefault(name, ImageBackend(service))
+            return self._made.setdefault((name, CONFIGURED), ImageBackend(service))
         if name == UndoBackend.name:
-            return self._made.setdefault(name, UndoBackend(self.tree))
-        backend = await self._backend(name)
-        if self._sandbox is not None:
-            # For each turn anew: who follows our hint to name himself shall not have to restart anything.
-            self._sandbox.committer = await asyncio.to_thread(self._committer.env)
+            return self._made.setdefault((name, CONFIGURED), UndoBackend(self.tree))
+        backend = await self._backend(name, choice)
+        await self._name_committer()
         return backend
 
-    async def _backend(self, name: str) -> AgentBackend:
-        if name in self._made:
-            return self._made[name]
-        make = _maker(self._settings.config, name)
+    async def _name_committer(self) -> None:
+        """Asked each time: setting the name must not need a restart."""
+        if self._sandbox is not None:
+            self._sandbox.committer = await asyncio.to_thread(self._committer.env)
+
+    async def _backend(self, name: str, choice: Choice) -> AgentBackend:
+        if (name, choice) in self._made:
+            return self._made[name, choice]
+        config = with_choice(self._settings.config, name, choice)
+        make = _maker(config, name)
         if make is None:
             works = ", ".join(f"`{prefixes_of(known)[-1]}:`" for known in _MAKERS)
             raise AgentUnavailableError(f"`{name}` is not available here yet; these are: {works}.")
         async with self._making:
-            if name not in self._made:
-                self._made[name] = make(self._settings, await self._walls(), self._home, self._clock)
-            return self._made[name]
+            if (name, choice) not in self._made:
+                settings = msgspec.structs.replace(self._settings, config=config)
+                made = make(settings, await self._walls(), self.home, self._clock)
+                same = next((each for (known, _), each in self._made.items() if known == name), None)
+                if isinstance(made, TurnBackend) and isinstance(same, TurnBackend):
+                    made.share_sessions(same)
+                self._made[name, choice] = made
+            return self._made[name, choice]
 
     async def workdir(self, conversation: str, *, task: str | None = None) -> Path:
-        """Where this conversation's turns work: in the repository, or in a worktree of its own, which is made for
+        """Where this conversation's turns work: in the repository, or in its own worktree, which is made for
         ``task``. Raises GitError and SandboxUnavailableError."""
         repo = Path(self._settings.path)
-        if self._settings.config.agent.isolation == "shared":
+        if not own_tree(self._settings.config, conversation):
             return repo
         if task is None:
             return await asyncio.to_thread(existing, repo, conversation) or repo
-        return await (await self._own_trees(repo)).ensure(conversation, task)
+        return await (await self.worktrees()).ensure(conversation, task)
 
-    async def tidy(self, conversation: str) -> str:
-        """Take its worktree away if nothing was changed there; the branch of one that stays, else "". Nothing may run
-        in it. Raises GitError and SandboxUnavailableError."""
-        repo = Path(self._settings.path)
-        if await self.workdir(conversation) == repo:
-            return ""
-        # Its container, if it has one, holds the directory.
-        release = self._lasting.release if self._lasting is not None else None
-        return await (await self._own_trees(repo)).tidy(conversation, release)
-
-    async def _own_trees(self, repo: Path) -> Worktrees:
+    async def worktrees(self) -> Worktrees:
+        """The conversations' worktrees. Raises SandboxUnavailableError."""
         async with self._making:
             if self._worktrees is None:
-                self._worktrees = Worktrees(repo, await self._walls(), self._home)
-            return self._worktrees
+                walls = await self._walls()
+                # A conversation's container holds its directory.
+                release = self._lasting.release if self._lasting is not None else None
+                self._worktrees = Worktrees(Path(self._settings.path), walls, self.home, release)
+        await self._name_committer()
+        return self._worktrees
 
     async def tree(self, workdir: Path) -> Tree:
-        """The working tree there, behind the agents' own walls. Raises SandboxUnavailableError."""
+        """The working tree at that path, behind the agents' own sandbox. Raises SandboxUnavailableError."""
         async with self._making:
             if workdir not in self._trees:
-                self._trees[workdir] = Tree(Git(await self._walls(), workdir, self._home))
-            return self._trees[workdir]
+                self._trees[workdir] = Tree(Git(await self._walls(), workdir, self.home))
+        await self._name_committer()
+        return self._trees[workdir]
 
     async def survey(self) -> tuple[Survey, ...]:
-        """Each agent, and whether it could work now."""
+        """Each agent, and whether it is ready."""
         # Imported here: most workers are never asked.
         from codebutler_worker.agents.rollcall import survey
 
-        return await survey(self._settings, self._home)
+        return await survey(self._settings, self.home)
 
     def release(self, conversation: str) -> None:
-        """Begin to take away what walls keep for this conversation."""
+        """Start to release what the sandbox keeps for this conversation."""
         if self._lasting is not None:
             self._releases.start(self._lasting.release(conversation), name=f"release {conversation}")
 
@@ -141,29 +149,31 @@ class Roster:
         if self._sandbox is None:
             section = self._settings.config.sandbox
             idle_s = self._settings.config.agent.silence_seconds
-            # The parent has already taken out what an untrusted file says.
+            # The parent has already removed an untrusted file's settings.
             sandbox = await select_sandbox(
                 section.mode,
                 trusted=True,
                 hidden=(self._state,),
                 section=section,
                 idle_s=idle_s,
-                home=self._home,
+                home=self.home,
             )
             repo = Path(self._settings.path)
-            await asyncio.to_thread(ensure_home, self._home, repo)
+            await asyncio.to_thread(ensure_home, self.home, repo)
             level, told = identity(sandbox.name, os.geteuid(), repo.stat().st_uid, str(repo))
             log.log(logging.INFO if level == "ok" else logging.WARNING, "%s", told)
-            if isinstance(sandbox, Lasting):
+            if sandbox.told:
                 if swept := await sandbox.sweep():
-                    log.warning("removed what workers that are no more left: %s", count(swept, "container"))
+                    log.warning(
+                        "removed leftovers of workers that no longer run: %s", count(swept, "container")
+                    )
                 log.info("each conversation has a container of its own")
                 self._lasting = sandbox
                 self._sandbox = AgentSandbox(sandbox)
                 return self._sandbox
             limiter = Limiter.detect(configured(section))
             if swept := await limiter.sweep():
-                log.warning("killed what workers that are no more left: %s", count(swept, "agent"))
+                log.warning("killed leftovers of workers that no longer run: %s", count(swept, "agent"))
             log.info("%s", limiter.told(walls=sandbox.name != "none"))
             self._sandbox = AgentSandbox(sandbox, limiter)
         return self._sandbox
@@ -180,14 +190,14 @@ def _rehearsal(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Cloc
 
 
 def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    # Its tools and its terminal are not for every worker's memory.
+    # Imported here: not every worker needs its tools and its terminal in memory.
     from codebutler_worker.agents.native.backend import native_backend
 
     return native_backend(settings, sandbox, home, clock)
 
 
 def _acp(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    # Nor is the protocol, with its library.
+    # The same for the protocol and its library.
     from codebutler_worker.agents.acp.backend import acp_backend
 
     return acp_backend(name, settings, sandbox, home, clock)
@@ -204,7 +214,7 @@ def _headless(
 def _program(
     rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
 ) -> AgentBackend:
-    # Nor is a terminal emulator.
+    # The same for the terminal emulator.
     from codebutler_worker.agents.shell.backend import shell_backend
 
     return shell_backend(rule, settings, sandbox, home, clock)
@@ -219,7 +229,7 @@ _MAKERS: Mapping[str, Maker] = {
 
 
 def _maker(config: Config, name: str) -> Maker | None:
-    """What makes a program, an agent that `commands` names, or one of ours."""
+    """Creates a program, an agent that `commands` names, or one of ours."""
     if (program := program_of(config, name)) is not None:
         return partial(_program, program)
     rule = next((rule for rule in config.commands if rule.prefix == name), None)

@@ -12,15 +12,17 @@ from random import Random
 import pytest
 
 from codebutler.chat.slack.catchup import CatchUp, Shelf
+from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
-from codebutler.config.schema import Config, SlackSection
-from codebutler.domain.clock import ManualClock, settle
+from codebutler.config.schema import Config
 from codebutler.domain.model import Event, MessagePosted
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.dispatcher import HeldBack
-from codebutler.intake.intake import Intake
+from codebutler.intake.intake import Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
+from tests.clock import ManualClock, settle
 from tests.events import posted
 from tests.memory_chat import ME, MemoryChat
 
@@ -42,7 +44,7 @@ class Life:
         self.clock = clock
         self.routed: list[Event] = []
         self.refusals: list[str] = []
-        self.repos = {"C1": Repo("sample", config)}
+        self.repos = {ConversationRef("C1"): Repo("sample", config)}
         held = HeldBack()
         self.intake = Intake(
             repos=lambda: self.repos,
@@ -64,6 +66,9 @@ class Life:
 
     def commanded(self, event: Event, kind: str) -> None:
         self.news.set()
+
+    def counted(self, outcome: Outcome, seconds: float) -> None:
+        pass
 
     def no_space(self, event: Event) -> None:
         raise AssertionError("there is room")
@@ -124,10 +129,10 @@ class World:
         message = next(m for m in self.chat.messages("C1") if m["ts"] == ts)
         return posted(
             channel="C1",
-            ts=ts,
+            ref=ts,
             user=message["user"],
             text=message["text"],
-            thread_ts=message.get("thread_ts"),
+            thread=message.get("thread_ts"),
         )
 
 

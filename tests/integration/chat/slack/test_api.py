@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from codebutler.chat.slack.api import SlackApi
-from codebutler.domain.clock import Clock, ManualClock
+from codebutler.domain.clock import Clock
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
@@ -24,6 +24,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import Post, React, Upload
+from tests.clock import ManualClock
 from tests.loopback import on_loopback
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -75,7 +76,7 @@ async def serving(
 async def test_a_post_is_sent_as_slack_reads_it() -> None:
     async with serving() as (server, api):
         server.says("chat.postMessage", {"ok": True, "ts": "1.2"})
-        post = Post(message=said("a & \ud800b", Button("Go", "codebutler.stop", "v")), thread_ts="1.1")
+        post = Post(message=said("a & \ud800b", Button("Go", "codebutler.stop", "v")), thread="1.1")
         assert await api.post("C1", post, "op-1") == "1.2"
         (form,) = server.forms
         assert form["text"] == "a &amp; ?b"
@@ -184,7 +185,7 @@ async def test_a_half_read_answer_leaves_the_outcome_open() -> None:
 async def test_a_reaction_that_is_as_wished_is_success(remove: bool, code: str) -> None:
     async with serving() as (server, api):
         server.says(f"reactions.{'remove' if remove else 'add'}", {"ok": False, "error": code})
-        await api.react("C1", React(target_ts="1.1", name="eyes", remove=remove))
+        await api.react("C1", React(target="1.1", mark="working", remove=remove))
 
 
 @pytest.mark.parametrize("status", [500, 404])
@@ -203,7 +204,7 @@ async def test_an_upload_sends_the_token_to_slack_only() -> None:
         server.says("files.getUploadURLExternal", where)
         server.raw("bytes", b"OK - 1", "text/plain")
         server.says("files.completeUploadExternal", {"ok": True, "files": [{"id": "F1"}]})
-        upload = Upload(filename="a", content=b"x", thread_ts="1.1")
+        upload = Upload(filename="a", content=b"x", thread="1.1")
         assert await api.upload(upload) == "F1"
         await api.share("C1", upload, "F1")
         assert server.tokens == [f"Bearer {TOKEN}", "", f"Bearer {TOKEN}"]

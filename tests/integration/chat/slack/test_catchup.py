@@ -6,7 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from codebutler.config.schema import AgentSection, Config, SlackSection
+from codebutler.config.chats import SlackSection
+from codebutler.config.schema import AgentSection, Config
 from codebutler.domain.model import MessageDeleted, MessageEdited, MessagePosted
 from tests.integration.chat.slack.absences import OWNER, World, world
 
@@ -55,7 +56,7 @@ async def test_an_answer_in_an_old_thread_is_found(world: World) -> None:
         await life.caught_up()
         assert life.texts == ["and now?"]
         assert isinstance(life.routed[0], MessagePosted)
-        assert life.routed[0].thread_ts == root
+        assert life.routed[0].thread == root
 
 
 async def test_edits_and_deletions_are_found(world: World) -> None:
@@ -71,10 +72,10 @@ async def test_edits_and_deletions_are_found(world: World) -> None:
         life.catch_up.back()
         await life.caught_up()
         # Each speaks of a message of its own: which comes first depends on whether they had to wait.
-        first, second = sorted(life.routed, key=lambda event: getattr(event, "ts", ""))
+        first, second = sorted(life.routed, key=lambda event: getattr(event, "ref", ""))
         assert isinstance(first, MessageEdited)
         assert isinstance(second, MessageDeleted)
-        assert [first.ts, second.ts] == [edited, deleted]
+        assert [first.ref, second.ref] == [edited, deleted]
         assert first.text == "do C"
 
 
@@ -131,7 +132,7 @@ async def test_what_comes_at_once_is_never_late_and_what_comes_again_may_be(worl
     await world.clock.advance(3600 * 13)
     async with world.life() as life:
         await life.intake.accept(old)
-        await life.intake.accept(replace(old, ts="1767225999.000000"), missed=True)
+        await life.intake.accept(replace(old, ref="1767225999.000000"), missed=True)
         assert [(e.late, e.stale) for e in life.routed if isinstance(e, MessagePosted)] == [
             (False, False),
             (True, True),

@@ -12,9 +12,9 @@ from random import Random
 
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.http import ChatClock
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.journal import Journal
+from tests.clock import ManualClock, settle
 from tests.integration.chat.slack.absences import Life, World
 from tests.memory_chat import ME
 

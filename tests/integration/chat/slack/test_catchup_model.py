@@ -19,18 +19,20 @@ from codebutler.chat.port import HistoryPage
 from codebutler.chat.slack.answers import ts_at
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.history import history_message
-from codebutler.config.schema import AgentSection, Config, SlackSection
-from codebutler.domain.clock import ManualClock, settle
+from codebutler.config.chats import SlackSection
+from codebutler.config.schema import AgentSection, Config
 from codebutler.domain.model import MessagePosted
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
+from tests.clock import ManualClock, settle
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
 from tests.memory_chat import ME, MemoryChat
 
-CHANNELS = ("C1", "C2")
+CHANNELS = (ConversationRef("C1"), ConversationRef("C2"))
 Scope = Literal["thread", "channel"]
 
 
@@ -61,16 +63,16 @@ class CutChat(MemoryChat):
     left = 1_000_000
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self, channel: str, *, thread: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> HistoryPage:
         if self.left == 0:
             await asyncio.Event().wait()
         self.left -= 1
-        page = await super().history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
-        if thread_ts is not None:
+        page = await super().history(channel, thread=thread, since_s=since_s, cursor=cursor)
+        if thread is not None:
             return page
         # A reply that was sent to the channel too stands among its messages.
-        end = min([m.ts for m in page.messages], default="") if page.next_cursor else ts_at(since_s)
+        end = min([m.ref for m in page.messages], default="") if page.next_cursor else ts_at(since_s)
         also = [m for m in self.messages(channel) if m.get("subtype") and m["ts"] > max(end, ts_at(since_s))]
         return HistoryPage(
             messages=(*page.messages, *map(history_message, also)), next_cursor=page.next_cursor
@@ -109,7 +111,7 @@ class Town:
             firsts.append(ts)
         elif said.broadcast:
             self.chat.find(ts)["subtype"] = "thread_broadcast"
-        return posted(channel=said.channel, ts=ts, user=OWNER, text="x", thread_ts=root)
+        return posted(channel=said.channel, ref=ts, user=OWNER, text="x", thread=root)
 
     async def listen(self, calls: int, live: list[Said]) -> list[MessagePosted]:
         """A life in which history answers ``calls`` times; ``live`` is said as soon as it listens again."""
@@ -179,11 +181,11 @@ def test_in_every_conversation_the_oldest_comes_first(
         assert len(town.taken) == len(spoken)
         order = sorted(town.taken, key=line)
         for _, events in groupby(order, key=line):
-            stamps = [event.ts for event in events]
+            stamps = [event.ref for event in events]
             assert stamps == sorted(stamps)
 
     def line(event: MessagePosted) -> str:
-        return event.channel if scope == "channel" else f"{event.channel} {event.root_ts}"
+        return event.channel if scope == "channel" else f"{event.channel} {event.root}"
 
     with TemporaryDirectory() as place:
         asyncio.run(play(Town(Path(place) / "journal.db", scope, page_size)))

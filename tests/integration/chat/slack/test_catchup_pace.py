@@ -13,12 +13,14 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import HistoryPage
 from codebutler.chat.slack.catchup import CatchUp, Shelf
-from codebutler.config.schema import Config, SlackSection
-from codebutler.domain.clock import ManualClock
+from codebutler.config.chats import SlackSection
+from codebutler.config.schema import Config
 from codebutler.domain.model import MessageEdited, MessagePosted
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
+from tests.clock import ManualClock
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
 from tests.memory_chat import ME, MemoryChat
@@ -34,7 +36,9 @@ class Busy:
         self.chat = chat
         self.clock = clock
         self.life = Life(journal, clock, chat, config)
-        self.life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(CHANNELS)}
+        self.life.repos = {
+            ConversationRef(f"C{number}"): Repo(f"repo{number}", config) for number in range(CHANNELS)
+        }
         shelf = Shelf(intake=self.life.intake, journal=journal, held=HeldBack())
         self.catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: self.life.repos)
 
@@ -42,7 +46,7 @@ class Busy:
         """Somebody writes; returns the message as the socket would bring it."""
         ts = f"{self.clock.now().timestamp() + len(self.chat.messages(channel)) / 1000:.6f}"
         self.chat.say(channel, OWNER, f"message {ts}", thread_ts=root, ts=ts)
-        return posted(channel=channel, ts=ts, user=OWNER, text=f"message {ts}", thread_ts=root)
+        return posted(channel=channel, ref=ts, user=OWNER, text=f"message {ts}", thread=root)
 
     async def until_routed(self, keys: set[str]) -> float:
         """The clock runs until then; returns the seconds it took."""
@@ -95,7 +99,7 @@ async def busy(tmp_path: Path) -> AsyncIterator[Busy]:
         made.catch_up.back()
         await made.until(lambda: not made.catch_up.is_busy)
         roots = [made.said(channel) for channel in made.life.repos for _ in range(THREADS)]
-        replies = [made.said(root.channel, root.ts) for root in roots]
+        replies = [made.said(root.channel, root.ref) for root in roots]
         await clock.advance(120)
         for event in chain(roots, replies, [made.said(channel) for channel in made.life.repos]):
             assert await made.life.intake.accept(event) == "accepted"
@@ -116,7 +120,7 @@ async def test_what_is_new_comes_within_a_minute_however_many_threads_there_are(
         b.catch_up.back()
         assert await b.until_routed(missed) < 60
         await b.until_no_gap()
-        edits = [event.ts for event in b.life.routed if isinstance(event, MessageEdited)]
+        edits = [event.ref for event in b.life.routed if isinstance(event, MessageEdited)]
         assert edits == [reply["ts"]]
 
 
@@ -136,7 +140,7 @@ async def test_an_answer_that_slack_gave_up_while_other_messages_came_is_found(t
         root = b.said("C3")
         assert await b.life.intake.accept(root) == "accepted"
         await b.clock.advance(60)
-        given_up = b.said("C3", root.ts)
+        given_up = b.said("C3", root.ref)
         await b.clock.advance(180)
         assert await b.life.intake.accept(b.said("C3")) == "accepted"
         await b.outage()
@@ -165,7 +169,7 @@ async def test_a_moment_costs_a_call_a_channel_and_what_hides_in_old_threads_is_
             chat.say(channel, OWNER, "x", ts=ts)
             # What the journal knows of those in between decides nothing here.
             if number == 0 or number > 1930:
-                message = posted(channel=channel, ts=ts, user=OWNER, text="x")
+                message = posted(channel=channel, ref=ts, user=OWNER, text="x")
                 assert await b.life.intake.accept(message) == "accepted"
         hidden = b.said("C7", f"{began_s + 30 * 60:.6f}").key
         for _ in range(3):
@@ -217,8 +221,8 @@ class Pages(MemoryChat):
         self._chat = chat
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self, channel: str, *, thread: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> HistoryPage:
-        if thread_ts is None:
+        if thread is None:
             self.read.append((channel, cursor))
-        return await self._chat.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
+        return await self._chat.history(channel, thread=thread, since_s=since_s, cursor=cursor)

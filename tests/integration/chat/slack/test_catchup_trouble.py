@@ -10,12 +10,14 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import HistoryPage
 from codebutler.chat.slack.catchup import CatchUp, Shelf
-from codebutler.config.schema import Config, SlackSection
-from codebutler.domain.clock import ManualClock
+from codebutler.config.chats import SlackSection
+from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
+from tests.clock import ManualClock
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life, World, world
 from tests.memory_chat import ME, MemoryChat
 
@@ -108,10 +110,10 @@ class TimedChat(MemoryChat):
         self.moments: list[float] = []
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
+        self, channel: str, *, thread: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> HistoryPage:
         self.moments.append(self.clock.monotonic())
-        return await super().history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
+        return await super().history(channel, thread=thread, since_s=since_s, cursor=cursor)
 
 
 async def test_a_hundred_channels_stay_within_the_rate_limit(tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ async def test_a_hundred_channels_stay_within_the_rate_limit(tmp_path: Path) -> 
         Sender(chat, clock, Editor(str)) as sender,
     ):
         life = Life(journal, clock, chat, config)
-        life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(100)}
+        life.repos = {ConversationRef(f"C{number}"): Repo(f"repo{number}", config) for number in range(100)}
         shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())
         catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: life.repos)
         catch_up.lost()

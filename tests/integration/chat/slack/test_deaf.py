@@ -15,10 +15,11 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.link import SocketEnvelope, SocketTiming
 from codebutler.chat.slack.presence import EXPLANATION, Checks, EchoProbe, Presence
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.journal import Journal
 from codebutler.workspace.server import Options, WorkspaceServer
+from tests.clock import ManualClock
 
 CHANNELS = tuple(f"c{number}" for number in range(100))
 DEADLINE_S = 30.0
@@ -34,7 +35,7 @@ class Post:
         self.server = server
         self.api = api
         self.heard: list[str] = []
-        self.channels = [server.channel_id(name) for name in CHANNELS]
+        self.channels = [ConversationRef(server.channel_id(name)) for name in CHANNELS]
         self.client = SocketModeClient(self._open, self._handle, self.clock, Random(1), timing=UNHURRIED)
 
     async def _open(self) -> str:

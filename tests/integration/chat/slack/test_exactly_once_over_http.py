@@ -48,7 +48,7 @@ async def test_broken_connections_make_no_duplicate_and_lose_nothing() -> None:
 async def _post(sender: Sender, workspace: WorkspaceServer, number: int) -> tuple[str, str]:
     name = CHANNELS[number % len(CHANNELS)]
     root = workspace.say(name, "question") if number % 2 else None
-    operation = Post(message=said(f"answer {number}"), thread_ts=root)
+    operation = Post(message=said(f"answer {number}"), thread=root)
     return name, await sender.submit(workspace.channel_id(name), f"op-{number}", operation)
 
 
@@ -57,7 +57,7 @@ async def test_what_is_still_under_way_inside_slack_when_we_start_again_is_not_p
     async with WorkspaceServer() as workspace:
         channel = workspace.channel_id("general")
         root = workspace.say("general", "question")
-        answer = Post(message=said("answer"), thread_ts=root)
+        answer = Post(message=said("answer"), thread=root)
         workspace.faults.add(Fault(method="chat.postMessage", kind="delay", delay_s=1.0))
         async with SlackApi(workspace.bot_token, workspace.api_url) as api, asyncio.timeout(20):
             under_way = asyncio.create_task(api.post(channel, answer, "op"))

@@ -13,16 +13,17 @@ from codebutler.chat.slack.connection import EventHandler
 from codebutler.chat.slack.forms import IN_WORDS, INSTEAD, FormAsked, PressedInVain, Reasons, reason_view
 from codebutler.chat.slack.link import SocketEnvelope
 from codebutler.chat.slack.payloads import HomeOpened
+from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
-from codebutler.config.schema import Config, SlackSection
-from codebutler.domain.clock import ManualClock
+from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatUnreachableError
 from codebutler.domain.model import ButtonClicked, Event
-from codebutler.intake.intake import Intake
+from codebutler.intake.intake import Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
 from codebutler.platform.tasks import Tasks
+from tests.clock import ManualClock
 from tests.memory_chat import MemoryChat
 
 OWNER, STRANGER = "U0OWNER", "U0EVE"
@@ -58,6 +59,9 @@ class Scene:
         self.refusals.append(event.user)
 
     def commanded(self, event: Event, kind: str) -> None:
+        pass
+
+    def counted(self, outcome: Outcome, seconds: float) -> None:
         pass
 
     def no_space(self, event: Event) -> None:
@@ -100,7 +104,7 @@ def wish(user: str = OWNER, channel: str = "C1") -> dict[str, Any]:
 
 
 def form(user: str = OWNER, channel: str = "C1") -> dict[str, Any]:
-    place = Placed(channel=channel, message_ts="5.4", thread_ts="5.1", value="r1")
+    place = Placed(channel=channel, message="5.4", thread="5.1", value="r1")
     view = reason_view(ReasonForm(place))
     values = {"reason": {"codebutler.reason": {"value": "too dear"}}}
     view = {**view, "id": "V1", "state": {"values": values}}
@@ -110,7 +114,7 @@ def form(user: str = OWNER, channel: str = "C1") -> dict[str, Any]:
 async def test_the_form_opens_and_nothing_is_decided_yet(scene: Scene) -> None:
     scene.chat.triggers["1.2"] = OWNER
     await scene.interact(**wish())
-    assert scene.chat.forms[OWNER].place.message_ts == "5.4"
+    assert scene.chat.forms[OWNER].place.message == "5.4"
     assert (scene.routed, scene.said) == ([], [])
 
 
@@ -171,7 +175,7 @@ async def test_a_press_for_a_channel_that_is_not_served_is_told(scene: Scene) ->
     await scene.interact(**gone)
     allow = {**gone, "actions": [{"action_id": "codebutler.allow", "value": "r1", "action_ts": "6.6"}]}
     await scene.interact(**allow)
-    place = packed(Placed(channel="C9", message_ts="5.4", thread_ts="5.1", value="r1"))
+    place = packed(Placed(channel="C9", message="5.4", thread="5.1", value="r1"))
     at_home = {
         **wish(),
         "container": {"type": "view", "view_id": "V1"},
@@ -185,7 +189,7 @@ async def test_a_press_for_a_channel_that_is_not_served_is_told(scene: Scene) ->
 
 async def test_who_presses_in_app_home_sees_it_anew(scene: Scene) -> None:
     for at, channel in (("6.7", "C1"), ("6.8", "C9")):
-        place = packed(Placed(channel=channel, message_ts="5.4", thread_ts="5.1", value="r1"))
+        place = packed(Placed(channel=channel, message="5.4", thread="5.1", value="r1"))
         container = {"type": "view", "view_id": "V1"}
         actions = [{"action_id": "codebutler.allow", "value": place, "action_ts": at}]
         await scene.interact(**{**wish(), "container": container, "actions": actions})

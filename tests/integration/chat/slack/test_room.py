@@ -59,8 +59,8 @@ class Parent:
         self.heard[event.key] = event
         self.server.signal.notify()
         if isinstance(event, MessagePosted):
-            answer = Post(message=said(f"re: {event.text}"), thread_ts=event.root_ts)
-            work = self.sender.submit(event.channel, f"op-{event.ts}", answer)
+            answer = Post(message=said(f"re: {event.text}"), thread=event.root)
+            work = self.sender.submit(event.channel, f"op-{event.ref}", answer)
             self.answers.append(asyncio.create_task(work))
         return None
 
@@ -137,7 +137,7 @@ async def test_what_was_said_while_nobody_listened_is_in_the_history() -> None:
         page = await p.api.history(p.channel, since_s=float(before))
         events = [from_history(message.raw, p.channel, p.server_me) for message in reversed(page.messages)]
         posted = [event for event in events if isinstance(event, MessagePosted)]
-        assert [event.ts for event in posted] == missed
+        assert [event.ref for event in posted] == missed
         assert [event.text for event in posted] == [f"missed {n}" for n in range(3)]
 
 
@@ -159,7 +159,7 @@ async def test_clicks_and_slash_commands_are_heard() -> None:
         )
         click, slash = p.heard.values()
         assert isinstance(click, ButtonClicked)
-        assert (click.user, click.message_ts, click.action_id, click.value) == (
+        assert (click.user, click.message, click.action_id, click.value) == (
             person.id,
             ts,
             "codebutler.stop",

@@ -11,7 +11,8 @@ import pytest
 
 from codebutler.chat.slack.link import SocketTiming
 from codebutler.chat.slack.socket import SocketModeClient
-from codebutler.domain.clock import ManualClock, SystemClock, settle
+from codebutler.domain.clock import SystemClock
+from tests.clock import ManualClock, settle
 from tests.integration.chat.slack.server import SocketServer
 from tests.integration.chat.slack.socket_bench import FAST, Bench, first, running
 

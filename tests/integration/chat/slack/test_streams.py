@@ -75,7 +75,7 @@ class Stage:
     async def answered(self, sender: Sender, *, unsure: bool = False) -> str:
         post = Post(
             message=Message(markdown=ANSWER, is_foreign=True),
-            thread_ts=self.root,
+            thread=self.root,
             in_place=True,
         )
         async with asyncio.timeout(60):

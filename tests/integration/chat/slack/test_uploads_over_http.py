@@ -52,7 +52,7 @@ class Stage:
             yield sender
 
     async def send(self, sender: Sender, number: int, *, unsure: bool = False) -> str:
-        upload = Upload(filename="report.csv", content=b"%04d" % number, thread_ts=self.root)
+        upload = Upload(filename="report.csv", content=b"%04d" % number, thread=self.root)
         return await sender.submit(self.channel, f"op-{number}", upload, unsure=unsure)
 
     def shown(self) -> list[str]:

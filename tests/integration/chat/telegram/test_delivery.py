@@ -124,8 +124,8 @@ async def test_edits_and_marks_are_repeated_until_they_are_there(server: BotServ
             for kind in ("lost", "dropped", "status", "rate_limit"):
                 server.faults.append(Fault(method, kind, retry_after=1))
         async with asyncio.timeout(60):
-            await sender.submit(CHANNEL, "op2", Update(target_ts=ts, message=said("done")), lasting=True)
-            mark = React(target_ts=f"{question:012d}", name="white_check_mark", value="outcome")
+            await sender.submit(CHANNEL, "op2", Update(target=ts, message=said("done")), lasting=True)
+            mark = React(target=f"{question:012d}", mark="done", value="outcome")
             await sender.submit(CHANNEL, "op3", mark, lasting=True)
     assert server.telegram.texts(GROUP) == ["done"]
     assert server.telegram.chats[GROUP].reactions[question] == ["👍"]

@@ -15,7 +15,7 @@ USER = f"tg:{ANA}"
 
 
 def placed(value: str) -> str:
-    card = Placed(channel=f"tg:{GROUP}", message_ts="000000000042", value=value, thread_ts="000000000041")
+    card = Placed(channel=f"tg:{GROUP}", message="000000000042", value=value, thread="000000000041")
     return packed(card)
 
 
@@ -89,7 +89,7 @@ async def test_what_is_pressed_there_is_pressed_on_the_card(room: Room, server: 
         query = server.press(ANA, home, label)
         await room.until(lambda name=query: name in server.telegram.answers)  # type: ignore[misc]
     allowed, sent = room.clicks
-    assert (allowed.channel, allowed.message_ts, allowed.thread_ts) == (
+    assert (allowed.channel, allowed.message, allowed.thread) == (
         f"tg:{GROUP}",
         "000000000042",
         "000000000041",
@@ -118,7 +118,7 @@ async def test_what_is_for_one_person_stands_in_their_private_chat(room: Room, s
 
 async def test_who_has_not_opened_it_is_asked_to(room: Room, server: BotServer) -> None:
     root = server.say(GROUP, "hello", BEN)
-    post = Post(message=said("psst"), only_for=f"tg:{BEN}", thread_ts=f"{root:012d}")
+    post = Post(message=said("psst"), only_for=f"tg:{BEN}", thread=f"{root:012d}")
     await room.chat.whisper(f"tg:{GROUP}", post)
     (text,) = server.telegram.texts(GROUP)
     assert "psst" not in text

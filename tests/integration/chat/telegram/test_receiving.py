@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.chat.telegram.groups import SETTLE_S
 from codebutler.domain.errors import ChatAuthError, StoreFullError
 from codebutler.domain.message import said
 from codebutler.domain.model import Event, Post, Request
 from codebutler.intake.journal import Journal
 from codebutler.text.requests import request_of
+from tests.clock import ManualClock
 from tests.telegram.room import Room
 from tests.telegram.server import ANA, BEN, FORUM, GROUP, BotServer, Fault
 from tests.telegram.state import Chat
+
+ANONYMOUS_ADMINISTRATOR = 1087968824
 
 
 async def test_a_message_is_in_the_journal_before_it_is_confirmed(room: Room, server: BotServer) -> None:
@@ -22,9 +26,9 @@ async def test_a_message_is_in_the_journal_before_it_is_confirmed(room: Room, se
     await room.confirmed()
     (message,) = room.messages
     assert message.text == "fix the login bug"
-    assert (message.channel, message.ts, message.user) == (f"tg:{GROUP}", f"{number:012d}", f"tg:{ANA}")
-    assert message.order == message.ts
-    assert message.thread_ts is None
+    assert (message.channel, message.ref, message.user) == (f"tg:{GROUP}", f"{number:012d}", f"tg:{ANA}")
+    assert message.order == message.ref
+    assert message.thread is None
     assert not message.late
     assert server.telegram.confirmed
 
@@ -115,6 +119,71 @@ async def test_a_group_that_is_not_served_is_told_once_how_to_add_it(
     assert f"codebutler add-repo PATH --telegram {other}" in told
 
 
+async def test_a_stranger_in_a_group_that_is_not_served_gets_no_word(room: Room, server: BotServer) -> None:
+    other = -1001000000007
+    server.telegram.chats[other] = Chat(other, "supergroup", "new")
+    server.say(other, "anybody here?", BEN)
+    server.say(GROUP, "go")
+    await room.until(lambda: [message.text for message in room.messages] == ["go"])
+    await room.confirmed()
+    assert server.telegram.own(other) == []
+
+
+@pytest.mark.parametrize(
+    ("by", "chat", "left"),
+    [
+        (BEN, -1001000000007, 1),
+        (ANA, -1001000000007, 0),
+        (BEN, GROUP, 0),
+        (ANONYMOUS_ADMINISTRATOR, -1001000000007, 0),
+    ],
+)
+async def test_a_group_into_which_a_stranger_brought_us_is_left(
+    server: BotServer, tmp_path: Path, by: int, chat: int, left: int
+) -> None:
+    clock = ManualClock()
+    server.telegram.chats[-1001000000007] = Chat(-1001000000007, "supergroup", "new")
+    async with Room(server, tmp_path / "journal.db", clock) as room:
+        server.telegram.tell(
+            "my_chat_member",
+            {
+                "chat": server.telegram.chats[chat].told(),
+                "from": {"id": by, "first_name": "Somebody"},
+                "new_chat_member": {"status": "administrator"},
+            },
+        )
+        await room.in_time(lambda: room.notices)
+        await clock.advance(SETTLE_S)
+        server.say(GROUP, "go")
+        await room.in_time(lambda: room.messages and len(server.named("leaveChat")) == left)
+    assert [given["chat_id"] for given in server.named("leaveChat")] == [chat] * left
+    assert room.troubles == []
+
+
+async def test_a_served_group_that_becomes_a_supergroup_is_not_left(
+    server: BotServer, tmp_path: Path
+) -> None:
+    """Whoever switches topics on need not be allowed; which group it was is told afterwards."""
+    clock, new = ManualClock(), -1004000
+    server.telegram.chats[-4000] = Chat(-4000, "group", "old")
+    async with Room(server, tmp_path / "journal.db", clock) as room:
+        await room.in_time(room.connection.connected.is_set)
+        server.telegram.tell(
+            "my_chat_member",
+            {
+                "chat": {"id": new, "type": "supergroup", "title": "old"},
+                "from": server.telegram.users[BEN],
+                "new_chat_member": {"status": "member"},
+            },
+        )
+        server.migrate(-4000, new)
+        await room.in_time(lambda: room.notices and room.chat.records.channel(new) == "tg:-4000")
+        await clock.advance(SETTLE_S)
+        server.say(GROUP, "go")
+        await room.in_time(lambda: room.messages)
+    assert server.named("leaveChat") == []
+
+
 async def test_what_begins_in_general_is_answered_in_a_topic(room: Room, server: BotServer) -> None:
     channel, forum = f"tg:{FORUM}", server.telegram.chats[FORUM]
     server.say(FORUM, "let me in", BEN)
@@ -122,17 +191,17 @@ async def test_what_begins_in_general_is_answered_in_a_topic(room: Room, server:
     root = server.say(FORUM, "fix the\nlogin bug")
     await room.confirmed()
     for message in room.messages:
-        await room.chat.post(channel, Post(message=said("On it"), thread_ts=message.ts), f"op {message.ts}")
+        await room.chat.post(channel, Post(message=said("On it"), thread=message.ref), f"op {message.ref}")
     ((topic, name),) = forum.topics.items()
     assert name == "fix the login bug"
-    await room.chat.post(channel, Post(message=said("word " * 1500), thread_ts=f"{root:012d}"), "long")
+    await room.chat.post(channel, Post(message=said("word " * 1500), thread=f"{root:012d}"), "long")
     in_topic = [each for each in server.telegram.own(FORUM) if each.get("message_thread_id") == topic]
     assert [each["text"][:5] for each in in_topic if "text" in each] == ["On it", "word ", "word "]
     elsewhere = [each["text"] for each in server.telegram.own(FORUM) if "message_thread_id" not in each]
-    assert elsewhere == ["On it", f"I answer in a topic of its own: https://t.me/c/1000000002/{topic}"]
+    assert elsewhere == ["On it", f"I answer in a separate topic: https://t.me/c/1000000002/{topic}"]
     server.say(FORUM, "and the tests", topic=topic)
     await room.confirmed()
-    assert room.messages[-1].thread_ts == f"{root:012d}"
+    assert room.messages[-1].thread == f"{root:012d}"
 
 
 async def test_without_the_right_to_make_topics_general_is_answered_in_general(
@@ -142,7 +211,7 @@ async def test_without_the_right_to_make_topics_general_is_answered_in_general(
     root = server.say(FORUM, "fix it")
     await room.confirmed()
     for op_id in ("op1", "op2"):
-        await room.chat.post(f"tg:{FORUM}", Post(message=said("On it"), thread_ts=f"{root:012d}"), op_id)
+        await room.chat.post(f"tg:{FORUM}", Post(message=said("On it"), thread=f"{root:012d}"), op_id)
     assert len(server.named("createForumTopic")) == 1
     assert server.telegram.texts(FORUM) == ["On it", "On it"]
 
@@ -183,7 +252,7 @@ async def test_a_topic_is_a_conversation(room: Room, server: BotServer) -> None:
     server.say(FORUM, "fix it", topic=topic)
     server.say(FORUM, "in general")
     await room.confirmed()
-    assert [message.thread_ts for message in room.messages] == [f"{topic:012d}", None]
+    assert [message.thread for message in room.messages] == [f"{topic:012d}", None]
 
 
 async def test_without_topics_a_chain_of_replies_is_one(server: BotServer, tmp_path: Path) -> None:
@@ -192,7 +261,7 @@ async def test_without_topics_a_chain_of_replies_is_one(server: BotServer, tmp_p
         root = server.say(GROUP, "fix it")
         await room.confirmed()
         answer = await room.chat.post(
-            f"tg:{GROUP}", Post(message=said("Done."), thread_ts=f"{root:012d}"), "op1"
+            f"tg:{GROUP}", Post(message=said("Done."), thread=f"{root:012d}"), "op1"
         )
     async with Room(server, path) as room:
         second = server.say(GROUP, "and the other?", reply_to=int(answer))
@@ -200,7 +269,7 @@ async def test_without_topics_a_chain_of_replies_is_one(server: BotServer, tmp_p
         server.say(GROUP, "to the first", reply_to=root)
         await room.confirmed()
         assert third > second
-        assert {message.thread_ts for message in room.messages} == {f"{root:012d}"}
+        assert {message.thread for message in room.messages} == {f"{root:012d}"}
 
 
 async def test_an_edit_is_told_once_and_only_if_the_words_changed(room: Room, server: BotServer) -> None:
@@ -210,7 +279,7 @@ async def test_an_edit_is_told_once_and_only_if_the_words_changed(room: Room, se
     server.edit(GROUP, number, "fix the logout bug")
     await room.confirmed()
     (edit,) = room.edits
-    assert (edit.ts, edit.text) == (f"{number:012d}", "fix the logout bug")
+    assert (edit.ref, edit.text) == (f"{number:012d}", "fix the logout bug")
 
 
 async def test_an_album_is_one_message(room: Room, server: BotServer) -> None:
@@ -227,7 +296,7 @@ async def test_an_album_is_one_message(room: Room, server: BotServer) -> None:
     assert [file.id for file in message.files] == [f"{first:012d}-0", f"{first + 1:012d}-0"]
     server.say(GROUP, "look", reply_to=first + 1)
     await room.until(lambda: len(room.messages) == 2)
-    assert room.messages[1].thread_ts == f"{first:012d}"
+    assert room.messages[1].thread == f"{first:012d}"
 
 
 async def test_an_album_that_the_disk_did_not_take_begins_a_conversation_all_the_same(
@@ -250,7 +319,7 @@ async def test_an_album_that_the_disk_did_not_take_begins_a_conversation_all_the
     await room.until(lambda: room.messages)
     (message,) = room.messages
     assert refused
-    assert message.thread_ts is None
+    assert message.thread is None
     assert len(message.files) == 2
 
 
@@ -312,9 +381,9 @@ async def test_a_group_that_becomes_a_supergroup_stays_what_it_was(server: BotSe
         await room.confirmed()
         (message,) = room.messages
         assert message.channel == "tg:-4000"
-        assert message.ts > f"{old:012d}", "it sorts behind what was written before"
-        ts = await room.chat.post("tg:-4000", Post(message=said("Hi"), thread_ts=message.ts), "op1")
-        assert ts > message.ts
+        assert message.ref > f"{old:012d}", "it sorts behind what was written before"
+        ts = await room.chat.post("tg:-4000", Post(message=said("Hi"), thread=message.ref), "op1")
+        assert ts > message.ref
     assert server.telegram.texts(-1004000) == ["Hi"]
 
 
@@ -323,7 +392,7 @@ async def test_being_taken_out_and_in_is_told(room: Room, server: BotServer) -> 
     for status in ("kicked", "member"):
         server.telegram.tell("my_chat_member", {"chat": chat, "new_chat_member": {"status": status}})
     await room.confirmed()
-    assert [getattr(notice, "how", "") for notice in room.notices] == ["left", "back"]
+    assert [getattr(notice, "is_in", None) for notice in room.notices] == [False, True]
 
 
 async def test_two_consumers_go_on_and_say_so(

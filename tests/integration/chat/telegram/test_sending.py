@@ -43,7 +43,7 @@ async def test_who_we_are(chat: TelegramChat) -> None:
 
 async def test_a_post_answers_the_message_that_began_it(chat: TelegramChat, server: BotServer) -> None:
     root = server.say(GROUP, "fix it")
-    ts = await chat.post(CHANNEL, Post(message=said("**Done**"), thread_ts=f"{root:012d}"), "op1")
+    ts = await chat.post(CHANNEL, Post(message=said("**Done**"), thread=f"{root:012d}"), "op1")
     message = server.telegram.own(GROUP)[0]
     assert int(ts) == message["message_id"]
     assert message["reply_to_message"]["message_id"] == root
@@ -55,7 +55,7 @@ async def test_a_post_answers_the_message_that_began_it(chat: TelegramChat, serv
 async def test_in_a_topic_it_stands_in_the_topic(chat: TelegramChat, server: BotServer) -> None:
     topic = server.topic(FORUM, "login")
     await chat.records.keep(FORUM, topic, lambda known: type(known)(topic=topic))
-    await chat.post(f"tg:{FORUM}", Post(message=said("Hi"), thread_ts=f"{topic:012d}"), "op1")
+    await chat.post(f"tg:{FORUM}", Post(message=said("Hi"), thread=f"{topic:012d}"), "op1")
     assert server.telegram.own(FORUM)[-1]["message_thread_id"] == topic
 
 
@@ -63,7 +63,7 @@ async def test_a_topic_that_is_gone_goes_on_in_a_new_one(chat: TelegramChat, ser
     topic = server.topic(FORUM, "login")
     await chat.records.keep(FORUM, topic, lambda known: type(known)(topic=topic))
     del server.telegram.chats[FORUM].topics[topic]
-    post = Post(message=said("Hi"), thread_ts=f"{topic:012d}")
+    post = Post(message=said("Hi"), thread=f"{topic:012d}")
     await chat.post(f"tg:{FORUM}", post, "op1")
     await chat.post(f"tg:{FORUM}", post, "op2")
     (new,) = server.telegram.chats[FORUM].topics
@@ -79,15 +79,15 @@ async def test_a_long_message_is_several_and_is_edited_as_one(chat: TelegramChat
     assert len(whole) == 3
     assert all(len(text) <= 4096 for text in whole)
     assert [n for n in range(12) if f"paragraph {n} " in "".join(whole)] == list(range(12))
-    await chat.update(CHANNEL, Update(target_ts=ts, message=said("short")), "op2")
+    await chat.update(CHANNEL, Update(target=ts, message=said("short")), "op2")
     assert texts(server) == ["short"]
-    await chat.update(CHANNEL, Update(target_ts=ts, message=LONG), "op3")
+    await chat.update(CHANNEL, Update(target=ts, message=LONG), "op3")
     assert texts(server) == whole
 
 
 async def test_an_edit_that_changes_nothing_is_done(chat: TelegramChat, server: BotServer) -> None:
     ts = await chat.post(CHANNEL, Post(message=said("a")), "op1")
-    await chat.update(CHANNEL, Update(target_ts=ts, message=said("a")), "op2")
+    await chat.update(CHANNEL, Update(target=ts, message=said("a")), "op2")
     assert texts(server) == ["a"]
 
 
@@ -145,7 +145,7 @@ async def test_an_edit_is_repeated_until_all_of_it_stands_there_once(
     server.faults.append(Fault(method, kind, after=after))  # type: ignore[arg-type]
     for _ in range(4):
         try:
-            await chat.update(CHANNEL, Update(target_ts=ts, message=LONG), "op2")
+            await chat.update(CHANNEL, Update(target=ts, message=LONG), "op2")
             break
         except (ChatOutcomeUnknownError, ChatRateLimitedError):
             continue
@@ -168,29 +168,29 @@ async def test_the_last_mark_shows_and_what_was_before_comes_back(
     number = server.say(GROUP, "fix it")
     shown = server.telegram.chats[GROUP].reactions
     for name, remove, now in (
-        ("hourglass_flowing_sand", False, ["👀"]),
-        ("eyes", False, ["👨‍💻"]),
-        ("hourglass_flowing_sand", True, ["👨‍💻"]),
-        ("raised_hand", False, ["🤔"]),
-        ("raised_hand", True, ["👨‍💻"]),
-        ("white_check_mark", False, ["👍"]),
-        ("eyes", True, ["👍"]),
-        ("white_check_mark", True, []),
+        ("queued", False, ["👀"]),
+        ("working", False, ["👨‍💻"]),
+        ("queued", True, ["👨‍💻"]),
+        ("waiting", False, ["🤔"]),
+        ("waiting", True, ["👨‍💻"]),
+        ("done", False, ["👍"]),
+        ("working", True, ["👍"]),
+        ("done", True, []),
     ):
-        await chat.react(CHANNEL, React(target_ts=f"{number:012d}", name=name, remove=remove))
+        await chat.react(CHANNEL, React(target=f"{number:012d}", mark=name, remove=remove))
         assert shown[number] == now
 
 
 async def test_a_group_that_allows_no_reactions_gets_none(chat: TelegramChat, server: BotServer) -> None:
     number = server.say(GROUP, "fix it")
     server.telegram.chats[GROUP].allowed_reactions = frozenset()
-    await chat.react(CHANNEL, React(target_ts=f"{number:012d}", name="eyes"))
+    await chat.react(CHANNEL, React(target=f"{number:012d}", mark="working"))
     assert server.telegram.chats[GROUP].reactions.get(number) is None
 
 
 async def test_a_file_is_a_document_in_its_conversation(chat: TelegramChat, server: BotServer) -> None:
     root = server.say(GROUP, "the log?")
-    upload = Upload(filename="a.log", content=b"x", comment="Here, @ana", thread_ts=f"{root:012d}")
+    upload = Upload(filename="a.log", content=b"x", comment="Here, @ana", thread=f"{root:012d}")
     name = await chat.upload(upload)
     assert name
     await chat.share(CHANNEL, upload, name)
@@ -207,7 +207,7 @@ async def test_a_group_moved_under_our_hands_is_followed(chat: TelegramChat, ser
     server.migrate(-4000, -1004000, tell=False)
     ts = await chat.post("tg:-4000", Post(message=said("Hi")), "op1")
     assert texts(server, -1004000) == ["Hi"]
-    await chat.update("tg:-4000", Update(target_ts=ts, message=said("Ho")), "op2")
+    await chat.update("tg:-4000", Update(target=ts, message=said("Ho")), "op2")
     assert texts(server, -1004000) == ["Ho"]
 
 
@@ -242,7 +242,7 @@ async def test_a_topic_that_cannot_be_replaced_is_waited_for(chat: TelegramChat,
         Fault("createForumTopic", "refused", "Bad Request: not enough rights to create a topic")
     )
     with pytest.raises(ChatError) as raised:
-        await chat.post(f"tg:{FORUM}", Post(message=said("Hi"), thread_ts=f"{topic:012d}"), "op1")
+        await chat.post(f"tg:{FORUM}", Post(message=said("Hi"), thread=f"{topic:012d}"), "op1")
     assert raised.value.code == "no_topic"
     assert raised.value.code in chat.limits.closed
     assert server.telegram.texts(FORUM) == [], "not among other conversations"
@@ -251,7 +251,7 @@ async def test_a_topic_that_cannot_be_replaced_is_waited_for(chat: TelegramChat,
 async def test_private_chats_have_names_of_their_own(chat: TelegramChat, server: BotServer) -> None:
     ts = await chat.post(f"tg:{ANA}", Post(message=said("Hi")), "op1")
     assert ts.endswith(f".{ANA}")
-    await chat.update(f"tg:{ANA}", Update(target_ts=ts, message=said("Ho")), "op2")
+    await chat.update(f"tg:{ANA}", Update(target=ts, message=said("Ho")), "op2")
     assert texts(server, ANA) == ["Ho"]
 
 
@@ -291,7 +291,7 @@ async def test_the_ids_of_buttons_fit_and_are_kept(chat: TelegramChat, server: B
         m["reply_markup"]["inline_keyboard"][0][0]["callback_data"] for m in server.telegram.own(GROUP)
     )
     assert len(first.encode()) <= 64
-    await chat.update(CHANNEL, Update(target_ts=ts, message=said("May I now?", button)), "op2")
+    await chat.update(CHANNEL, Update(target=ts, message=said("May I now?", button)), "op2")
     (again,) = (
         m["reply_markup"]["inline_keyboard"][0][0]["callback_data"] for m in server.telegram.own(GROUP)
     )

@@ -8,8 +8,8 @@ import pytest
 
 from codebutler.chat.delivery.access import PROBE_S
 from codebutler.chat.port import ChannelMoved
-from codebutler.domain.clock import settle
 from codebutler.domain.errors import ChatError
+from tests.clock import settle
 from tests.unit.chat.delivery.test_sender import Bench, C, bench, post
 
 

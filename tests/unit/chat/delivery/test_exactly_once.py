@@ -12,10 +12,10 @@ from random import Random
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatOutcomeUnknownError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post, Upload
+from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 from tests.notes import Notes
 from tests.shown import text_of
@@ -34,9 +34,9 @@ class Ledger:
         for number in range(UNKNOWNS):
             channel = f"C{number % CHANNELS}"
             root = chat.say(channel, "U1", "question") if rng.random() < 0.7 else None
-            operation: Post | Upload = Post(message=said(f"answer {number}"), thread_ts=root)
+            operation: Post | Upload = Post(message=said(f"answer {number}"), thread=root)
             if number % 50 == 0:
-                operation = Upload(filename="long.md", content=b"%04d" % number, thread_ts=root)
+                operation = Upload(filename="long.md", content=b"%04d" % number, thread=root)
             self.wanted[f"op-{number}"] = (channel, operation)
 
     async def send(self, sender: Sender, op_id: str, *, unsure: bool) -> None:

@@ -10,9 +10,9 @@ from random import Random
 from codebutler.chat.delivery.handover import begin_anew
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
+from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 from tests.notes import Notes
 
@@ -36,7 +36,7 @@ class Stage:
     def say(
         self, sender: Sender, op_id: str, *, unsure: bool = False, lasting: bool = True
     ) -> asyncio.Task[str]:
-        post = Post(message=said(op_id), thread_ts=self.root)
+        post = Post(message=said(op_id), thread=self.root)
         task = asyncio.ensure_future(sender.submit(C, op_id, post, unsure=unsure, lasting=lasting))
         self.tasks.append(task)
         return task
@@ -67,7 +67,7 @@ async def test_what_waited_for_its_turn_is_not_looked_for_and_what_was_under_way
 
 async def test_what_an_earlier_version_may_have_sent_is_looked_for_in_this_life_and_the_next() -> None:
     stage = Stage()
-    ts = await stage.chat.post(C, Post(message=said("old"), thread_ts=stage.root), "old")
+    ts = await stage.chat.post(C, Post(message=said("old"), thread=stage.root), "old")
     async with stage.life() as sender:
         stage.say(sender, "old", unsure=True)
         await stage.passes(1)

@@ -11,7 +11,7 @@ from codebutler.domain.errors import ChatOutcomeUnknownError, ChatRateLimitedErr
 from codebutler.domain.model import React
 from tests.unit.chat.delivery.test_sender import C, bench
 
-QUEUED, WORKING, DONE = "hourglass_flowing_sand", "eyes", "white_check_mark"
+QUEUED, WORKING, DONE = "queued", "working", "done"
 NAMES = (QUEUED, WORKING, DONE)
 
 Act = tuple[int, str, bool, bool, float]
@@ -39,13 +39,13 @@ async def test_whatever_is_asked_and_whatever_fails_it_ends_as_it_was_asked_last
         for ts in asked:
             for name in NAMES:
                 if rng.random() < 0.3:  # what an earlier life left behind
-                    await b.chat.react(C, React(target_ts=ts, name=name))
+                    await b.chat.react(C, React(target=ts, mark=name))
         before = {ts: b.chat.marks(C, ts) for ts in asked}
         last: dict[tuple[str, str], bool] = {}
         for number, (which, name, remove, unsure, wait_s) in enumerate(acts):
             ts = asked[which]
             unsure = unsure or name in before[ts]
-            react = React(target_ts=ts, name=name, remove=remove, value="outcome" if name == DONE else "sign")
+            react = React(target=ts, mark=name, remove=remove, value="outcome" if name == DONE else "sign")
             b.submit(f"{number}", react, unsure=unsure)
             last[ts, name] = not remove
             if rng.random() < 0.4:
@@ -55,8 +55,8 @@ async def test_whatever_is_asked_and_whatever_fails_it_ends_as_it_was_asked_last
             await b.passes(wait_s)
         await b.passes(900)
         assert b.sender.pending == 0
-        for (ts, name), wanted in last.items():
-            is_there = name in b.chat.marks(C, ts)
+        for (ref, name), wanted in last.items():
+            is_there = name in b.chat.marks(C, ref)
             assert is_there is wanted or (wanted and name != DONE)
         assert all(task.done() for task in b.tasks)
 
@@ -66,11 +66,11 @@ async def test_a_mark_that_may_be_there_is_taken_away() -> None:
     async with bench() as b:
         ts = b.chat.say(C, "U1", "question")
         b.chat.deliver_then_fail("react", ChatOutcomeUnknownError("time-out"))
-        b.submit("1", React(target_ts=ts, name=QUEUED))
+        b.submit("1", React(target=ts, mark=QUEUED))
         await b.passes(0)
         b.chat.fail_next("react", ChatUnreachableError("down"))
-        b.submit("2", React(target_ts=ts, name=QUEUED))
+        b.submit("2", React(target=ts, mark=QUEUED))
         await b.passes(0)
-        b.submit("3", React(target_ts=ts, name=QUEUED, remove=True))
+        b.submit("3", React(target=ts, mark=QUEUED, remove=True))
         await b.passes(60)
         assert b.chat.marks(C, ts) == set()

@@ -91,7 +91,7 @@ def test_what_is_no_user_is_not_called_though_it_is_allowed(user: str) -> None:
 def test_an_edit_names_those_who_may_talk_to_us_and_nobody_else() -> None:
     told = f"Allowed by {person('U0ANA')} and {person('U0EVE')}. It says {plain(person('U0ANA'))} {person('U0BEN')}"
     message = Message(markdown=told, names=("U0ANA", "U0EVE", "channel"))
-    edit = addressed(Update(target_ts="1.1", message=message), ("U0ANA", "U0BEN"))
+    edit = addressed(Update(target="1.1", message=message), ("U0ANA", "U0BEN"))
     edit = Editor(str).edited(edit)
     assert isinstance(edit, Update)
     shown, _ = rendered(edit.message)
@@ -106,7 +106,7 @@ def test_a_new_message_names_nobody() -> None:
 
 def test_all_else_stays_as_it_is() -> None:
     for operation in (
-        React(target_ts="1.1", name="eyes"),
+        React(target="1.1", mark="working"),
         Upload(filename="answer.md", content=b"<!channel>"),
     ):
         assert addressed(operation, ()) == operation

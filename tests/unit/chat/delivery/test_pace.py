@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SLACK_LIMITS
-from codebutler.domain.clock import settle
 from codebutler.domain.message import said
 from codebutler.domain.model import Post, React, Update, Value
+from tests.clock import settle
 from tests.notes import Notes
 from tests.unit.chat.delivery.test_sender import Bench
 
@@ -41,22 +41,22 @@ class Work:
         (self.said if is_answer else self._rest).append(asyncio.ensure_future(sent))
 
     def mark(self, channel: str, ts: str, name: str, *, gone: bool = False, unsure: bool = False) -> None:
-        value: Value = "outcome" if name == "x" else "sign"
-        react = React(target_ts=ts, name=name, remove=gone, value=value)
+        value: Value = "outcome" if name == "failed" else "sign"
+        react = React(target=ts, mark=name, remove=gone, value=value)
         self._send(channel, f"{ts}{name}{gone}", react, unsure=unsure)
 
     def turn(self, channel: str, ts: str, *, unsure: bool = False) -> None:
-        for name in ("hourglass_flowing_sand", "eyes"):
+        for name in ("queued", "working"):
             self.mark(channel, ts, name, unsure=unsure)
         self._send(
             channel,
             f"edit {ts}",
-            Update(target_ts=self._shown(channel), message=said("edited")),
+            Update(target=self._shown(channel), message=said("edited")),
             unsure=unsure,
         )
-        self._send(channel, f"answer {ts}", Post(message=said(f"to {ts}"), thread_ts=ts), unsure=unsure)
-        self.mark(channel, ts, "x", unsure=unsure)
-        for name in ("hourglass_flowing_sand", "eyes"):
+        self._send(channel, f"answer {ts}", Post(message=said(f"to {ts}"), thread=ts), unsure=unsure)
+        self.mark(channel, ts, "failed", unsure=unsure)
+        for name in ("queued", "working"):
             self.mark(channel, ts, name, gone=True, unsure=unsure)
 
     def _shown(self, channel: str) -> str:

@@ -85,15 +85,15 @@ def test_a_conversation_waits_for_what_is_under_way_in_it_and_another_does_not()
 
 
 def test_a_mark_that_is_as_it_shall_be_is_left_out() -> None:
-    gone = waiting("unreact", "sign", "C1", "mark", "1.1", "eyes")
-    there = waiting("react", "outcome", "C1", "mark", "1.1", "x")
+    gone = waiting("unreact", "sign", "C1", "mark", "1.1", "working")
+    there = waiting("react", "outcome", "C1", "mark", "1.1", "failed")
     decided = planned([[gone], [there]], marks={gone.line: False, there.line: True})
     assert decided.drop == (gone, there)
 
 
 def test_a_sign_that_would_come_late_is_left_out_and_an_outcome_is_not() -> None:
-    lines = [[waiting("react", "sign", f"C{number}", "mark", "1", "eyes")] for number in range(9)]
-    ends = [[waiting("react", "outcome", f"C{number}", "mark", "1", "x")] for number in range(9)]
+    lines = [[waiting("react", "sign", f"C{number}", "mark", "1", "working")] for number in range(9)]
+    ends = [[waiting("react", "outcome", f"C{number}", "mark", "1", "failed")] for number in range(9)]
     decided = planned([*lines, *ends])
     assert len(decided.begin) == 4
     assert {each.value for each in decided.begin} == {"outcome"}
@@ -101,15 +101,17 @@ def test_a_sign_that_would_come_late_is_left_out_and_an_outcome_is_not() -> None
 
 
 def test_no_sign_is_set_while_many_wait_to_be_taken_away() -> None:
-    due = [[waiting("unreact", "sign", "C1", "mark", f"{number}", "eyes", from_s=9.0)] for number in range(2)]
-    sign = waiting("react", "sign", "C2", "mark", "1", "eyes")
+    due = [
+        [waiting("unreact", "sign", "C1", "mark", f"{number}", "working", from_s=9.0)] for number in range(2)
+    ]
+    sign = waiting("react", "sign", "C2", "mark", "1", "working")
     assert planned([*due, [sign]]).drop == (sign,)
     assert planned([due[0], [sign]]).begin == (sign,)
 
 
 def test_no_message_stands_without_a_mark_between_two() -> None:
-    old = waiting("unreact", "sign", "C1", "mark", "1.1", "eyes")
-    new = waiting("react", "outcome", "C1", "mark", "1.1", "x")
+    old = waiting("unreact", "sign", "C1", "mark", "1.1", "working")
+    new = waiting("react", "outcome", "C1", "mark", "1.1", "failed")
     assert planned([[old], [new]]).begin == (new,)
 
 
@@ -207,9 +209,9 @@ def some_waiting(rng: Random, number: int) -> WaitingCall:
         return waiting(
             "update", rng.choice(("answer", "progress")), channel, "edit", f"{number}", number=number
         )
-    name = rng.choice(("eyes", "x"))
+    name = rng.choice(("working", "failed"))
     call: Call = rng.choice(("react", "unreact"))
-    value: Value = "outcome" if name == "x" else "sign"
+    value: Value = "outcome" if name == "failed" else "sign"
     return waiting(call, value, channel, "mark", ts, name, number=number)
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
@@ -23,6 +22,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.message import Button, Message, Option, Question, QuestionCard, said
 from codebutler.domain.model import Operation, Post, Update, Upload
+from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 
 C = "C1"
@@ -62,7 +62,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 def post(text: str = "hi", thread_ts: str | None = None) -> Post:
-    return Post(message=said(text), thread_ts=thread_ts)
+    return Post(message=said(text), thread=thread_ts)
 
 
 async def test_a_post_returns_its_ts_and_is_found_by_its_operation() -> None:
@@ -110,9 +110,7 @@ async def test_an_answer_goes_before_what_can_wait_in_its_own_thread_too() -> No
     async with bench() as b:
         one, two, three, four, _ = [await b.submit(f"said{n}", post(f"said {n}")) for n in range(5)]
         for number, thread in enumerate((one, two, three), start=1):
-            b.submit(
-                f"place{number}", Post(message=said(f"place {number}"), thread_ts=thread, value="progress")
-            )
+            b.submit(f"place{number}", Post(message=said(f"place {number}"), thread=thread, value="progress"))
         b.submit("pong", post("pong", four))
         b.submit("answer", post("answer", two))
         await b.passes(60)
@@ -221,30 +219,30 @@ async def test_a_newer_edit_replaces_one_that_waits() -> None:
     async with bench() as b:
         ts = await b.submit("op", post())
         b.chat.hold("update")
-        edits = [b.submit("e0", Update(target_ts=ts, message=said("0")))]
+        edits = [b.submit("e0", Update(target=ts, message=said("0")))]
         await settle()
-        edits += [b.submit(f"e{n}", Update(target_ts=ts, message=said(f"{n}"))) for n in range(1, 5)]
+        edits += [b.submit(f"e{n}", Update(target=ts, message=said(f"{n}"))) for n in range(1, 5)]
         await settle()
         b.chat.release("update")
         assert await asyncio.gather(*edits) == [""] * 5
         assert [d.operation for d in b.chat.done if isinstance(d.operation, Update)] == [
-            Update(target_ts=ts, message=said("0")),
-            Update(target_ts=ts, message=said("4")),
+            Update(target=ts, message=said("0")),
+            Update(target=ts, message=said("4")),
         ]
 
 
 async def test_an_edit_may_come_again_under_its_id_with_other_content() -> None:
     async with bench() as b:
         ts = await b.submit("op", post())
-        await b.submit("e", Update(target_ts=ts, message=said("1")))
-        await b.submit("e", Update(target_ts=ts, message=said("2")))
+        await b.submit("e", Update(target=ts, message=said("1")))
+        await b.submit("e", Update(target=ts, message=said("2")))
         assert b.chat.texts(C) == ["2"]
 
 
 async def test_edits_short_of_their_limit_do_not_hold_up_an_answer() -> None:
     async with bench() as b:
         targets = [b.chat._append(C, b.chat._own(text=""), None) for _ in range(30)]
-        edits = [b.submit(ts, Update(target_ts=ts, message=said("x"))) for ts in targets]
+        edits = [b.submit(ts, Update(target=ts, message=said("x"))) for ts in targets]
         assert await b.submit("answer", post("answer"))
         assert not all(edit.done() for edit in edits)
         await b.passes(60)
@@ -284,7 +282,7 @@ async def test_secrets_leave_in_no_part_of_any_operation() -> None:
         asked = Question(id="s3cret", text="s3cret", options=(option,), verdict="s3cret")
         card = Message(card=QuestionCard((asked,), ("s3cret",)), names=("s3cret",))
         ts = await b.submit("op", Post(message=said("s3cret", Button("s3cret", "s3cret", "s3cret"))))
-        await b.submit("up", Update(target_ts=ts, message=card))
+        await b.submit("up", Update(target=ts, message=card))
         secret = "s3cret"
         upload = Upload(filename=secret, title=secret, comment=secret, content=b"x s3cret y")
         await b.submit("file", upload)

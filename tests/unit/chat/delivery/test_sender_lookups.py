@@ -6,8 +6,8 @@ import asyncio
 
 from msgspec.structs import replace
 
-from codebutler.domain.clock import settle
 from codebutler.domain.errors import ChatUnreachableError
+from tests.clock import settle
 from tests.unit.chat.delivery.test_sender import LOST, C, bench, post
 
 ANSWERS = 15
@@ -42,7 +42,7 @@ async def test_looking_up_goes_before_catching_up() -> None:
     """Both read threads, of which Slack allows 50 a minute."""
     async with bench() as b:
         roots = [b.chat.say(C, "U1", f"{number}") for number in range(200)]
-        reading = [asyncio.ensure_future(b.sender.background.history(C, thread_ts=root)) for root in roots]
+        reading = [asyncio.ensure_future(b.sender.background.history(C, thread=root)) for root in roots]
         await settle()
         tasks = [b.submit(f"op-{root}", post("answer", root), unsure=True) for root in roots[:ANSWERS]]
         await b.passes(ANSWERS * 1.3 + 2)

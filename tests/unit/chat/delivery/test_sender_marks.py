@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.domain.clock import settle
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
@@ -13,9 +12,10 @@ from codebutler.domain.errors import (
     ChatUnreachableError,
 )
 from codebutler.domain.model import React, Value
+from tests.clock import settle
 from tests.unit.chat.delivery.test_sender import Bench, C, bench
 
-QUEUED, WORKING, DONE = "hourglass_flowing_sand", "eyes", "white_check_mark"
+QUEUED, WORKING, DONE = "queued", "working", "done"
 
 
 def ask(
@@ -24,7 +24,7 @@ def ask(
     """A worker asks for a mark, or for its removal."""
     op_id = f"{ts}{'-' if remove else '+'}{name}"
     value: Value = "outcome" if name == DONE else "sign"
-    react = React(target_ts=ts, name=name, remove=remove, value=value)
+    react = React(target=ts, mark=name, remove=remove, value=value)
     b.submit(op_id, react, unsure=unsure, channel=channel)
 
 
@@ -44,7 +44,7 @@ def said(b: Bench, count: int, channel: str = C) -> list[str]:
 
 def sent(b: Bench) -> list[tuple[str, bool]]:
     """The reactions that took effect."""
-    return [(d.operation.name, d.operation.remove) for d in b.chat.done if isinstance(d.operation, React)]
+    return [(d.operation.mark, d.operation.remove) for d in b.chat.done if isinstance(d.operation, React)]
 
 
 async def test_a_quiet_turn_shows_every_mark_and_the_new_one_before_the_old_one_goes() -> None:
@@ -79,7 +79,7 @@ async def test_the_end_shows_at_once_though_removals_wait() -> None:
     async with bench() as b:
         old = said(b, 40)
         for ts in old:
-            await b.chat.react(C, React(target_ts=ts, name=WORKING))
+            await b.chat.react(C, React(target=ts, mark=WORKING))
             ask(b, ts, WORKING, remove=True)
         await settle()
         assert b.sender.pending > 20
@@ -93,7 +93,7 @@ async def test_while_removals_wait_a_sign_is_left_out_and_needs_no_removal() -> 
     async with bench() as b:
         old = said(b, 40)
         for ts in old:
-            await b.chat.react(C, React(target_ts=ts, name=WORKING))
+            await b.chat.react(C, React(target=ts, mark=WORKING))
             ask(b, ts, WORKING, remove=True)
         await settle()
         short, long = said(b, 2)
@@ -166,7 +166,7 @@ async def test_reactions_keep_their_order_while_one_is_under_way() -> None:
 async def test_a_mark_that_may_have_been_set_before_is_taken_away() -> None:
     async with bench() as b:
         [ts] = said(b, 1)
-        await b.chat.react(C, React(target_ts=ts, name=WORKING))
+        await b.chat.react(C, React(target=ts, mark=WORKING))
         ask(b, ts, WORKING, unsure=True)
         ask(b, ts, WORKING, remove=True)
         await b.passes(60)
@@ -178,7 +178,7 @@ async def test_after_a_restart_marks_are_repeated_without_a_look() -> None:
     async with bench() as b:
         [ts] = said(b, 1)
         for name in (WORKING, DONE):
-            await b.chat.react(C, React(target_ts=ts, name=name))
+            await b.chat.react(C, React(target=ts, mark=name))
         b.chat.calls.clear()
         ask(b, ts, QUEUED, unsure=True)
         ask(b, ts, WORKING, unsure=True)
@@ -197,7 +197,7 @@ async def test_a_mark_waits_until_an_earlier_process_can_have_nothing_under_way(
         ask(b, ts, WORKING, remove=True, unsure=True)
         await b.passes(1.9)
         assert b.chat.calls == []
-        await b.chat.react(C, React(target_ts=ts, name=WORKING))  # it was under way, and arrives
+        await b.chat.react(C, React(target=ts, mark=WORKING))  # it was under way, and arrives
         await b.passes(5)
         assert b.chat.marks(C, ts) == set()
 
@@ -214,7 +214,7 @@ async def test_a_mark_waits_until_an_earlier_process_can_have_nothing_under_way(
 async def test_trouble_delays_a_mark_and_loses_none(error: ChatError) -> None:
     async with bench() as b:
         [ts] = said(b, 1)
-        await b.chat.react(C, React(target_ts=ts, name=WORKING))
+        await b.chat.react(C, React(target=ts, mark=WORKING))
         b.chat.fail_next("react", error, times=3)
         ask(b, ts, DONE, unsure=True)
         ask(b, ts, WORKING, remove=True, unsure=True)

@@ -15,7 +15,6 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.delivery.streams import LIFE_S, LINGER_S, PACE_S
 from codebutler.chat.slack.answers import op_id_of
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import (
     ChatError,
     ChatOutcomeUnknownError,
@@ -24,6 +23,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
+from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 from tests.notes import Notes
 
@@ -75,7 +75,7 @@ class Stage:
         await settle()
 
     def answer(self, sender: Sender, op_id: str = "op", *, unsure: bool = False) -> asyncio.Task[str]:
-        post = Post(message=said(WHOLE), thread_ts=self.thread, in_place=True)
+        post = Post(message=said(WHOLE), thread=self.thread, in_place=True)
         return asyncio.create_task(sender.submit(HOME, op_id, post, unsure=unsure))
 
     async def answered(self, sender: Sender) -> str:
@@ -166,7 +166,7 @@ async def test_an_answer_below_something_else_is_posted_there(stage: Stage) -> N
     async with stage.life() as sender:
         await stage.write(sender, "It is a")
         card = asyncio.create_task(
-            sender.submit(HOME, "card", Post(message=said("May I?"), thread_ts=stage.thread))
+            sender.submit(HOME, "card", Post(message=said("May I?"), thread=stage.thread))
         )
         await stage.passes(3)
         await card
@@ -301,9 +301,7 @@ async def test_whenever_we_die_the_next_life_leaves_one_answer(
 async def test_what_stood_there_before_is_let_be(stage: Stage) -> None:
     """Should Slack once not say which operation a message bears."""
     await stage.passes(100)
-    old = await stage.chat.post(
-        DIRECT, Post(message=said("An earlier answer."), thread_ts=stage.thread), "old"
-    )
+    old = await stage.chat.post(DIRECT, Post(message=said("An earlier answer."), thread=stage.thread), "old")
     stage.chat.find(old).pop("metadata")
     stage.chat.find(old)["ts"] = "1767225601.000001"
     async with stage.life() as sender:

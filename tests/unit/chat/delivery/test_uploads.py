@@ -14,7 +14,6 @@ import pytest
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
@@ -23,6 +22,7 @@ from codebutler.domain.errors import (
     ChatUnreachableError,
 )
 from codebutler.domain.model import Upload
+from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 from tests.notes import Notes
 
@@ -51,7 +51,7 @@ class Bench:
         await self._life.aclose()
 
     def file(self, content: bytes) -> Upload:
-        return Upload(filename="report.csv", content=content, thread_ts=self.root)
+        return Upload(filename="report.csv", content=content, thread=self.root)
 
     async def sent(self, sender: Sender, op_id: str, content: bytes, *, unsure: bool = False) -> str:
         task = asyncio.create_task(sender.submit(C, op_id, self.file(content), unsure=unsure))

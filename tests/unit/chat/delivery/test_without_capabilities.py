@@ -15,10 +15,11 @@ import pytest
 from codebutler.chat.delivery.outgoing import AGAIN, NOT_HERE, Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import CAPABILITIES, ChannelMoved, HistoryPage, Limits
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError
 from codebutler.domain.message import ApprovalCard, Message, PermissionRequest, Question, QuestionCard, said
 from codebutler.domain.model import Operation, Post, Update, Upload
+from codebutler.domain.refs import MessageRef
+from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 from tests.notes import Notes
 from tests.shown import text_of
@@ -63,7 +64,7 @@ class FatedChat(MemoryChat):
         self.limits = Limits(workspace={}, channel={})
         self._fate = fate
 
-    async def post(self, channel: str, post: Post, op_id: str) -> str:
+    async def post(self, channel: str, post: Post, op_id: str) -> MessageRef:
         await self._fate.step()
         ts = await super().post(channel, post, op_id)
         await self._fate.step()
@@ -145,7 +146,7 @@ async def test_a_post_is_never_lost_and_never_said_twice_in_silence(
         stage.chat.deliver_then_fail("post", LOST)
     elif outcome == "not done":
         stage.chat.fail_next("post", LOST)
-    ts = await stage.deliver(Post(message=said("the answer"), thread_ts=stage.root), *deaths)
+    ts = await stage.deliver(Post(message=said("the answer"), thread=stage.root), *deaths)
     copies = stage.shown("the answer")
     assert 1 <= len(copies) <= 2
     assert sum(AGAIN not in copy for copy in copies) <= 1
@@ -162,7 +163,7 @@ async def test_a_file_is_never_lost_and_never_sent_twice_in_silence(
     stage = Stage()
     if outcome == "lost":
         stage.chat.deliver_then_fail("share", LOST)
-    await stage.deliver(Upload(filename="a.md", content=b"a", comment="see", thread_ts=stage.root), *deaths)
+    await stage.deliver(Upload(filename="a.md", content=b"a", comment="see", thread=stage.root), *deaths)
     files = stage.shown("see")
     assert files
     assert sum(AGAIN not in text for text in files) <= 1
@@ -170,7 +171,7 @@ async def test_a_file_is_never_lost_and_never_sent_twice_in_silence(
 
 async def test_what_goes_well_costs_one_call_and_says_nothing_of_it() -> None:
     stage = Stage()
-    assert await stage.deliver(Post(message=said("the answer"), thread_ts=stage.root))
+    assert await stage.deliver(Post(message=said("the answer"), thread=stage.root))
     assert stage.chat.calls == ["post"]
     assert stage.chat.texts(C) == ["the answer"]
 
@@ -179,13 +180,13 @@ async def test_what_was_never_handed_over_is_simply_sent() -> None:
     stage = Stage()
     async with stage.life():
         """A first life, which notes what it hands over."""
-    assert await stage.submit(Post(message=said("the answer"), thread_ts=stage.root), unsure=True)
+    assert await stage.submit(Post(message=said("the answer"), thread=stage.root), unsure=True)
     assert stage.chat.texts(C) == ["the answer"]
 
 
 async def test_what_is_known_to_have_arrived_is_not_sent_again() -> None:
     stage = Stage()
-    post = Post(message=said("the answer"), thread_ts=stage.root)
+    post = Post(message=said("the answer"), thread=stage.root)
     ts = await stage.deliver(post)
     assert await stage.submit(post, unsure=True) == ts
     assert stage.chat.texts(C) == ["the answer"]
@@ -195,14 +196,14 @@ async def test_a_place_that_somebody_takes_away_is_kept_anew() -> None:
     stage = Stage()
     stage.chat.fail_next("post", LOST)
     stage.chat.fail_next("update", ChatError(code="message_not_found"))
-    ts = await stage.deliver(Post(message=said("the answer"), thread_ts=stage.root))
+    ts = await stage.deliver(Post(message=said("the answer"), thread=stage.root))
     assert stage.chat.texts(C) == [AGAIN, f"{AGAIN}\n\nthe answer"]
     assert "the answer" in stage.chat.find(ts)["text"]
 
 
 async def test_progress_that_nobody_needs_any_more_is_not_sent_again() -> None:
     stage = Stage()
-    progress = Post(message=said("working"), thread_ts=stage.root, value="progress", outdated=True)
+    progress = Post(message=said("working"), thread=stage.root, value="progress", outdated=True)
     assert await stage.submit(progress, unsure=True) == ""
     assert stage.chat.texts(C) == []
 
@@ -213,7 +214,7 @@ async def test_cards_that_are_sent_again_say_so_and_can_be_decided() -> None:
     for message in (approval, question):
         stage = Stage()
         stage.chat.deliver_then_fail("post", LOST)
-        await stage.deliver(Post(message=message, thread_ts=stage.root))
+        await stage.deliver(Post(message=message, thread=stage.root))
         first, again = stage.chat.texts(C)
         assert AGAIN not in first
         assert AGAIN in again
@@ -248,7 +249,7 @@ async def test_a_closed_channel_is_waited_for_in_every_chat() -> None:
     stage.chat.fail_next("post", ChatError(code="not_in_channel"))
     async with stage.life() as sender:
         task = asyncio.create_task(
-            sender.submit(C, "op", Post(message=said("the answer"), thread_ts=stage.root), lasting=True)
+            sender.submit(C, "op", Post(message=said("the answer"), thread=stage.root), lasting=True)
         )
         await stage.clock.advance(1)
         assert "add it there" in sender.channels.trouble(C)
@@ -260,7 +261,7 @@ async def test_a_closed_channel_is_waited_for_in_every_chat() -> None:
 
 async def test_what_is_for_one_person_alone_is_shown_to_nobody_else() -> None:
     stage = Stage()
-    assert await stage.deliver(Post(message=said("your key"), thread_ts=stage.root, only_for="U1"))
+    assert await stage.deliver(Post(message=said("your key"), thread=stage.root, only_for="U1"))
     assert stage.chat.texts(C) == [NOT_HERE]
 
 
@@ -268,7 +269,7 @@ async def test_in_a_direct_conversation_it_is_simply_said() -> None:
     chat, clock = MemoryChat(lacks=("ephemeral",)), ManualClock()
     root = chat.say(DIRECT, "U1", "question")
     async with Sender(chat, clock, Editor(str), rng=Random(1), detour=Detour()) as sender:
-        await sender.submit(HOME, "op", Post(message=said("your key"), thread_ts=root, only_for="U1"))
+        await sender.submit(HOME, "op", Post(message=said("your key"), thread=root, only_for="U1"))
     assert chat.texts(DIRECT) == ["your key"]
 
 
@@ -292,7 +293,7 @@ async def test_nothing_is_streamed_where_it_cannot_be_or_could_not_be_found_agai
     async with Sender(chat, clock, Editor(str), rng=Random(1), detour=Detour(), notes=Notes()) as sender:
         sender.written(HOME, root, "It is all", whole=False)
         await clock.advance(10)
-        assert await sender.submit(HOME, "op", Post(message=said("Fine."), thread_ts=root, in_place=True))
+        assert await sender.submit(HOME, "op", Post(message=said("Fine."), thread=root, in_place=True))
     assert chat.calls == ["post"]
 
 

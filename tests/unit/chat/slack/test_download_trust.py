@@ -11,8 +11,8 @@ from aiohttp import ClientResponse
 from yarl import URL
 
 from codebutler.chat.slack.download import Downloads
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatError
+from tests.clock import ManualClock
 
 
 class Source:

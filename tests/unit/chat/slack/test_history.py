@@ -43,7 +43,7 @@ async def test_a_program_may_instruct_nobody() -> None:
 async def test_our_own_words_and_later_ones_are_left_out() -> None:
     chat = MemoryChat()
     root = chat.say(CHANNEL, ANA, "first")
-    await chat.post(CHANNEL, Post(message=Message(markdown="you are not authorized"), thread_ts=root), "op-1")
+    await chat.post(CHANNEL, Post(message=Message(markdown="you are not authorized"), thread=root), "op-1")
     chat.say(CHANNEL, ANA, "second", thread_ts=root)
     asked = chat.say(CHANNEL, ANA, "butler, help", thread_ts=root)
     chat.say(CHANNEL, ANA, "too late", thread_ts=root)

@@ -13,7 +13,7 @@ from codebutler.chat.slack.forms import FormAsked, interaction, reason_view
 from codebutler.domain.model import ButtonClicked
 from tests.events import clicked
 
-PLACE = Placed(channel="C1", message_ts="5.4", thread_ts="5.1", value="r1")
+PLACE = Placed(channel="C1", message="5.4", thread="5.1", value="r1")
 
 
 def click(**changes: Any) -> ButtonClicked | FormAsked | Ignored:
@@ -32,11 +32,11 @@ def test_click() -> None:
     assert click() == clicked(
         channel="C1",
         user="U1",
-        message_ts="5.4",
+        message="5.4",
         action_id="codebutler.stop",
         value="t1",
-        action_ts="6.5",
-        thread_ts="5.1",
+        press="6.5",
+        thread="5.1",
     )
 
 
@@ -84,11 +84,11 @@ def test_a_button_in_app_home_is_the_one_in_the_thread() -> None:
     assert pressed == clicked(
         channel="C1",
         user="U1",
-        message_ts="5.4",
+        message="5.4",
         action_id="codebutler.allow",
         value="r1",
-        action_ts="6.5",
-        thread_ts="5.1",
+        press="6.5",
+        thread="5.1",
         user_name="ana",
     )
 
@@ -121,7 +121,7 @@ def test_a_wish_to_give_a_reason_comes_with_the_right_to_open_a_form(press: Any)
     wish = press(actions=[action], trigger_id="1.2.x")
     assert isinstance(wish, FormAsked)
     assert wish.trigger_id == "1.2.x"
-    assert (wish.click.channel, wish.click.message_ts, wish.click.value) == ("C1", "5.4", "r1")
+    assert (wish.click.channel, wish.click.message, wish.click.value) == ("C1", "5.4", "r1")
 
 
 def sent(words: object = "the disk is precious", **changes: Any) -> object:
@@ -136,11 +136,11 @@ def test_a_form_that_is_sent_is_a_no_with_words() -> None:
     assert first == clicked(
         channel="C1",
         user="U1",
-        message_ts="5.4",
+        message="5.4",
         action_id="codebutler.deny",
         value="r1",
-        action_ts="V7",
-        thread_ts="5.1",
+        press="V7",
+        thread="5.1",
         user_name="ana",
         words="the disk is precious",
     )
@@ -191,7 +191,7 @@ def test_ticking_a_box_decides_nothing_and_the_button_beside_it_brings_what_is_t
 
 
 def test_a_plan_is_kept_at_not_denied() -> None:
-    form = reason_view(ReasonForm(Placed(channel="C1", message_ts="5.4", value="r1:plan")))
+    form = reason_view(ReasonForm(Placed(channel="C1", message="5.4", value="r1:plan")))
     assert form["submit"]["text"] == "Keep planning"
     assert json.loads(form["private_metadata"]) == {"c": "C1", "m": "5.4", "v": "r1:plan", "t": None}
     for words in (form["title"], form["submit"], form["close"]):

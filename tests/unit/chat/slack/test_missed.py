@@ -26,12 +26,12 @@ def at(minute: float) -> str:
     return ts_at(START.timestamp() + minute * 60)
 
 
-def posted(ts: str, text: str = "hello", thread_ts: str | None = None) -> MessagePosted:
-    return events.posted(channel="C1", ts=ts, user="U1", text=text, thread_ts=thread_ts)
+def posted(ts: str, text: str = "hello", thread: str | None = None) -> MessagePosted:
+    return events.posted(channel="C1", ref=ts, user="U1", text=text, thread=thread)
 
 
 def show(ts: str, thread_ts: str | None = None, **more: str) -> ShownMessage:
-    return ShownMessage(ts=ts, event=posted(ts, thread_ts=thread_ts), **more)  # type: ignore[arg-type]  # texts only
+    return ShownMessage(ts=ts, event=posted(ts, thread=thread_ts), **more)  # type: ignore[arg-type]  # texts only
 
 
 def seen(ts: str, root_ts: str = "", *, taken: bool = True) -> SeenMessage:
@@ -40,7 +40,7 @@ def seen(ts: str, root_ts: str = "", *, taken: bool = True) -> SeenMessage:
 
 def gap(*known: SeenMessage, since: str = at(0), floor: str = FLOOR) -> Gap:
     first_s = (seconds_of(since), seconds_of(floor))
-    return Gap("C1", *first_s, known, min((each.root_ts for each in known), default=""), known)
+    return Gap("C1", *first_s, known, min((each.root for each in known), default=""), known)
 
 
 def latest(shown: list[ShownMessage]) -> dict[str, str]:
@@ -94,7 +94,7 @@ def test_an_edit_of_a_known_message_is_told_and_one_of_a_new_one_is_its_text() -
     hole = gap(seen(at(-1)))
     events = proved(hole, [show(at(-1), edited_ts=at(4)), show(at(2), edited_ts=at(3))], {None})
     assert events == [
-        edited(channel="C1", ts=at(-1), user="U1", text="hello", edited_ts=at(4)),
+        edited(channel="C1", ref=at(-1), user="U1", text="hello", edit=at(4)),
         posted(at(2)),
     ]
 
@@ -104,15 +104,15 @@ def test_absence_is_deletion_only_where_everything_was_read() -> None:
     hole = gap(root, reply, other)
     gone = [ShownMessage(ts=at(-9), gone=True)]
     top = [
-        deleted(channel="C1", ts=at(-9), user="U1"),
-        deleted(channel="C1", ts=at(-7), user="U1"),
+        deleted(channel="C1", ref=at(-9), user="U1"),
+        deleted(channel="C1", ref=at(-7), user="U1"),
     ]
     assert proved(hole, gone, set()) == []
     assert proved(hole, gone, {None}) == top
     whole = proved(hole, gone, {None, at(-9)})
     assert whole == [
         top[0],
-        deleted(channel="C1", ts=at(-8), user="U1", thread_ts=at(-9)),
+        deleted(channel="C1", ref=at(-8), user="U1", thread=at(-9)),
         top[1],
     ]
 
@@ -148,9 +148,9 @@ def test_a_thread_written_in_before_the_gap_may_hold_what_never_came() -> None:
     root, old = seen(at(-30)), at(-300)
     hole = gap(root, seen(at(-1)))
     frame = window(hole, NOW)
-    shown = [show(root.ts, latest_reply=at(-20)), show(old, latest_reply=at(-200)), show(at(-1))]
+    shown = [show(root.ref, latest_reply=at(-20)), show(old, latest_reply=at(-200)), show(at(-1))]
     assert threads(hole, frame, shown) == []
-    assert earlier(hole, frame, latest(shown)) == [root.ts]
+    assert earlier(hole, frame, latest(shown)) == [root.ref]
 
 
 # One message's fate: when it was written, in which thread, and what became of it while nobody listened.
@@ -193,15 +193,15 @@ def test_the_events_lead_from_what_was_known_to_what_is_there(
     known = tuple(seen(ts, thread_ts or ts) for ts, (thread_ts, _) in sorted(before.items()))
     hole = Gap("C1", seconds_of(max(before, default=at(0))), seconds_of(FLOOR), known)
     events = proved(hole, shown, {None, *(at(minute) for minute in minutes)})
-    order = [event.ts for event in events if isinstance(event, MessagePosted | MessageEdited)]
+    order = [event.ref for event in events if isinstance(event, MessagePosted | MessageEdited)]
     assert order == sorted(order)
     for event in events:
         match event:
-            case MessagePosted(ts=ts):
+            case MessagePosted(ref=ts):
                 assert ts not in before
-                before[ts] = (event.thread_ts, event.text)
-            case MessageEdited(ts=ts):
-                before[ts] = (event.thread_ts, event.text)
-            case MessageDeleted(ts=ts):
+                before[ts] = (event.thread, event.text)
+            case MessageEdited(ref=ts):
+                before[ts] = (event.thread, event.text)
+            case MessageDeleted(ref=ts):
                 del before[ts]
     assert before == after

@@ -59,12 +59,12 @@ def changed(message: dict[str, Any], previous: dict[str, Any] | None) -> Event |
 
 
 def test_plain() -> None:
-    assert event() == events.posted(channel="C1", ts="1.1", user="U1", text="hi")
+    assert event() == events.posted(channel="C1", ref="1.1", user="U1", text="hi")
 
 
 def test_thread_reply() -> None:
     assert event(ts="1.2", thread_ts="1.1", parent_user_id="U9") == events.posted(
-        channel="C1", ts="1.2", user="U1", text="hi", thread_ts="1.1"
+        channel="C1", ref="1.2", user="U1", text="hi", thread="1.1"
     )
 
 
@@ -79,8 +79,8 @@ def test_history_tells_our_own_marks_and_words_from_those_of_others() -> None:
 def test_first_message_of_a_thread_is_no_reply() -> None:
     posted = event(thread_ts="1.1", reply_count=2)
     assert isinstance(posted, MessagePosted)
-    assert posted.thread_ts is None
-    assert posted.root_ts == "1.1"
+    assert posted.thread is None
+    assert posted.root == "1.1"
 
 
 @pytest.mark.parametrize("subtype", ["thread_broadcast", "me_message", None, ""])
@@ -109,7 +109,7 @@ def test_files() -> None:
             mimetype="audio/mp4",
             size_bytes=12,
             url="https://files.slack.com/a/download",
-            subtype="slack_audio",
+            is_voice=True,
         ),
         File(id="F2"),
     )
@@ -166,7 +166,7 @@ def test_not_for_us(changes: dict[str, Any]) -> None:
 def test_edit() -> None:
     message = PLAIN | {"text": "new", "edited": {"user": "U1", "ts": "1.3"}, "thread_ts": "1.0"}
     assert changed(message, PLAIN) == events.edited(
-        channel="C1", ts="1.1", user="U1", text="new", edited_ts="1.3", thread_ts="1.0"
+        channel="C1", ref="1.1", user="U1", text="new", edit="1.3", thread="1.0"
     )
 
 
@@ -187,12 +187,12 @@ def test_our_own_edit_is_ignored() -> None:
 
 def test_deletion() -> None:
     deleted = event(subtype="message_deleted", deleted_ts="1.1", ts="1.9", previous_message=PLAIN)
-    assert deleted == events.deleted(channel="C1", ts="1.1", user="U1")
+    assert deleted == events.deleted(channel="C1", ref="1.1", user="U1")
 
 
 def test_emptied_first_message_of_a_thread_is_a_deletion() -> None:
     tomb = {"type": "message", "subtype": "tombstone", "user": "USLACKBOT", "ts": "1.1", "thread_ts": "1.1"}
-    assert changed(tomb, PLAIN) == events.deleted(channel="C1", ts="1.1", user="U1")
+    assert changed(tomb, PLAIN) == events.deleted(channel="C1", ref="1.1", user="U1")
 
 
 @pytest.mark.parametrize("previous", [None, PLAIN | {"user": "UBOT"}, PLAIN | {"bot_id": "B2"}])
@@ -210,7 +210,7 @@ def test_slash_command() -> None:
         "trigger_id": "1.2.x",
     }
     assert parse_envelope("slash_commands", payload, ME) == slashed(
-        channel="C1", user="U1", command="/butler", text="run ls > x", trigger_id="1.2.x"
+        channel="C1", user="U1", command="/butler", text="run ls > x", invocation="1.2.x"
     )
 
 

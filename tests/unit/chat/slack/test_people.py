@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from codebutler.chat.people import RENEW_S, People, Person, readable
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.platform.tasks import beside
+from tests.clock import ManualClock, settle
 
 ANA, BEN = "U0ANA", "U0BEN"
 
@@ -38,7 +38,7 @@ class Desk:
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
     made = Desk()
-    async with beside(made.people.run(made.chat), name="people"):
+    async with beside(made.people.run(made.chat.person), name="people"):
         yield made
 
 

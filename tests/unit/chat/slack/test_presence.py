@@ -11,10 +11,11 @@ import pytest
 
 from codebutler.chat.slack.presence import Checks, Presence
 from codebutler.chat.slack.socket import SocketState, SocketStatus
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatUnreachableError
+from codebutler.domain.refs import ConversationRef
+from tests.clock import ManualClock
 
-MANY = tuple(f"C{number}" for number in range(100))
+MANY = tuple(ConversationRef(f"C{number}") for number in range(100))
 
 
 class Jumping(ManualClock):
@@ -60,7 +61,7 @@ class Watch:
         self.broken = False
         self.asked: list[str] = []
         self.calls = 0
-        self.channels: tuple[str, ...] = ("C0", "C1")
+        self.channels: tuple[ConversationRef, ...] = (ConversationRef("C0"), ConversationRef("C1"))
 
     async def has_missed(self, channels: Sequence[str]) -> bool:
         self.asked += channels

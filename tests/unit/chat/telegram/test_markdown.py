@@ -6,7 +6,7 @@ import pytest
 
 from codebutler.chat.telegram.entities import Builder, FormattedText
 from codebutler.chat.telegram.render import Mentions, foreign, own
-from codebutler.text.markup import fence, message_link
+from codebutler.text.markup import fence
 
 
 def shown(markdown: str) -> FormattedText:
@@ -80,13 +80,6 @@ def test_only_whom_we_may_name_is_named() -> None:
     (entity,) = named.entities
     assert (entity.kind, dict(entity.more)["user"]["id"]) == ("text_mention", 111)
     assert (ours(link).text, ours(link).entities) == ("Ana did", ())
-
-
-def test_a_message_of_a_supergroup_has_an_address() -> None:
-    link = ours(message_link("tg:-1001234567890", "000000000052", "there"))
-    assert link.entities[0].more == (("url", "https://t.me/c/1234567890/52"),)
-    private = ours(message_link("tg:111", "000000000052.111", "there"))
-    assert (private.text, private.entities) == ("there", ())
 
 
 def test_our_own_line_breaks_quotes_and_fences() -> None:

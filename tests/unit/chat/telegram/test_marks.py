@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from codebutler.chat.telegram.signs import REACTIONS
 from codebutler.chat.telegram.updates import menu
 from codebutler.domain.commands import ALL
-from codebutler_worker.conversation.marks import DONE, FAILED, QUEUED, STOPPED, WAITING, WORKING
+from codebutler.domain.model import Mark
 from tests.telegram.methods import REACTIONS as ALLOWED
 
 
 def test_every_mark_has_a_reaction_of_its_own_that_is_allowed() -> None:
-    assert set(REACTIONS) == {QUEUED, WORKING, WAITING, DONE, FAILED, STOPPED}
+    assert set(REACTIONS) == set(get_args(Mark))
     assert len(set(REACTIONS.values())) == len(REACTIONS)
     assert set(REACTIONS.values()) <= ALLOWED
     assert len(ALLOWED) == 73

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from codebutler.chat.telegram.polling import POLL_S, SHARED, WEBHOOK, Poller, PollStatus, Taken
-from codebutler.domain.clock import ManualClock, settle
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
+from tests.clock import ManualClock, settle
 
 
 class Api:
@@ -105,6 +105,23 @@ async def test_what_waited_for_us_is_told_apart_from_what_comes_now(scene: Scene
     await settle(200)
     assert [waited for numbers, waited in scene.taken if numbers] == [True, True, False]
     assert [poll["timeout"] for poll in scene.api.polls] == [0, POLL_S, POLL_S, POLL_S, POLL_S]
+    await scene.poller.stop()
+    await running
+
+
+async def test_a_server_that_does_not_wait_is_not_asked_without_end(scene: Scene) -> None:
+    running = asyncio.create_task(scene.poller.run())
+    scene.api.tell(*[[]] * 100)
+    await settle(400)
+    before = len(scene.api.polls)
+    assert before <= 3
+    await scene.clock.advance(10)
+    assert len(scene.api.polls) <= before + 10
+    assert scene.poller.status.state == "connected"
+    scene.api.answers[:] = [some(1)]
+    await scene.clock.advance(1)
+    await settle(200)
+    assert scene.taken[-1] == ([1], False)
     await scene.poller.stop()
     await running
 

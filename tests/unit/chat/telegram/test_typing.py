@@ -8,8 +8,8 @@ import pytest
 
 from codebutler.chat.telegram.messages import Destination
 from codebutler.chat.telegram.signs import Typing
-from codebutler.domain.clock import ManualClock
 from codebutler.domain.errors import ChatUnreachableError
+from tests.clock import ManualClock
 
 
 class Api:

@@ -153,9 +153,9 @@ def test_files_of_every_kind() -> None:
     assert said.files == (File(id="l", name="photo-51.jpg", mimetype="image/jpeg", size_bytes=99),)
     assert said.text == "look"
     (voice,) = heard(text="", voice={"file_id": "v", "mime_type": "audio/ogg"}).files
-    assert (voice.name, voice.mimetype) == ("voice-51.ogg", "audio/ogg")
+    assert (voice.name, voice.mimetype, voice.is_voice) == ("voice-51.ogg", "audio/ogg", True)
     (document,) = heard(document={"file_id": "d", "file_name": "a.pdf", "mime_type": "application/pdf"}).files
-    assert (document.name, document.url) == ("a.pdf", "")
+    assert (document.name, document.url, document.is_voice) == ("a.pdf", "", False)
 
 
 def test_code_and_links_as_people_write_them() -> None:

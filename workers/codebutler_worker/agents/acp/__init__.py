@@ -1,3 +1,2 @@
-"""Agents that speak the Agent Client Protocol. Loaded when the first of them is asked for: the protocol's library
-takes 20 MB and most of a second.
-"""
+"""Agents that speak the Agent Client Protocol. Loaded with the first of them: the protocol's library takes 20 MB and
+most of a second."""

@@ -1,4 +1,4 @@
-"""An agent that speaks the Agent Client Protocol: how it is started, and what it means by the end of a turn."""
+"""An agent that speaks the Agent Client Protocol: how to start it, and how to read the end of its turns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from codebutler_worker.sandbox.port import Launch, Sandbox
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """What the agent's own record says of a turn, where the protocol says nothing: what it used, and the failure
-    that it does not own up to. ``ended``: so many prompts it has seen to their end.
-    ``cached_tokens`` are among the ``input_tokens``."""
+    """What the agent's own record says about a turn that the protocol does not: its usage, and a failure that it does
+    not report. ``ended``: the number of prompts it has completed. ``cached_tokens`` are included in ``input_tokens``.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -32,12 +32,12 @@ class TurnRecord:
 
 
 class AcpAgent:
-    """One such agent in one repository; as it is here, the program of a rule of `commands`, of which nothing more is
-    known. It asks permission as it likes: what it asks is asked of people.
+    """One such agent in one repository. Used directly, it is a program from `commands`, about which nothing else is
+    known: it decides itself when to ask for permission, and people are asked.
 
     ``name`` is its prefix, ``title`` what people call it, ``timeout_s`` how long a turn may take and ``timeout_key``
-    where that is configured. ``mode`` and ``model`` are the ones to ask for, "" = its own. ``login`` is one line that
-    says how to log in. ``hosts`` are those that it needs where it holds its own login.
+    where that is configured. ``mode`` and ``model`` are the ones to request, "" = its default. ``login`` is one line
+    that says how to log in. ``hosts`` are those that it needs if it has its own login.
     """
 
     timeout_key = "session.timeoutMinutes"
@@ -59,7 +59,7 @@ class AcpAgent:
         self._around = Surroundings(home, path_of(agent_env), agent_env)
 
     def service(self, token: str) -> ModelService | None:  # noqa: ARG002 - no key of it is ours
-        """The model's service, where it has a key that can stay outside; the agent gets ``token`` instead."""
+        """The model's service, if it has a key that can stay outside; the agent gets ``token`` instead."""
         return None
 
     async def launch(
@@ -76,31 +76,35 @@ class AcpAgent:
         return sandbox.wrap((*found.argv, *self._rule.args), policy)
 
     def cost(self, tokens: TokenMeter) -> float | None:  # noqa: ARG002 - its service's price is its own business
-        """What so many tokens cost in USD; None if that is unknown."""
+        """The cost of these tokens in USD; None if unknown."""
         return None
 
+    def kept_session(self, session_id: str, workdir: Path) -> str:  # noqa: ARG002 - nobody else has it open
+        """The session to resume: that one, or a copy of it if it is open in a terminal. Blocking."""
+        return session_id
+
     def record_bytes(self, session_id: str, workdir: Path) -> int:  # noqa: ARG002 - it keeps none that we know
-        """How long its record of the session is. Blocking."""
+        """The size of its record of the session. Blocking."""
         return 0
 
     def record_since(self, session_id: str, workdir: Path, since_bytes: int) -> TurnRecord | None:  # noqa: ARG002
-        """What its record says of what came after ``since_bytes``; None if it keeps none. Blocking."""
+        """The part of its record after ``since_bytes``; None if it keeps none. Blocking."""
         return None
 
 
-# How a turn over the protocol ended, in our words. Pure.
+# How a turn over the protocol ended, as a Verdict. Pure.
 
 AUTH_REQUIRED = -32000
-"""ACP's own error code: the agent wants its user to log in first."""
+"""ACP's own error code: the user must log in to the agent first."""
 _BUSY = ("429", "rate limit", "rate_limit", "overloaded", "529", "503")
 _DOWN = re.compile(r"\b(500|502|504|520|521|522|523|524)\b|connection[_ ]error")
-"""A service that fails for now, as Kimi Code 2.1.0 tells of it: "500 …", "Connection error."."""
+"""A temporary failure of the service, as Kimi Code 2.1.0 reports it: "500 …", "Connection error."."""
 _SPENT = ("402", "quota", "insufficient balance", "billing")
 _DENIED = ("401", "403", "auth_error", "authentication", "unauthorized")
 
 
 def judge_stop(stop_reason: str, title: str) -> Verdict:
-    """What the agent itself says of the end of its turn (ACP 1, StopReason)."""
+    """The reason that the agent itself gives for the end of its turn (ACP 1, StopReason)."""
     match stop_reason:
         case "end_turn":
             return Verdict("done", "")
@@ -112,20 +116,24 @@ def judge_stop(stop_reason: str, title: str) -> Verdict:
             )
         case "max_tokens":
             return Verdict(
-                "failed", f"{title} met its model's token limit: ask for less at once, or begin a `!new` one."
+                "failed",
+                f"{title} reached its model's token limit: ask for less at once, or start a `!new` conversation.",
             )
         case _:
-            return Verdict("failed", f"{title} refused to go on: ask in other words, or begin a `!new` one.")
+            return Verdict(
+                "failed",
+                f"{title} refused to continue: rephrase the message, or start a `!new` conversation.",
+            )
 
 
 def judge_error(code: int, message: str, title: str, login: str) -> Verdict:
-    """An error in answer to a request, or of the model service behind the agent; ``login`` says how to log in."""
+    """An error response to a request, or one of the model service behind the agent; ``login`` says how to log in."""
     said = one_line(message or "no reason given")
     words = said.lower()
     if code == AUTH_REQUIRED or any(mark in words for mark in _DENIED):
         return Verdict("auth", f"{login} It says: {said}")
     if any(mark in words for mark in _SPENT):
-        return Verdict("limit", f"The model service refuses more for now: {said}")
+        return Verdict("limit", f"The model service accepts no more requests for now: {said}")
     if any(mark in words for mark in _BUSY):
         return Verdict("overloaded", f"The model service is overloaded: {said}")
     if _DOWN.search(words):
@@ -134,8 +142,8 @@ def judge_error(code: int, message: str, title: str, login: str) -> Verdict:
 
 
 def no_agent(title: str, exit_code: int | None, last_words: str) -> Verdict:
-    """The program ended before it said a word of the protocol, whatever its exit code."""
+    """The program ended before it spoke the protocol, with any exit code."""
     said = line_of(last_words, 0)
     detail = f": {said}" if said else ""
-    told = f"{title} does not speak the Agent Client Protocol: it ended at once (exit code {exit_code})"
+    told = f"{title} does not speak the Agent Client Protocol: it exited immediately (exit code {exit_code})"
     return Verdict("unavailable", told + detail)

@@ -44,10 +44,13 @@ class AcpBackend(ProcessBackend["AcpTurn"]):
 
     async def _open(self, request: TurnRequest, record: SessionLog) -> AcpTurn:
         """A process for the turn. Raises CodeButlerError if there can be none."""
+        if request.session_id:
+            kept = await asyncio.to_thread(self._agent.kept_session, request.session_id, request.workdir)
+            request = replace(request, session_id=kept)
         service = self._agent.service(new_token())
         async with self._way_out(request, service, self._agent.hosts) as way:
             launch = await self._agent.launch(self._context.sandbox, request, way, service)
-            # Most of a second, once.
+            # Takes most of a second, once.
             await asyncio.to_thread(import_module, "acp")
             from codebutler_worker.agents.acp.turn import AcpTurn
 
@@ -57,12 +60,12 @@ class AcpBackend(ProcessBackend["AcpTurn"]):
         return AcpTurn(request, process, way, self._clock, self._limits, self._agent)
 
     async def _finished(self, turn: AcpTurn) -> Finished:
-        """What came of it: the agent's word, unless its own record or the limits around it know better."""
+        """The agent's own verdict, unless its record or a resource limit contradicts it."""
         verdict, total = turn.verdict, turn.translator.cost_usd
         assert verdict is not None
         record = await self._record(turn)
         if record is not None and record.ended < turn.prompts:
-            # What it has not written down yet, it does as it ends. Who stops a turn does not wait long for that.
+            # The agent writes the rest of its record as it ends. People who stop a turn do not wait long for that.
             ending = self._end(turn.request.turn_id, turn.end(at_once=not verdict.ok))
             await asyncio.wait({ending}, timeout=None if verdict.ok else HURRY_S)
             record = await self._record(turn)
@@ -81,7 +84,7 @@ class AcpBackend(ProcessBackend["AcpTurn"]):
         return await asyncio.to_thread(self._agent.record_since, session_id, request.workdir, since)
 
     def _doubted(self, turn: AcpTurn, record: TurnRecord | None) -> Verdict:
-        """An end without a word, or one that the agent's own record contradicts, is no success."""
+        """An end without an answer, or one that the agent's own record contradicts, is not a success."""
         if record is not None and record.failure is not None:
             return record.failure
         if turn.translator.worked:
@@ -98,7 +101,7 @@ class AcpBackend(ProcessBackend["AcpTurn"]):
         return usage
 
 
-# From a repository's settings.
+# Created from a repository's settings.
 
 
 def acp_backend(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AcpBackend:
@@ -114,13 +117,13 @@ def acp_backend(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path,
 
 
 def rule_of(config: Config, name: str) -> CommandRule | None:
-    """The configured agent of that name; None for our own way to Kimi Code, which the built-in rule stands for."""
+    """The configured agent of that name; None for Kimi Code itself, for which there is a built-in rule."""
     found = next((rule for rule in config.commands if rule.prefix == name and rule.mode == "acp"), None)
     return None if found is not None and found.prefix == Kimi.name and not found.args else found
 
 
 def kimi_of(config: Config) -> KimiSection:
-    """Kimi Code's settings; a rule that replaces the built-in one names another program."""
+    """Kimi Code's settings, unless a rule replaces the built-in one with another program."""
     rules = (rule for rule in config.commands if rule.prefix == Kimi.name and rule.mode == "acp")
     rule = next(rules, None)
     return config.kimi if rule is None else msgspec.structs.replace(config.kimi, binary=rule.binary)
@@ -145,6 +148,6 @@ async def survey_kimi(settings: RepoSettings, home: Path) -> Survey:
 
 
 def _has_login(home: Path) -> bool:
-    """A login, or settings that may name a service; whether it is still taken shows at the next turn."""
+    """A login, or settings that may name a service; whether it is still valid shows at the next turn."""
     code = home / ".kimi-code"
     return (code / "config.toml").is_file() or any((code / "credentials").glob("*"))

@@ -1,9 +1,8 @@
-"""Kimi Code: which program it is, how it is started, and what its own record says of a turn (2.1.0, `kimi acp`)."""
+"""Kimi Code: finding the program, starting it, and reading its own record of a turn (2.1.0, `kimi acp`)."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import os
 import re
@@ -16,12 +15,14 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from codebutler.config.agent_sessions import kimi_sessions
 from codebutler.config.schema import KimiSection, PermissionMode, Price
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
 from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord, judge_error
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import KIMI, PRESETS, TokenCount, cost_usd, price_of
+from codebutler_worker.agents.sessions import kept_here
 from codebutler_worker.agents.survey import (
     Executable,
     Supported,
@@ -50,12 +51,12 @@ MODES: Mapping[PermissionMode, str] = {
 QUIET = {
     "KIMI_DISABLE_TELEMETRY": "1",
     "KIMI_CODE_NO_AUTO_UPDATE": "1",
-    # Nothing works between turns.
+    # Nothing should run between turns.
     "KIMI_DISABLE_CRON": "1",
-    # Its own ten tries of a failing model call take minutes, in which it says nothing.
+    # Its default of ten retries of a failing model call takes minutes without any output.
     "KIMI_LOOP_MAX_ATTEMPTS_PER_STEP": "4",
 }
-# Its login's own: the model, and where a token is renewed, in either region (Kimi Code 2.1.0).
+# The hosts for its login: the model, and the token renewal, in either region (Kimi Code 2.1.0).
 LOGIN_HOSTS = ("api.kimi.com", "auth.kimi.com", "api.kimi.ai", "auth.kimi.ai")
 READABLE = ("config.toml", "region", "mcp.json", "AGENTS.md", "skills", "agents", "plugins")
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -65,7 +66,7 @@ log = logging.getLogger(__name__)
 
 class Kimi(AcpAgent):
     """Kimi Code in one repository. ``home`` is the user's; ``agent_env`` may hold proxies and the PATH; ``prices`` are
-    USD for a million tokens, by model."""
+    USD per million tokens, by model."""
 
     name = "kimi"
     title = KIMI_CODE.title
@@ -82,7 +83,7 @@ class Kimi(AcpAgent):
     ) -> None:
         self.timeout_s = settings.timeout * 60
         self.mode = MODES[settings.permission_mode]
-        # With a key the model is told by the environment.
+        # With a key, the model is set by the environment.
         self.model = "" if settings.api_key else settings.model
         self._prices = prices or {}
         self._settings = settings
@@ -91,7 +92,7 @@ class Kimi(AcpAgent):
         self._probing = asyncio.Lock()
 
     def service(self, token: str) -> ModelService | None:
-        """The service that the key is for; None where the CLI has a login of its own."""
+        """The service that the key is for; None if the CLI has its own login."""
         if not self._settings.api_key:
             return None
         keys = (("authorization", f"{BEARER}{self._settings.api_key}"),)
@@ -107,7 +108,7 @@ class Kimi(AcpAgent):
                 if note := judge(await ask_version(found, self.environment(), request.workdir)):
                     log.warning(note)
                 self._program = found
-        make_directories(self._around.home, sessions_of(self._code, request.workdir))
+        make_directories(self._around.home, kimi_sessions(self._code, request.workdir))
         return sandbox.wrap((*self._program.argv, "acp"), self.policy(self._program, request, way, service))
 
     def policy(
@@ -118,7 +119,7 @@ class Kimi(AcpAgent):
         The settings are not writable, because the user's own `kimi` runs the hooks they name outside any sandbox.
         """
         code = self._code
-        writable = [sessions_of(code, request.workdir)]
+        writable = [kimi_sessions(code, request.workdir)]
         if not self._settings.api_key:
             writable.append(code / "credentials")
         readable = (*(code / name for name in READABLE), *found.readable)
@@ -126,11 +127,11 @@ class Kimi(AcpAgent):
         return self._around.policy(request, way, env, writable, readable)
 
     def environment(self) -> dict[str, str]:
-        """The environment of the CLI and of every tool it runs, but for how it reaches its model."""
+        """The environment of the CLI and every tool it runs, except for how it reaches its model."""
         return {**QUIET, **self._around.env()}
 
     def model_env(self, way: Way, service: ModelService | None) -> dict[str, str]:
-        """How it reaches its model: through our proxy with a token, where there is one, else with the key itself."""
+        """How it reaches its model: with a token through our proxy if there is one, else with the key itself."""
         if service is None:
             return {}
         env = {"KIMI_MODEL_NAME": self._named}
@@ -140,14 +141,19 @@ class Kimi(AcpAgent):
         env |= {"KIMI_MODEL_API_KEY": service.token, "KIMI_MODEL_BASE_URL": service.inside(way.port)}
         return {**env, "NO_PROXY": ",".join(filter(None, (self._around.agent_env.get("NO_PROXY"), HERE)))}
 
+    def kept_session(self, session_id: str, workdir: Path) -> str:
+        """The session to resume: that one, or a copy of it if Kimi Code is open in a terminal there. Blocking. Raises
+        AgentUnavailableError."""
+        return kept_here(self._around.home, workdir, self.name, session_id)
+
     def record_bytes(self, session_id: str, workdir: Path) -> int:
-        """How long its record of the session is. Blocking."""
+        """The size of its record of the session. Blocking."""
         return length(self._code, record_of(session_id, workdir))
 
     def record_since(self, session_id: str, workdir: Path, since_bytes: int) -> TurnRecord | None:
-        """What its record says of the turn; None if there is none. Blocking.
+        """What its record says about the turn; None if there is none. Blocking.
 
-        A failed model call is, over the protocol, a turn that ended well without a word.
+        Over the protocol, a failed model call looks like a successful turn without an answer.
         """
         path = record_of(session_id, workdir)
         found = account(self._code, path, since_bytes, self.title, self.login)
@@ -157,7 +163,7 @@ class Kimi(AcpAgent):
         return replace(found, cost_usd=self.cost(used))
 
     def cost(self, tokens: TokenMeter) -> float | None:
-        """A key is paid by the token; of what a login's subscription costs nothing is known."""
+        """A key is billed per token; the cost of a login's subscription is unknown."""
         if not self._settings.api_key:
             return None
         used = TokenCount(input=tokens.input, cached_input=tokens.cached, output=tokens.output)
@@ -178,28 +184,20 @@ class Kimi(AcpAgent):
             raise KIMI_CODE.missing(self._settings.binary, self._around.home)
         if binary.resolve().is_relative_to(workdir):
             raise AgentUnavailableError(
-                f"{binary} lies in the repository, where agents may write: install Kimi Code elsewhere"
+                f"{binary} is in the repository, where agents may write: install Kimi Code elsewhere"
             )
         return executable(binary, self._around.path, workdir, self._around.home)
 
 
-def sessions_of(code: Path, workdir: Path) -> Path:
-    """Where the CLI keeps the sessions begun in ``workdir``: a slug of its name, and the beginning of its SHA-256."""
-    real = os.path.realpath(workdir)
-    slug = re.sub(r"[^a-z0-9._-]+", "-", Path(real).name.lower()).strip("-")[:40].strip("-")
-    slug = "workspace" if slug in ("", ".", "..") else slug
-    return code / "sessions" / f"wd_{slug}_{hashlib.sha256(real.encode()).hexdigest()[:12]}"
-
-
 def record_of(session_id: str, workdir: Path) -> str:
-    """The session's record, below the CLI's directory; "" for what is no name for one."""
+    """The session's record, below the CLI's directory; "" if the id is not a valid name."""
     if not _SESSION.fullmatch(session_id):
         return ""
-    directory = sessions_of(Path("/"), workdir).relative_to("/")
+    directory = kimi_sessions(Path("/"), workdir).relative_to("/")
     return f"{directory}/{session_id}/agents/main/wire.jsonl"
 
 
-# Which Kimi a program is, by what it says of its version.
+# Which Kimi a program is, judging by its version output.
 
 FLOOR = (2, 0, 2)
 TESTED = (2, 1, 0)
@@ -213,8 +211,8 @@ SUPPORTED = Supported(KIMI_CODE.title, FLOOR, TESTED, INSTALL, probe_s=30.0)
 def judge(said: str) -> str:
     """A note for the log, empty if all is well. Raises AgentUnavailableError with the line that installs it.
 
-    PyPI's `kimi-cli`, another program of the same name, says `kimi, version …`; from 1.52 on it does nothing but say
-    that it is retired, and exits 0 whatever it is asked.
+    PyPI's `kimi-cli`, a different program of the same name, prints `kimi, version …`; from 1.52 on it only prints that
+    it is retired, and always exits with 0.
     """
     if "no longer maintained" in said:
         raise AgentUnavailableError(
@@ -227,12 +225,12 @@ def judge(said: str) -> str:
             f"`{INSTALL}`"
         )
     if version is None:
-        raise AgentUnavailableError(f"`kimi --version` tells no version: install Kimi Code with `{INSTALL}`")
+        raise AgentUnavailableError(f"`kimi --version` prints no version: install Kimi Code with `{INSTALL}`")
     return SUPPORTED.judge(version)
 
 
 def judge_node(said: str) -> None:
-    """Raises AgentUnavailableError for a Node in which Kimi Code dies as it starts."""
+    """Raises AgentUnavailableError for a Node version on which Kimi Code crashes at start."""
     version = version_in(said)
     if version is not None and version < NODE_FLOOR:
         raise AgentUnavailableError(
@@ -242,27 +240,27 @@ def judge_node(said: str) -> None:
 
 
 class Package(msgspec.Struct):
-    """What matters of a ``package.json``."""
+    """The fields we need of a ``package.json``."""
 
     name: str = ""
     version: str = ""
 
 
 async def ask_version(program: Executable, env: dict[str, str], repo: Path) -> str:
-    """What the program is, by its package or by its own words to whom ``repo`` belongs.
+    """The program's version, from its package or by running it as the owner of ``repo``.
 
-    Raises AgentUnavailableError if it says nothing, or if its Node is too old, and SandboxUnavailableError if root
-    cannot let it run as an ordinary user.
+    Raises AgentUnavailableError if it prints nothing, or if its Node is too old, and SandboxUnavailableError if root
+    cannot run it as an ordinary user.
     """
     before = as_owner(repo, *map(Path, program.argv))
     if Path(program.argv[0]).name == "node":
         judge_node(await SUPPORTED.ask((*before, program.argv[0]), env))
-    # Only to say its version it takes more than a second.
+    # Printing its version takes it more than a second.
     return packaged(Path(program.argv[-1])) or await SUPPORTED.ask((*before, *program.argv), env)
 
 
 def packaged(binary: Path) -> str:
-    """The version of the npm package that the program lies in, "" if it is another's or none."""
+    """The version of the npm package that the program belongs to, "" if it is another package's or none."""
     for directory in binary.parents[:3]:
         try:
             found = msgspec.json.decode((directory / "package.json").read_bytes(), type=Package)
@@ -272,15 +270,15 @@ def packaged(binary: Path) -> str:
     return ""
 
 
-# Its own record of a session, ``wire.jsonl``: what a turn used, and that it failed. The agent may write there, so the
-# file is opened step by step, and nothing in it is believed to be more than a remark.
+# Its own record of a session, ``wire.jsonl``: what a turn used, and whether it failed. The agent may write there, so
+# the file is opened step by step, and its content counts only as a hint.
 
 LIMIT_BYTES = 32 * 2**20
 R = TypeVar("R")
 
 
 class WireUsage(Struct, rename="camel"):
-    """TokenCount of one model call."""
+    """The token count of one model call."""
 
     input_other: int = 0
     output: int = 0
@@ -289,14 +287,14 @@ class WireUsage(Struct, rename="camel"):
 
 
 class WireFailure(Struct):
-    """Why a turn failed, in Kimi Code's own words; ``code`` is one of its names for errors."""
+    """Why a turn failed, in Kimi Code's own words; ``code`` is one of its error names."""
 
     code: str = ""
     message: str = ""
 
 
 class WireLine(Struct):
-    """A line, as far as it matters here."""
+    """A line, with the fields we need."""
 
     type: str = ""
     usage: WireUsage | None = None
@@ -309,12 +307,12 @@ _DECODER = msgspec.json.Decoder(WireLine)
 
 
 def length(root: Path, relative: str) -> int:
-    """How long the record is, 0 if there is none. Blocking."""
+    """The size of the record, 0 if there is none. Blocking."""
     return _opened(root, relative, lambda _, size: size) or 0
 
 
 def account(root: Path, relative: str, since_bytes: int, title: str, login: str) -> TurnRecord | None:
-    """What is recorded after ``since_bytes``; None if nothing can be read. Blocking."""
+    """The record after ``since_bytes``; None if nothing can be read. Blocking."""
 
     def read(descriptor: int, size: int) -> bytes:
         begin = max(since_bytes, size - LIMIT_BYTES)
@@ -325,11 +323,11 @@ def account(root: Path, relative: str, since_bytes: int, title: str, login: str)
 
 
 def account_of(data: bytes, title: str, login: str) -> TurnRecord:
-    """Pure: the record of a turn, line by line; what is not understood is passed over."""
+    """Pure: the record of a turn, line by line; skips lines that it does not understand."""
     into = out = calls = ended = cached = 0
     failed: WireFailure | None = None
     for line in data.split(b"\n"):
-        # Most lines hold whole prompts and are not of interest.
+        # Most lines hold whole prompts, which do not matter here.
         if not any(mark in line for mark in _MARKS):
             continue
         try:
@@ -350,7 +348,7 @@ def account_of(data: bytes, title: str, login: str) -> TurnRecord:
 
 
 def _opened(root: Path, relative: str, use: Callable[[int, int], R]) -> R | None:
-    """What ``use`` makes of the file's descriptor and size; None if there is no such file."""
+    """The result of ``use`` on the file's descriptor and size; None if there is no such file."""
     try:
         descriptor = open_beneath(root, relative, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:

@@ -1,7 +1,7 @@
-"""Link: the messages that go in and out of a process that speaks the Agent Client Protocol.
+"""Link: the messages to and from a process that speaks the Agent Client Protocol.
 
-The library matches answers to requests and checks what they hold. The pipe is ours: the library's own reads lines of
-any length, takes no notice of a flood, and logs what an agent makes up.
+The library matches answers to requests and validates their content. The pipe is our own: the library's reads lines of
+any length, has no flow control, and logs whatever an agent sends.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
+from codebutler.config.mcp import OURS
 from codebutler_worker.agents.backend import Started, Verdict
 from codebutler_worker.programs.process import AgentProcess
 
 QUEUE_MESSAGES = 256
 MOST_ASKED = 20
-"""Requests that may wait for people at once; an agent that asks more is refused."""
+"""Requests that may wait for people at once; further ones are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionAsked:
-    """The agent asks permission, or which of several things; ``chosen`` takes the option, None = cancelled."""
+    """The agent asks for permission or a choice; ``chosen`` receives the option, None = cancelled."""
 
     id: str
     request: RequestPermissionRequest
@@ -48,16 +49,19 @@ class PermissionAsked:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The agent came to the end of what it was told, and is told more."""
+    """The agent has completed the prompt and gets more input."""
 
 
 Received = SessionNotification | PermissionAsked | Started | Pause | Verdict
 
 
 class AcpLink:
-    """Lives as long as one turn."""
+    """Lives as long as one turn. ``server`` starts the MCP server that the agent gets, () = none."""
 
-    def __init__(self, process: AgentProcess) -> None:
+    def __init__(self, process: AgentProcess, server: tuple[str, ...] = ()) -> None:
+        self._servers = (
+            [{"name": OURS, "command": server[0], "args": server[1:], "env": []}] if server else []
+        )
         self.session_id = ""
         self.spoke = False
         self.pipe = Pipe(process, self.room)
@@ -70,11 +74,11 @@ class AcpLink:
         self._listening = False
         self._connection = Connection(self._handle, self.pipe)
 
-    # -- what the agent is asked; each raises RequestError (its refusal), ConnectionError (it is gone) or
-    # -- ValidationError (it speaks another protocol)
+    # -- requests to the agent; each raises RequestError (it refused), ConnectionError (it is gone) or ValidationError
+    # (it speaks another protocol)
 
     async def initialize(self) -> InitializeResponse:
-        """Shake hands. The agent gets no files and no terminal of ours: it works inside the walls itself."""
+        """Shake hands. The agent gets no file or terminal access through us: it works inside the sandbox itself."""
         capabilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
         hello = {
             "protocolVersion": PROTOCOL_VERSION,
@@ -86,15 +90,19 @@ class AcpLink:
         return answer
 
     async def new_session(self, workdir: Path) -> NewSessionResponse:
-        """Begin a session."""
-        given = {"cwd": os.path.realpath(workdir), "mcpServers": []}
+        """Start a session."""
+        given = {"cwd": os.path.realpath(workdir), "mcpServers": self._servers}
         session = NewSessionResponse.model_validate(await self._ask("session_new", given))
         self.session_id = session.session_id
         return session
 
     async def continue_session(self, session_id: str, workdir: Path, *, silent: bool) -> LoadSessionResponse:
-        """Go on with an earlier session; without ``silent`` the agent tells all of it again, which is not heard."""
-        given = {"sessionId": session_id, "cwd": os.path.realpath(workdir), "mcpServers": []}
+        """Continue an earlier session. Without ``silent`` the agent repeats the whole history, which we ignore."""
+        given = {
+            "sessionId": session_id,
+            "cwd": os.path.realpath(workdir),
+            "mcpServers": self._servers,
+        }
         answer = await self._ask("session_resume" if silent else "session_load", given)
         self.session_id = session_id
         return LoadSessionResponse.model_validate(answer or {})
@@ -109,14 +117,14 @@ class AcpLink:
         await self._ask("session_set_config_option", given)
 
     async def prompt(self, texts: list[str]) -> PromptResponse:
-        """Run one turn; what happens meanwhile is heard."""
+        """Run one turn; messages during it go to ``receive``."""
         self._listening = True
         blocks = [{"type": "text", "text": text} for text in texts]
         given = {"sessionId": self.session_id, "prompt": blocks}
         return PromptResponse.model_validate(await self._ask("session_prompt", given))
 
     async def cancel(self) -> None:
-        """Ask the agent to end its turn, and take back what it waits for (the protocol wants both)."""
+        """Ask the agent to end its turn, and cancel its pending requests (the protocol requires both)."""
         with contextlib.suppress(ConnectionError):
             given = {"sessionId": self.session_id}
             await self._connection.send_notification(AGENT_METHODS["session_cancel"], given)
@@ -126,26 +134,26 @@ class AcpLink:
     async def _ask(self, method: str, given: dict[str, Any]) -> Any:
         return await self._connection.send_request(AGENT_METHODS[method], given)
 
-    # -- what the agent says
+    # -- messages from the agent
 
     async def receive(self) -> Received:
-        """The next thing it says."""
+        """The next message."""
         while not self._heard:
             self._news.clear()
             await self._news.wait()
         return self._take()
 
     def received_so_far(self) -> list[Received]:
-        """Everything it has said that nobody heard yet."""
+        """All messages that nobody has received yet."""
         return [self._take() for _ in range(len(self._heard))]
 
     def tell(self, heard: Received) -> None:
-        """Put something among what is heard."""
+        """Insert a message for ``receive``."""
         self._heard.append(heard)
         self._news.set()
 
     def answer(self, request_id: str, option_id: str | None) -> bool:
-        """Choose for a pending request; False if nobody waits for it any more."""
+        """Answer a pending request; False if it is no longer pending."""
         asked = self.asked.pop(request_id, None)
         if asked is None or asked.chosen.done():
             return False
@@ -153,7 +161,7 @@ class AcpLink:
         return True
 
     async def room(self, large: bool) -> None:
-        """Wait until what was said before has been heard: most of it, or, where it was ``large``, all."""
+        """Wait until most of the earlier messages have been received or, after a ``large`` one, all of them."""
         while len(self._heard) >= (1 if large else QUEUE_MESSAGES):
             self._taken.clear()
             await self._taken.wait()
@@ -170,7 +178,7 @@ class AcpLink:
             return await self._permission(params)
         if is_notification:
             return None
-        # Files and terminals among them: the agent was told that there are none.
+        # Including files and terminals, which we did not offer.
         raise RequestError.method_not_found(method)
 
     def _updated(self, params: Any) -> None:
@@ -198,19 +206,19 @@ class AcpLink:
         return {"outcome": {"outcome": "selected", "optionId": option_id}}
 
     async def close(self) -> None:
-        """Nothing is said or heard any more."""
+        """Stop sending and receiving."""
         await self._connection.close()
 
 
 WORDS_CHARS = 2_000
 LARGE_BYTES = 64 * 2**10
-"""A message of so many is heard before the next one is read: a queue full of them would be gigabytes."""
+"""A message of this size must be received before the next one is read: a full queue of them would take gigabytes."""
 
 
 class Pipe:
-    """The library's Transport: messages as lines of a process. What is no message is dropped; the first of it,
-    ``last_words``, may say why there is none. ``room`` returns when there is room for another
-    message after those before, the last of which may have been a large one."""
+    """The library's Transport: messages as lines of a process. Lines that are not messages are dropped; the first of
+    them, ``last_words``, may explain why there is no protocol. ``room`` returns when there is room for another message
+    after the previous ones, the last of which may have been a large one."""
 
     def __init__(self, process: AgentProcess, room: Callable[[bool], Awaitable[None]]) -> None:
         self.last_words = ""
@@ -220,13 +228,13 @@ class Pipe:
         self._was_large = False
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Raises ConnectionError for a request that cannot be sent; nobody waits for what an answer comes to."""
+        """Raises ConnectionError for a request that cannot be sent; for an answer nobody needs to know."""
         sent = await self._process.write_line(msgspec.json.encode(message))
         if not sent and "method" in message:
-            raise ConnectionError("the agent does not read any more")
+            raise ConnectionError("the agent no longer reads")
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message, None at the end of the stream. A flood waits in the pipe, not in our memory."""
+        """The next message, None at the end of the stream. Under a flood, data waits in the pipe, not in our memory."""
         await self._room(self._was_large)
         async for line in self._lines:
             self._was_large = len(line) >= LARGE_BYTES
@@ -237,7 +245,7 @@ class Pipe:
         return None
 
     async def close(self) -> None:
-        """The process is ended by the link."""
+        """Does nothing: the link ends the process."""
 
     def _not_understood(self, line: bytes) -> None:
         if line.strip():
@@ -246,7 +254,7 @@ class Pipe:
 
 
 def decode(line: bytes) -> dict[str, Any] | None:
-    """A message that the library can take, None for anything else."""
+    """A message that the library accepts, None for anything else."""
     try:
         message = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -44,7 +44,7 @@ from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
 _OVER = ("completed", "failed")
-# What an agent says is not kept without bounds.
+# Limits the memory for an agent's text.
 MOST_CHARS = 2_000_000
 MOST_CALLS = 1_000
 _STATES: dict[str, Any] = {"pending": "pending", "in_progress": "in_progress", "completed": "done"}
@@ -53,7 +53,7 @@ Call = ToolCallStart | ToolCallProgress | ToolCallUpdate
 
 @dataclass(slots=True)
 class Running:
-    """One call as far as it is known; ``told``: people have seen that it runs."""
+    """What is known of one call so far; ``told``: people have seen that it runs."""
 
     title: str
     kind: str
@@ -64,8 +64,8 @@ class Running:
 class AcpTranslator:
     """One turn of one session.
 
-    ``answer`` is what it has said to people, ``worked`` whether it did or said anything at all, ``cost_usd`` what the
-    session has cost so far, where the agent tells.
+    ``answer`` is its text for people, ``worked`` whether it did or said anything at all, ``cost_usd`` the session's
+    cost so far, if the agent reports it.
     """
 
     def __init__(self, workdir: Path) -> None:
@@ -80,11 +80,11 @@ class AcpTranslator:
 
     @property
     def busy(self) -> bool:
-        """A tool runs, during which an agent says nothing."""
+        """Whether a tool is running, during which the agent is silent."""
         return bool(self._calls)
 
     def feed(self, heard: SessionNotification) -> list[AgentEvent]:
-        """What an update comes to."""
+        """The events for an update."""
         match heard.update:
             case AgentMessageChunk() as chunk:
                 return self._said(chunk)
@@ -106,7 +106,7 @@ class AcpTranslator:
                 return []
 
     def asked(self, request_id: str, request: RequestPermissionRequest) -> list[AgentEvent]:
-        """A request for permission, or for a choice: several ways to say yes are a question."""
+        """A request for permission, or a choice: several ways to say yes make it a question."""
         call = request.tool_call
         is_new = call.tool_call_id not in self._calls
         known = self._calls.setdefault(call.tool_call_id, Running(call.title or "a tool", "other"))
@@ -126,7 +126,7 @@ class AcpTranslator:
         return [*events, Approval(request_id, name, self._summary(known), given)]
 
     def flush(self) -> list[AgentEvent]:
-        """What it said and thought as finished blocks."""
+        """Its text and thoughts as finished blocks."""
         events: list[AgentEvent] = []
         thought, text = self._thought.take(), self._text.take()
         if thought.strip():
@@ -156,7 +156,7 @@ class AcpTranslator:
             known = self._calls[call.tool_call_id] = Running(call.title or "a tool", call.kind or "other")
             self.answer = self.answer.called(known.title)
         self._learn(known, call)
-        # OpenCode 1.18 first tells only the working directory of a call, Kimi Code 2.1 only its name.
+        # OpenCode 1.18 first sends only a call's working directory, Kimi Code 2.1 only its name.
         if summarise(known.given, self._workdir) or call.status in _OVER:
             events += self._tell(call.tool_call_id, known)
         if call.status in _OVER:
@@ -170,11 +170,11 @@ class AcpTranslator:
         if isinstance(call.raw_input, dict):
             known.given = call.raw_input
         elif not known.told and (given := arguments_in(texts_of(call))):
-            # Kimi Code 2.1.0 asks for permission before it tells the input, which by then it has written as text.
+            # Kimi Code 2.1.0 asks for permission before it sends the input, but has sent it as text by then.
             known.given = given
 
     def _untold(self) -> list[AgentEvent]:
-        """The calls of which nothing more will be heard before they run."""
+        """The calls that start without a further message."""
         return [event for key, known in self._calls.items() for event in self._tell(key, known)]
 
     def _tell(self, call_id: str, known: Running) -> list[AgentEvent]:
@@ -187,13 +187,13 @@ class AcpTranslator:
         return known.title if _NAME.fullmatch(known.title) else known.kind.replace("_", " ").capitalize()
 
     def _summary(self, known: Running) -> str:
-        """One line of what it is called with, or else its title."""
+        """One line about its input, or else its title."""
         titled = "" if _NAME.fullmatch(known.title) else " ".join(known.title.split())[:SUMMARY_CHARS]
         return summarise(known.given, self._workdir) or titled
 
 
 def _prose(chunk: AgentMessageChunk | AgentThoughtChunk) -> str:
-    """What a piece says; one that is no text says nothing."""
+    """The text of a chunk; "" if it is not text."""
     return chunk.content.text if isinstance(chunk.content, TextContentBlock) else ""
 
 
@@ -205,14 +205,14 @@ def over_in(heard: SessionNotification) -> str:
 
 
 def is_choice(request: RequestPermissionRequest) -> bool:
-    """Whether it asks for more than yes or no: there are several ways of saying yes once."""
+    """Whether it asks for more than yes or no: there are several ways to say yes once."""
     return sum(option.kind == "allow_once" for option in request.options) > 1
 
 
 def option_for(request: RequestPermissionRequest, *, allow: bool, text: str = "") -> str | None:
     """The option that says it; None if there is none, which cancels.
 
-    Never one that the agent would remember: what is allowed for longer is ours to keep, and bound to one exact call.
+    Never one that the agent would remember: we store lasting permissions ourselves, each for one exact call.
     """
     options = request.options
     if is_choice(request):
@@ -227,7 +227,7 @@ def option_for(request: RequestPermissionRequest, *, allow: bool, text: str = ""
 
 
 def texts_of(call: Call) -> str:
-    """The prose of a call's content."""
+    """The text in a call's content."""
     parts = [
         part.content.text
         for part in call.content or []
@@ -237,14 +237,14 @@ def texts_of(call: Call) -> str:
 
 
 def diffs_of(call: Call) -> dict[str, Any]:
-    """The changes that a call's content shows."""
+    """The diffs in a call's content."""
     diffs = [part for part in call.content or [] if isinstance(part, FileEditToolCallContent)]
     shown = [{"path": diff.path, "old": diff.old_text or "", "new": diff.new_text} for diff in diffs]
     return {"changes": shown} if shown else {}
 
 
 def arguments_in(text: str) -> dict[str, Any]:
-    """The JSON object that a text is, {} if it is none."""
+    """The JSON object in a text, {} if it is not one."""
     if not text.startswith("{"):
         return {}
     try:

@@ -1,4 +1,4 @@
-"""AcpTurn: one prompt's way through a session of an agent that speaks the Agent Client Protocol."""
+"""AcpTurn: one prompt in a session of an agent that speaks the Agent Client Protocol."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from codebutler_worker.agents.backend import (
     STOPPED,
     AgentEvent,
     Answer,
+    Approval,
     Started,
     TurnRequest,
     Usage,
@@ -33,6 +34,7 @@ from codebutler_worker.agents.backend import (
     crash,
 )
 from codebutler_worker.agents.process import ProcessTurn, TimeLimits, TurnWatch
+from codebutler_worker.agents.wishes import needs_nobody, server
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
 
@@ -40,8 +42,8 @@ log = logging.getLogger(__name__)
 
 
 class AcpTurn(ProcessTurn[Received]):
-    """``usage`` and ``prompts`` are what the protocol tells of it. ``record_from``: how long the agent's own record of
-    the session was before."""
+    """``usage`` and ``prompts`` are what the protocol reports. ``record_from``: the size of the agent's own record of
+    the session before the turn."""
 
     eof_s = (2.0, 0.5)
 
@@ -57,7 +59,7 @@ class AcpTurn(ProcessTurn[Received]):
         super().__init__(request, process, way, clock, limits)
         self.title = agent.title
         self.timeout_key = agent.timeout_key
-        self.link = AcpLink(process)
+        self.link = AcpLink(process, server())
         self.translator = AcpTranslator(request.workdir)
         self.usage = Usage()
         self.prompts = 0
@@ -66,13 +68,14 @@ class AcpTurn(ProcessTurn[Received]):
         self._unsaid: list[str] = []
         self._noticed_tokens = 0
         self._begun: Started | None = None
-        """Its session, until the agent shows that it has read the prompt: one that dies before remembers nothing."""
+        """Held back until the agent shows that it has read the prompt: if it dies before, its session remembers
+        nothing."""
         self._answered_prompt = False
 
     async def answer(self, request_id: str, answer: Answer) -> bool:
-        """Reply to an Approval or Question; False if it no longer waits.
+        """Reply to an Approval or Question; False if it is no longer pending.
 
-        The protocol knows options and no words: what a person said besides is told when the turn would end.
+        The protocol knows only options: text that a person added is sent when the turn would end.
         """
         asked = self.link.asked.get(request_id)
         if asked is None:
@@ -87,7 +90,7 @@ class AcpTurn(ProcessTurn[Received]):
         return True
 
     async def end(self, *, at_once: bool) -> None:
-        """End the process by closing its stdin, which is how these agents end with their tools, then by force."""
+        """End the process by closing its stdin, which makes these agents end along with their tools, then by force."""
         await self.link.close()
         await super().end(at_once=at_once)
 
@@ -100,7 +103,7 @@ class AcpTurn(ProcessTurn[Received]):
         self._driving = asyncio.create_task(self._drive(), name=f"drive:{self.request.turn_id}")
 
     async def _drive(self) -> None:
-        """Send the prompt; how that ends is heard after all that was said before."""
+        """Send the prompt; its result is received after all messages before it."""
         try:
             verdict = await self._work()
             self._answered_prompt = self.prompts > 0
@@ -108,9 +111,7 @@ class AcpTurn(ProcessTurn[Received]):
             self._answered_prompt = self.prompts > 0
             verdict = judge_error(error.code, told_by(error), self.title, self._agent.login)
         except ValidationError:
-            text = (
-                f"{self.title} speaks the Agent Client Protocol in a way that is not understood: update it."
-            )
+            text = f"{self.title} sent a message that CodeButler does not understand: update it."
             verdict = Verdict("unavailable", text)
         except ConnectionError:
             verdict = await self._ended()
@@ -133,7 +134,7 @@ class AcpTurn(ProcessTurn[Received]):
                 f"{self.title} has no mode {self._agent.mode}: update it, or choose another.",
             )
         while True:
-            # In one text, and never with a slash first: that would be a command of the agent's.
+            # As one text, and never starting with a slash, which would be a command of the agent.
             text = "\n\n".join(texts)
             self.prompts += 1
             response = await self.link.prompt([f" {text}" if text.startswith("/") else text])
@@ -146,7 +147,7 @@ class AcpTurn(ProcessTurn[Received]):
             self.link.tell(Pause())
 
     async def _session(self, hello: InitializeResponse) -> tuple[SessionModeState | None, bool]:
-        """The session of the request, or a new one; whether it is new."""
+        """The session of the request, or a new one; and whether it is new."""
         earlier, able = self.request.session_id, hello.agent_capabilities
         known = able.session_capabilities if able is not None else None
         silent = known is not None and known.resume is not None
@@ -164,7 +165,7 @@ class AcpTurn(ProcessTurn[Received]):
                 self.link.tell(Started(earlier, model=self._agent.model or _model_of(resumed.config_options)))
                 return resumed.modes, False
         session = await self.link.new_session(self.request.workdir)
-        # One without memory is told earlier turns with each, by a session that has no name.
+        # An agent without memory gets the earlier turns with each prompt, and its session has no name.
         model = self._agent.model or _model_of(session.config_options)
         self.link.tell(Started(session.session_id if remembers else "", fresh=bool(earlier), model=model))
         return session.modes, True
@@ -200,18 +201,22 @@ class AcpTurn(ProcessTurn[Received]):
             case PermissionAsked(id=request_id, request=request):
                 if heard.chosen.done():
                     return []
-                return [*self._taken(), *self.translator.asked(request_id, request)]
+                asked = self.translator.asked(request_id, request)
+                if isinstance(asked[-1], Approval) and needs_nobody(asked[-1]):
+                    self.link.answer(request_id, option_for(request, allow=True))
+                    del asked[-1]
+                return [*self._taken(), *asked]
             case _:
                 events = [*self._withdrawn(heard), *self.translator.feed(heard)]
                 return [*self._taken(), *events] if self.translator.worked else events
 
     def _taken(self) -> list[AgentEvent]:
-        """The agent works on the prompt."""
+        """The agent has started to work on the prompt."""
         begun, self._begun = self._begun, None
         return [begun] if begun is not None else []
 
     def _withdrawn(self, heard: SessionNotification) -> list[AgentEvent]:
-        """What it no longer waits for: the call that it asked about is over."""
+        """Requests that are obsolete because their call is over."""
         if not (call_id := over_in(heard)):
             return []
         asked = self.link.asked.items()
@@ -227,7 +232,7 @@ class AcpTurn(ProcessTurn[Received]):
         return [*events, *self.translator.flush()]
 
     async def _look(self) -> list[AgentEvent]:
-        """What its model's service has answered, while the agent itself says nothing of that."""
+        """The usage seen by the proxy, as long as the agent itself reports none."""
         gauge = self.way.gauge
         if gauge.total == self._noticed_tokens:
             return []
@@ -236,13 +241,13 @@ class AcpTurn(ProcessTurn[Received]):
 
     def _due(self, watch: TurnWatch) -> Verdict | None:
         if self._driving is not None and self._driving.done():
-            self._driving.result()  # raises what nobody expects
+            self._driving.result()  # re-raises unexpected exceptions
         if self._stopping and not self.link.session_id:
-            # Nothing was begun yet: what is waited for may take its time.
+            # Nothing has started yet: waiting may take long.
             return STOPPED
         reason = watch.due(busy=self.translator.busy)
         if reason == "stalled" and not self.link.spoke:
-            text = f"{self.title} does not answer: is its program one that speaks the Agent Client Protocol?"
+            text = f"{self.title} does not answer: does its program speak the Agent Client Protocol?"
             return Verdict("unavailable", text)
         return self._cut_off(reason) if reason else None
 
@@ -266,13 +271,13 @@ class AcpTurn(ProcessTurn[Received]):
 
 
 def told_by(error: RequestError) -> str:
-    """The agent's own words for its refusal; many put them beside a message that says nothing."""
+    """The agent's own reason for a refusal, which many agents put next to a generic message."""
     details = error.data.get("details") if isinstance(error.data, dict) else None
     return f"{error}: {details}" if isinstance(details, str) and details else str(error)
 
 
 def _model_of(options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean] | None) -> str:
-    """The session's model, "" where its options do not tell."""
+    """The session's model, "" if its options do not say."""
     values = [
         one.current_value
         for one in options or ()

@@ -12,17 +12,24 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
+import msgspec
+
+from codebutler.config.agent_sessions import claude_sessions
+from codebutler.config.choices import DEFAULT_MODEL
 from codebutler.config.paths import Home
 from codebutler.config.schema import ClaudeSection, RepoSettings
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
+from codebutler_worker.agents.claude.commands import expansion, listed
+from codebutler_worker.agents.claude.mcp import servers
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.sessions import kept_here
 from codebutler_worker.agents.survey import (
     Supported,
     Survey,
@@ -39,15 +46,15 @@ from codebutler_worker.sandbox.person import as_owner, make_directories
 log = logging.getLogger(__name__)
 
 INSTRUCTIONS = ("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
-"""``--setting-sources user`` keeps a hostile checkout's settings from running, and drops these as well (Claude Code
-2.1.328). Their text still belongs to the agent, so it travels in the system prompt."""
+"""``--setting-sources user`` keeps a hostile checkout's settings from running, and ignores these files as well (Claude
+Code 2.1.328). Their text still belongs to the agent, so it goes into the system prompt."""
 
 
 class ClaudeBackend(ProcessBackend[ClaudeTurn]):
     """Runs turns through Claude Code.
 
-    ``agent_env`` may hold the CLI's credentials and proxies (command.PASSED_ON) and the PATH of the CLI and
-    its tools; else the worker's own PATH is used.
+    ``agent_env`` may hold the CLI's credentials and proxies (command.PASSED_ON) and the PATH of the CLI and its tools;
+    else the worker's own PATH is used.
     """
 
     name = "claude"
@@ -61,6 +68,8 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         limits: TimeLimits | None = None,
     ) -> None:
         super().__init__(context, limits or TimeLimits(settings.timeout * 60))
+        if settings.model == DEFAULT_MODEL:
+            settings = msgspec.structs.replace(settings, model=usual_model(agent_env, home))
         self._settings = settings
         self._home = home
         self._agent_env = agent_env
@@ -68,7 +77,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         self._probing = asyncio.Lock()
 
     async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
-        """The turn in the session it names; if that one is lost, once more in a fresh one."""
+        """Run the turn in its session; if that one is lost, once more in a new one."""
         lost = turn.session_id is not None and not is_session_id(turn.session_id)
         if not lost:
             async with aclosing(self._attempt(turn, self._open(turn, record))) as events:
@@ -77,15 +86,18 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
                     if not lost:
                         yield event
         if lost:
-            log.warning("the session of %s cannot be resumed: beginning a fresh one", turn.conversation)
+            log.warning("the session of %s cannot be resumed: starting a new one", turn.conversation)
             fresh = replace(turn, session_id=None, cost_before_usd=0.0)
             async with aclosing(self._attempt(fresh, self._open(fresh, record, fresh=True))) as events:
                 async for event in events:
                     yield event
 
     async def _open(self, request: TurnRequest, record: SessionLog, *, fresh: bool = False) -> ClaudeTurn:
-        """A process for the turn. Raises CodeButlerError if there can be none."""
+        """A process for the turn. Raises CodeButlerError if none can be started."""
         around = await self._surroundings(request.workdir)
+        if request.session_id is not None:
+            known = (self._home, request.workdir, self.name, request.session_id)
+            request = replace(request, session_id=await asyncio.to_thread(kept_here, *known))
         session_id = request.session_id or self._new_id(request, fresh=fresh)
         self._owned[request.turn_id].add(session_id)
         instructions = ""
@@ -96,18 +108,22 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         async with self._way_out(request, service, command.LOGIN_HOSTS) as way:
             env = {**command.model_environment(self._agent_env, service, way.port), **way.env}
             claude = around.home / ".claude"
-            for directory in (command.sessions(claude, request.workdir), command.tasks(claude, session_id)):
+            for directory in (claude_sessions(claude, request.workdir), command.tasks(claude, session_id)):
                 make_directories(around.home, directory)
             resume = request.session_id is not None
-            words = command.argv(self._settings, around.binary, session_id, resume=resume)
-            policy = command.policy(around, request.workdir, session_id, way.network, env)
+            mcp, programs = await asyncio.to_thread(servers, self._settings.mcp, around, request.workdir)
+            words = command.argv(self._settings, around.binary, session_id, resume=resume, servers=mcp)
+            policy = command.policy(around, request.workdir, session_id, way.network, env, programs)
             launch = self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
             process = await AgentProcess.spawn(launch, record=record.write)
         translator = ClaudeTranslator(
             request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
         )
         request = replace(request, system_prompt="\n\n".join(filter(None, told)))
-        return ClaudeTurn(request, process, way, self._clock, self._limits, translator)
+        opened = ClaudeTurn(request, process, way, self._clock, self._limits, translator)
+        if not self._settings.project_settings:
+            opened.expanded = await asyncio.to_thread(expansion, request.workdir, request.prompt)
+        return opened
 
     async def _finished(self, turn: ClaudeTurn) -> Finished:
         """A resumed session that failed before it did anything is lost."""
@@ -122,9 +138,9 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         return turn.translator.finished(verdict)
 
     def _new_id(self, request: TurnRequest, *, fresh: bool) -> str:
-        """The id of a new session: always the same for the same thread, unless that one was used before."""
+        """The id of a new session: always the same for a thread, unless that one was used before."""
         named = str(uuid5(NAMESPACE_URL, request.session_name))
-        sessions = command.sessions(self._home / ".claude", request.workdir)
+        sessions = claude_sessions(self._home / ".claude", request.workdir)
         if fresh or not request.session_name or (sessions / f"{named}.jsonl").exists():
             return str(uuid4())
         return named
@@ -145,17 +161,32 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
 
 
 def is_session_id(text: str) -> bool:
-    """A UUID, and so nothing that could be read as an option."""
+    """Whether it is a UUID, which cannot be mistaken for an option."""
     try:
         return str(UUID(text)) == text.lower()
     except ValueError:
         return False
 
 
+def usual_model(agent_env: Mapping[str, str], home: Path) -> str:
+    """The model that the CLI would begin a session with: its own "default" leaves out what the user has set."""
+    try:
+        known = msgspec.json.decode((home / ".claude" / "settings.json").read_bytes(), type=_UserSettings)
+    except (OSError, msgspec.DecodeError):
+        known = _UserSettings()
+    return agent_env.get("ANTHROPIC_MODEL") or known.model or DEFAULT_MODEL
+
+
+class _UserSettings(msgspec.Struct, frozen=True):
+    """The part of the user's settings of Claude Code that we read."""
+
+    model: str = ""
+
+
 def poisoned(turn: ClaudeTurn, verdict: Verdict) -> bool:
-    """Nothing but the session itself explains this failure (the model was never heard)."""
-    if verdict.reason == "session_lost":
-        return True
+    """Whether only the session itself can explain this failure (the model never answered)."""
+    if verdict.reason == "session_lost" or turn.ran_command:
+        return verdict.reason == "session_lost"
     result = turn.translator.result
     if result is None:
         return verdict.reason == "failed"
@@ -166,7 +197,7 @@ def poisoned(turn: ClaudeTurn, verdict: Verdict) -> bool:
     )
 
 
-# Is there a Claude Code we can work with? Asked once per worker.
+# Find a supported Claude Code. Done once per worker.
 
 FLOOR = (2, 1, 197)
 TESTED = (2, 1, 328)
@@ -177,15 +208,15 @@ SUPPORTED = Supported(CLAUDE_CODE.title, FLOOR, TESTED, INSTALL, probe_s=20.0)
 def judge_version(version: Version | None) -> str:
     """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
     if version is None:
-        raise AgentUnavailableError(f"claude does not tell its version: install it with `{INSTALL}`")
+        raise AgentUnavailableError(f"claude does not report its version: install it with `{INSTALL}`")
     return SUPPORTED.judge(version)
 
 
 def find_binary(binary: str, path: str, repo: Path, home: Path) -> Path:
     """The program itself, links resolved. Raises AgentUnavailableError with what to do. ``home`` is the user's.
 
-    Relative entries of ``path`` do not count, and what lies in ``repo`` is refused: it is asked for its version
-    outside any sandbox, and an agent may have written it.
+    Relative entries of ``path`` are ignored, and a program in ``repo`` is refused: we ask for its version outside any
+    sandbox, and an agent may have written it.
     """
     found = look_up(binary, path)
     if found is None:
@@ -193,15 +224,15 @@ def find_binary(binary: str, path: str, repo: Path, home: Path) -> Path:
     program = found.resolve()
     if any(place.is_relative_to(repo) for place in (program, found)):
         raise AgentUnavailableError(
-            f"{found} lies in the repository, where agents may write: install Claude Code elsewhere"
+            f"{found} is in the repository, where agents may write: install Claude Code elsewhere"
         )
     return program
 
 
 async def ask_version(binary: Path, env: Mapping[str, str], repo: Path) -> Version | None:
-    """What ``--version`` says to whom ``repo`` belongs, None if that is no version.
+    """The output of ``--version``, run as the owner of ``repo``; None if it is not a version.
 
-    Raises AgentUnavailableError, and SandboxUnavailableError if root cannot let it run as an ordinary user.
+    Raises AgentUnavailableError, and SandboxUnavailableError if root cannot run it as an ordinary user.
     """
     return version_in(await SUPPORTED.ask((*as_owner(repo, binary), str(binary)), env))
 
@@ -224,13 +255,14 @@ async def survey_claude(settings: RepoSettings, home: Path) -> Survey:
 
     logged_in = await asyncio.to_thread(_logged_in, env, home)
     login = "" if logged_in else LOGIN.format(env_file=Home.from_env(os.environ).env_file)
-    return await survey_of("claude", probed(), login)
+    found = await survey_of("claude", probed(), login)
+    return replace(found, commands=await asyncio.to_thread(listed, home, repo))
 
 
 def _logged_in(env: Mapping[str, str], home: Path) -> bool:
-    """Whether there is a key or a login; whether the service still takes it shows at the next turn.
+    """Whether there is a key or a login; whether the service still accepts it shows at the next turn.
 
-    macOS keeps the login in its keychain, which is not ours to open.
+    macOS keeps the login in its keychain, which we may not open.
     """
     kept = sys.platform == "darwin" or (home / CREDENTIALS).is_file()
     return kept or any(env.get(key) for key in KEYS)

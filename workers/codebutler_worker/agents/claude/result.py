@@ -1,4 +1,4 @@
-"""What a turn of Claude Code has used, what it plans, and what its result means. Pure."""
+"""What a turn of Claude Code has used, its plan, and what its result means. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
 
 # What a turn has used so far.
 #
-# The tokens come with each message of the model (the streaming Messages API: the input at its start, the output at its
-# end), the cost from a control request of ours; a result replaces both by the final figures of what it ends.
+# The tokens arrive with each message of the model (the streaming Messages API: the input at its start, the output at
+# its end), the cost in reply to our control request. A result replaces both by the final figures of the part it ends.
 
-# The cost is booked just after the message's last line: what is told at the first question may be the old sum.
+# The cost is updated just after the message's last line, so the first reply may be the old total.
 ASKS = 2
-# The sum is told rounded.
+# The total is rounded.
 ROUNDING_USD = 0.01
 _COST = re.compile(r"cost:\s*\$([0-9]+(?:\.[0-9]+)?)", re.IGNORECASE)
 
@@ -44,7 +44,7 @@ class Meter:
         )
 
     def streamed(self, part: StreamPart, *, inner: bool) -> bool:
-        """Count a piece of a message; whether that ended one. ``inner``: a subagent's."""
+        """Count a piece of a message; True if it ended one. ``inner``: a subagent's message."""
         if part.type == "message_start":
             self._input += read(part.message.usage)
             self._messages += not inner
@@ -55,7 +55,7 @@ class Meter:
         return False
 
     def settle(self, line: ResultLine) -> None:
-        """Take the figures of a result."""
+        """Use the figures of a result."""
         before, used = self._settled, line.usage
         self._cost_usd = cost_difference(line.total_cost_usd, self._before_usd)
         self._settled = Usage(
@@ -74,7 +74,7 @@ class Meter:
         return asks
 
     def priced(self, text: str | None) -> bool:
-        """Take the answer to get_session_cost, None for a refusal; whether it changes anything."""
+        """Handle the answer to get_session_cost, None for a refusal; True if it changes anything."""
         found = _COST.search(text or "")
         if found is None:
             self._mute = True
@@ -87,21 +87,22 @@ class Meter:
 
 
 def read(used: TokenUsage) -> int:
-    """Every token that the model was given, from a cache or not."""
+    """All input tokens, cached or not."""
     return used.input_tokens + used.cache_creation_input_tokens + used.cache_read_input_tokens
 
 
 def cost_difference(total_usd: float | None, before_usd: float) -> float | None:
-    """What this turn cost. A total below the earlier one means that the session counts from zero again."""
+    """The cost of this turn. If the total is below the earlier one, the session has started counting from zero
+    again."""
     if total_usd is None:
         return None
     return total_usd - before_usd if total_usd >= before_usd else total_usd
 
 
-# What a turn's last result means, in our words.
+# What a turn's last result means, as a Verdict.
 #
-# The verdict is ``is_error`` of the last result: neither subtype nor the exit code tell (an API error is
-# ``subtype: "success"``, an interrupted run exits 0; Claude Code 2.1.328).
+# ``is_error`` of the last result decides: neither subtype nor the exit code is reliable (an API error is ``subtype:
+# "success"``, an interrupted run exits 0; Claude Code 2.1.328).
 
 LOG_IN = (
     "Claude Code is not logged in, or its login has expired: run `claude auth login` on the machine as the user who "
@@ -116,12 +117,12 @@ AUTH_ERRORS = frozenset({"authentication_failed", "oauth_org_not_allowed"})
 BUSY_ERRORS = frozenset({"rate_limit", "overloaded"})
 BUSY_STATUS = (429, 529)
 SERVER_ERRORS = 500
-"""From this status on the fault is the service's own, and passes."""
+"""From this status on, the error is temporary and the service's own."""
 
 
 def judge(result: ResultLine, api_error: str | None, *, resets: bool = False) -> Verdict:
-    """``api_error`` is the CLI's own word for the last API error of the turn, None if there was none; ``resets``:
-    a usage limit was reached, and the CLI told when it ends."""
+    """``api_error`` is the CLI's name for the last API error of the turn, None if there was none; ``resets``: a usage
+    limit was reached, and the CLI said when it ends."""
     if not result.is_error:
         return Verdict("done", result.result or "")
     said = one_line(result.result or " ".join(result.errors or []) or "no reason given")
@@ -134,7 +135,7 @@ def judge(result: ResultLine, api_error: str | None, *, resets: bool = False) ->
     if api_error in AUTH_ERRORS or result.api_error_status in (401, 403):
         return Verdict("auth", LOG_IN)
     if api_error == "billing_error" or (resets and result.api_error_status == 429):
-        return Verdict("limit", f"The model service refuses more for now: {said}")
+        return Verdict("limit", f"The model service accepts no more requests for now: {said}")
     if api_error in BUSY_ERRORS or result.api_error_status in BUSY_STATUS:
         return Verdict("overloaded", f"The model service is overloaded: {said}")
     if (result.api_error_status or 0) >= SERVER_ERRORS:
@@ -149,10 +150,10 @@ def crashed(exit_code: int | None, stderr: str) -> Verdict:
     return crash("Claude Code", exit_code, stderr)
 
 
-# The agent's task list, from the calls that write it. Pure: a TaskList is one turn's memory.
+# The agent's task list, from the calls that change it. Pure: a TaskList is one turn's memory.
 #
-# Claude Code has two ways: TodoWrite writes the whole list; TaskCreate and TaskUpdate write one task, whose number
-# only the result of TaskCreate tells ("Task #1 created successfully: …"; Claude Code 2.1.328).
+# Claude Code has two ways: TodoWrite writes the whole list; TaskCreate and TaskUpdate write one task, whose number is
+# only in the result of TaskCreate ("Task #1 created successfully: …"; Claude Code 2.1.328).
 
 TOOLS = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate"})
 MAX_STEPS = 200
@@ -160,21 +161,21 @@ _NUMBER = re.compile(r"#(\d{1,9})\b")
 
 
 class TaskList:
-    """A call counts once its result says that it was taken."""
+    """A call counts once its result says that it succeeded."""
 
     def __init__(self) -> None:
         self._steps: dict[str, PlanStep] = {}
         self._calls: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def called(self, call_id: str, name: str, given: dict[str, Any]) -> bool:
-        """Whether the call writes the list."""
+        """Whether the call changes the list."""
         if name not in TOOLS:
             return False
         self._calls[call_id] = (name, given)
         return True
 
     def answered(self, call_id: str, ok: bool, text: str) -> Plan | None:
-        """The list as it stands after the call's result; None if nothing has changed."""
+        """The list after the call's result; None if nothing has changed."""
         name, given = self._calls.pop(call_id, ("", {}))
         before = dict(self._steps)
         if ok and name == "TodoWrite":
@@ -187,7 +188,7 @@ class TaskList:
         return None if self._steps == before else Plan(tuple(self._steps.values()))
 
     def is_own(self, call_id: str) -> bool:
-        """Whether the call waits for its result here."""
+        """Whether the call is waiting for its result here."""
         return call_id in self._calls
 
     def _write(self, given: dict[str, Any]) -> None:
@@ -201,7 +202,7 @@ class TaskList:
             self._steps.pop(number, None)
             return
         known = self._steps.get(number)
-        # An earlier turn's task that this one has not named is told by its number only: it is left out.
+        # For a task of an earlier turn we know only the number, so it is left out.
         if known is not None or (given.get("subject") and len(self._steps) < MAX_STEPS):
             self._steps[number] = _step(given, "subject", known)
 
@@ -221,14 +222,14 @@ def _step(given: dict[str, Any], title: str, known: PlanStep | None) -> PlanStep
             return PlanStep(text, "pending")
 
 
-# What Claude Code plans. Its request to leave plan mode does not hold the plan (Claude Code 2.1.328), so it is
-# gathered from what the model wrote before: the call's own input, or the file below ``.claude/plans``.
+# Claude Code's plan. Its request to leave plan mode does not contain the plan (Claude Code 2.1.328), so we collect it
+# from what the model wrote before: the call's own input, or the file below ``.claude/plans``.
 
 _PLAN_DIR = "/.claude/plans/"
 
 
 class PlanKeeper:
-    """One turn's."""
+    """The plan of one turn."""
 
     def __init__(self) -> None:
         self._inputs: dict[str, dict[str, Any]] = {}
@@ -245,11 +246,11 @@ class PlanKeeper:
         old, new = given.get("old_string"), given.get("new_string")
         is_edit = name == "Edit" and isinstance(path, str) and _PLAN_DIR in path
         if is_edit and isinstance(old, str) and isinstance(new, str) and old:
-            # One that cannot be followed leaves the plan as it was last seen.
+            # If an edit cannot be applied, the plan stays as last seen.
             self._file = self._file.replace(old, new, -1 if given.get("replace_all") is True else 1)
 
     def shown(self, call_id: str, given: dict[str, Any]) -> dict[str, Any]:
-        """The request's input with the plan in it."""
+        """The request's input with the plan added."""
         for found in (given, self._inputs.get(call_id, {}), {"plan": self._file}):
             plan = found.get("plan")
             if isinstance(plan, str) and plan.strip():

@@ -28,7 +28,7 @@ class Block(Struct, frozen=True):
 
 
 class TokenUsage(Struct, frozen=True):
-    """Tokens of one API message; ``input_tokens`` leaves out what was written to the cache or read from it."""
+    """Tokens of one API message; ``input_tokens`` excludes what was written to the cache or read from it."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -37,7 +37,7 @@ class TokenUsage(Struct, frozen=True):
 
 
 class ApiMessage(Struct, frozen=True):
-    """What the API's message consists of, as far as we look."""
+    """The fields we need of an API message."""
 
     content: str | list[Block] = ""
     model: str = ""
@@ -45,7 +45,7 @@ class ApiMessage(Struct, frozen=True):
 
     @property
     def blocks(self) -> list[Block]:
-        """The content blocks; plain text has none that concern us."""
+        """The content blocks; empty for plain text."""
         return [] if isinstance(self.content, str) else self.content
 
 
@@ -67,14 +67,14 @@ class SystemLine(Struct, frozen=True):
 
 
 class BackgroundTask(Struct, frozen=True):
-    """A task that outlives its tool call; ``local_bash`` is a shell command, all else a subagent."""
+    """A task that outlives its tool call; ``local_bash`` is a shell command, anything else a subagent."""
 
     task_id: str
     task_type: str = ""
 
 
 class AssistantLine(Struct, frozen=True):
-    """A message of the model, or of the CLI in its place. ``parent_tool_use_id`` is set within a sub-agent."""
+    """A message of the model, or of the CLI in its place. ``parent_tool_use_id`` is set within a subagent."""
 
     message: ApiMessage = ApiMessage()
     parent_tool_use_id: str | None = None
@@ -92,7 +92,7 @@ class ResultLine(Struct, frozen=True):
     """The end of one turn. ``total_cost_usd`` is cumulative over the session, ``usage`` is the turn's own."""
 
     subtype: str = ""
-    is_error: bool = True  # a result that does not say so is no success
+    is_error: bool = True  # a result that does not say so is not a success
     result: str | None = None
     errors: list[str] | None = None
     num_turns: int = 0
@@ -103,14 +103,14 @@ class ResultLine(Struct, frozen=True):
 
 
 class CommandLifecycle(Struct, frozen=True):
-    """What became of a message we sent: queued, started, completed."""
+    """The status of a message we sent: queued, started, completed."""
 
     command_uuid: str = ""
     state: str = ""
 
 
 class ControlAsk(Struct, frozen=True):
-    """A question of the CLI: for permission (``can_use_tool``), for which ``tool_use_id`` names the call."""
+    """A request of the CLI, for example for permission (``can_use_tool``), where ``tool_use_id`` names the call."""
 
     subtype: str = ""
     tool_name: str = ""
@@ -119,20 +119,20 @@ class ControlAsk(Struct, frozen=True):
 
 
 class ControlRequest(Struct, frozen=True):
-    """The CLI asks us; every request must be answered."""
+    """A request from the CLI; every one must be answered."""
 
     request_id: str
     request: ControlAsk
 
 
 class ControlCancel(Struct, frozen=True):
-    """The CLI takes its question ``request_id`` back."""
+    """The CLI withdraws its request ``request_id``."""
 
     request_id: str
 
 
 class ControlReply(Struct, frozen=True):
-    """The CLI's answer to one of our requests; ``error`` is set where it refuses."""
+    """The CLI's answer to one of our requests; ``error`` is set if it refuses."""
 
     subtype: str = ""
     request_id: str = ""
@@ -147,7 +147,7 @@ class ControlResponse(Struct, frozen=True):
 
 
 class RateLimitInfo(Struct, frozen=True):
-    """How the account stands with its limits; ``resetsAt`` is in seconds of the epoch."""
+    """The account's usage limits; ``resetsAt`` is in seconds since the epoch."""
 
     status: str = ""
     resetsAt: float | None = None  # noqa: N815 - the wire's spelling
@@ -155,20 +155,20 @@ class RateLimitInfo(Struct, frozen=True):
 
 
 class RateLimitLine(Struct, frozen=True):
-    """A subscription's limit came near or was reached."""
+    """A subscription's limit is near or reached."""
 
     rate_limit_info: RateLimitInfo = RateLimitInfo()
 
 
 class StreamedDelta(Struct, frozen=True):
-    """A piece of a streamed block, ``text`` empty for what is no text; or a message's end and why it came."""
+    """A piece of a streamed block, ``text`` empty if it is not text; or the end of a message and its reason."""
 
     text: str = ""
     stop_reason: str | None = None
 
 
 class StreamPart(Struct, frozen=True):
-    """Where a message starts and ends the tokens are told, in between a block begins and its text grows (Anthropic's
+    """The start and end of a message carry the tokens; in between a block starts and its text grows (Anthropic's
     streaming Messages API)."""
 
     type: str = ""
@@ -186,7 +186,7 @@ class StreamEvent(Struct, frozen=True):
 
 
 class LineType(Struct, frozen=True):
-    """Which kind of line it is; looked at first."""
+    """The type of a line; read first."""
 
     type: str = ""
 
@@ -222,7 +222,7 @@ _KINDS: Mapping[str, type[Line]] = MappingProxyType(
 
 
 def decode(line: bytes) -> Line | None:
-    """The line, or None if its type is unknown or it is not what that type should be."""
+    """The line, or None if its type is unknown or its content does not match the type."""
     try:
         kind = _KINDS.get(msgspec.json.decode(line, type=LineType).type)
         return None if kind is None else msgspec.json.decode(line, type=kind)

@@ -10,8 +10,8 @@ from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
     Finished,
-    Limit,
     Question,
+    Refusal,
     Started,
     Text,
     Thinking,
@@ -20,6 +20,7 @@ from codebutler_worker.agents.backend import (
     Verdict,
     Withdrawn,
 )
+from codebutler_worker.agents.claude.commands import accepted
 from codebutler_worker.agents.claude.result import Meter, PlanKeeper, TaskList, judge
 from codebutler_worker.agents.claude.schema import (
     AssistantLine,
@@ -44,20 +45,21 @@ COST = "cost"
 ASK_PERSON = "AskUserQuestion"
 SHELL = "local_bash"
 MOST_CHARS = 2_000_000
+COMPACTED = "Compacted: the session continues with a summary of what was said."
 CUT = "max_tokens"
 TOO_LONG = "output token maximum"
-"""What Claude Code 2.1.328 says when it has gone on three times with an answer that was cut off."""
+"""Claude Code 2.1.328's message after it has continued a cut answer three times."""
 THOUGHTS = ("thinking", "redacted_thinking")
 
 
 class ClaudeTranslator:
-    """One turn of one session, as the CLI tells it.
+    """One turn of one session, as the CLI reports it.
 
-    ``session_id`` is the one we started it with: a tool can write to the CLI's stdout, so what comes from
-    there is not believed where it would become an argument.
+    ``session_id`` is the one we started it with: a tool can write to the CLI's stdout, so an id from there is not
+    trusted as an argument.
 
-    ``cost_before_usd`` is the session's total before this turn. ``fresh`` marks the Started event of a
-    session that replaces a lost one.
+    ``cost_before_usd`` is the session's total before this turn. ``fresh`` marks the Started event of a session that
+    replaces a lost one.
     """
 
     def __init__(
@@ -69,16 +71,20 @@ class ClaudeTranslator:
         self.tasks: dict[str, str] = {}
         self.result: ResultLine | None = None
         self.refused = ""
+        self.commands: frozenset[str] | None = None
+        """The commands that a message may be; None until the CLI has named them, before it can run anything."""
         self.worked = False
         self.answer = AnswerText()
         self._workdir = workdir
         self._fresh = fresh
         self._started = False
         self.sent: set[str] = set()
-        """Messages of ours that are on their way: the turn is not over before the CLI has begun them."""
+        """Messages that we sent: the turn is not over before the CLI has started on them."""
         self._follows_messages = False
         self._continuing = False
         self._api_error: str | None = None
+        self._command = ""
+        """What a command that the CLI ran itself has said; its result may be empty."""
         self._resets_at_s: float | None = None
         self.meter = Meter(cost_before_usd)
         self._tasks = TaskList()
@@ -87,17 +93,17 @@ class ClaudeTranslator:
 
     @property
     def busy(self) -> bool:
-        """Something runs whose silence means nothing."""
+        """Something is running, so silence means nothing."""
         return bool(self.running or self.tasks)
 
     @property
     def settled(self) -> bool:
-        """The last word has been said and nothing is left that could add to it."""
+        """The last message has been sent, and nothing is left that could add to it."""
         queued = self._follows_messages and bool(self.sent)
         return self.result is not None and not queued and not self.tasks and not self._continuing
 
     def feed(self, line: Line | None) -> list[AgentEvent]:
-        """The events of one line; None is one that was not understood."""
+        """The events of one line; None is a line that was not understood."""
         match line:
             case SystemLine():
                 return self._system(line)
@@ -123,19 +129,22 @@ class ClaudeTranslator:
                 return self._rate_limit(line) if isinstance(line, RateLimitLine) else []
 
     def verdict(self) -> Verdict | None:
-        """What the last result means; None while there is none. What it calls the answer is only the last block."""
+        """What the last result means; None before there is one. The result itself contains only the last block of the
+        answer."""
         if self.result is None:
             return None
         verdict = judge(self.result, self._api_error, resets=self._resets_at_s is not None)
+        if verdict == Verdict("done", "") and self._command:
+            return Verdict("failed" if self._command.startswith("Error") else "done", self._command)
         if verdict.reason == "done" and verdict.text.strip() in self.answer.prose:
             return Verdict("done", self.answer.text)
         if verdict.reason == "failed" and self.answer.is_cut and TOO_LONG in verdict.text:
-            # The CLI gives up after three more parts; what there is, is worth reading.
+            # The CLI gives up after three more parts; the text so far is still useful.
             return Verdict("done", self.answer.text)
         return verdict
 
     def finished(self, verdict: Verdict) -> Finished:
-        """The turn's last event. The cost is the difference of the session's running totals."""
+        """The turn's last event. Its cost is the difference of the session's running totals."""
         total = self.result.total_cost_usd if self.result else None
         resets_at_s = self._resets_at_s if verdict.reason == "limit" else None
         return Finished(
@@ -143,7 +152,7 @@ class ClaudeTranslator:
         )
 
     def _grown(self, part: StreamPart) -> list[AgentEvent]:
-        """A block of the answer, while it is written."""
+        """A block of the answer, while it is being written."""
         if part.type == "content_block_delta" and part.delta.text:
             return [*self._prose.add(part.delta.text)]
         if part.type == "content_block_start":
@@ -161,6 +170,8 @@ class ClaudeTranslator:
             case ControlResponse() if line.response.request_id == INITIALIZE:
                 if line.response.subtype == "error":
                     self.refused = line.response.error or "initialize was refused"
+                elif self.commands is None:
+                    self.commands = accepted(line.response.response)
 
     def _system(self, line: SystemLine) -> list[AgentEvent]:
         match line.subtype:
@@ -172,11 +183,13 @@ class ClaudeTranslator:
                 self._started = True
                 self.session_id = self.session_id or line.session_id
                 return [Started(self.session_id, self._fresh, line.model)]
+            case "compact_boundary":
+                self._command = COMPACTED
             case "api_retry":
                 what = f"answered {line.error_status}" if line.error_status else "did not answer"
                 wait_s = line.retry_delay_ms / 1000
                 tries = f"{line.attempt} of {line.max_retries}"
-                return [Limit(f"The model service {what}: retry {tries} in {wait_s:.0f} s")]
+                return [Refusal(f"The model service {what}: retry {tries} in {wait_s:.0f} s")]
             case "background_tasks_changed":
                 self._background({task.task_id: task.task_type for task in line.tasks})
             case "task_started" if line.is_backgrounded:
@@ -186,15 +199,16 @@ class ClaudeTranslator:
         return []
 
     def _background(self, tasks: dict[str, str]) -> None:
-        # After the last task the CLI tells the model by itself, in one more internal turn.
+        # After the last task, the CLI informs the model by itself, in one more internal turn.
         if self.tasks and not tasks and self.result is not None:
             self._continuing = True
         self.tasks = tasks
 
     def _assistant(self, line: AssistantLine) -> list[AgentEvent]:
         if line.error is not None or line.message.model == "<synthetic>":
-            # The CLI speaks, not the model: an API error or the output of a local command.
+            # This comes from the CLI, not the model: an API error or the output of a local command.
             self._api_error = line.error or self._api_error
+            self._command = "".join(block.text for block in line.message.blocks if block.type == "text")
             return []
         self.worked = True
         inner = line.parent_tool_use_id is not None
@@ -231,7 +245,7 @@ class ClaudeTranslator:
         return [*gone, result]
 
     def _withdrawn(self, request_ids: list[str]) -> list[AgentEvent]:
-        """It does not wait for these any more; what was answered is not among the asking."""
+        """It no longer waits for these; answered requests are not pending any more."""
         return [Withdrawn(id_) for id_ in request_ids if self.asking.pop(id_, None) is not None]
 
     def _result(self, line: ResultLine) -> list[AgentEvent]:
@@ -244,7 +258,7 @@ class ClaudeTranslator:
 
     def _request(self, line: ControlRequest) -> list[AgentEvent]:
         if line.request.subtype != "can_use_tool" or line.request_id in self.asking:
-            # Nothing else is slipped in under an id that is asked about: what is allowed is what runs.
+            # Ignore a second request with the same id: what people allow is what runs.
             return []
         self.asking[line.request_id] = line
         given = line.request.input
@@ -266,11 +280,12 @@ class ClaudeTranslator:
             return []
         self._resets_at_s = line.rate_limit_info.resetsAt
         which = (line.rate_limit_info.rateLimitType or "usage").replace("_", "-")
-        return [Limit(f"The subscription's {which} limit is reached")]
+        return [Refusal(f"The subscription's {which} limit is reached")]
 
 
 def questions(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """The questions of one AskUserQuestion call (one to four); its answers are by their texts, so each text once."""
+    """The questions of one AskUserQuestion call (one to four); answers are keyed by text, so each text appears only
+    once."""
     found = given.get("questions")
     asked = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
     by_text: dict[str, dict[str, Any]] = {}
@@ -280,7 +295,7 @@ def questions(given: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def question_of(request_id: str, number: int, asked: dict[str, Any], of: int) -> Question:
-    """One ``of`` several as an event; its id is ``<request>#<number>``."""
+    """One question of a series as an event; its id is ``<request>#<number>``."""
     found = asked.get("options")
     options = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
     return Question(

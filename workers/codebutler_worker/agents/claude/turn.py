@@ -1,4 +1,4 @@
-"""ClaudeTurn: one prompt's way through a process of Claude Code."""
+"""ClaudeTurn: one prompt in a process of Claude Code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from uuid import uuid4
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Reason, TurnRequest, Usage, Verdict
 from codebutler_worker.agents.claude import command
+from codebutler_worker.agents.claude.commands import name_in
 from codebutler_worker.agents.claude.result import crashed
 from codebutler_worker.agents.claude.schema import ControlRequest, decode
 from codebutler_worker.agents.claude.translate import ASK_PERSON, COST, SHELL, ClaudeTranslator, questions
@@ -15,11 +16,11 @@ from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
 
 CONTINUATION_S = 5.0
-"""Silence after a result that means that nothing follows."""
+"""If it stays silent this long after a result, nothing more follows."""
 
 
 class ClaudeTurn(ProcessTurn[bytes | None]):
-    """Of it a line is heard, None at the end of the stream."""
+    """Receives lines, None at the end of the stream."""
 
     title = "Claude Code"
     timeout_key = "claude.timeout"
@@ -35,24 +36,29 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
     ) -> None:
         super().__init__(request, process, way, clock, limits)
         self.translator = translator
-        # Read one by one, as they are heard: a flood of lines waits in the pipe, not in our memory.
+        # Read one at a time as they are handled: under a flood, lines wait in the pipe, not in our memory.
         self._lines = process.lines()
         self._answers: dict[str, dict[str, str]] = {}
         self._seen: Usage | None = None
+        self.expanded = ""
+        """The prompt if it names a command of the repository, in that command's words."""
+        self._holds_prompt = False
+        self.ran_command = False
+        """Whether a message was a command of the CLI: that may end without an answer of the model."""
 
     @property
     def ends_at_once(self) -> bool:
-        """Whether it was cut off, or commands are left in the background."""
+        """Whether it was cut off, or background commands are left."""
         return super().ends_at_once or bool(self.translator.tasks)
 
     async def steer(self, text: str) -> bool:
-        """Send a message into the turn; False if it no longer belongs to it, or the process does not listen."""
+        """Send a message into the turn; False if it no longer belongs to it, or the process does not read."""
         if self.verdict is not None or self.translator.result is not None or self._stopping:
             return False
         return await self._say(text)
 
     async def answer(self, request_id: str, answer: Answer) -> bool:
-        """Reply to an Approval or Question; False if it no longer waits."""
+        """Reply to an Approval or Question; False if it is no longer pending."""
         call_id, _, number = request_id.partition("#")
         pending = self.translator.asking.get(call_id)
         if pending is None:
@@ -88,14 +94,19 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
             await self.request.ready()
         if self._stopping:
             self.verdict = STOPPED
+        elif name_in(self.request.prompt):
+            # Whether it is a command shows when the CLI has named its own.
+            self._holds_prompt = True
         else:
             await self._say(self.request.prompt)
 
-    async def _say(self, text: str) -> bool:
+    async def _say(self, text: str, *, may_be_command: bool = True) -> bool:
         uuid = str(uuid4())
-        if not await self.process.write_line(command.message_line(text, uuid)):
+        is_command = may_be_command and name_in(text) in (self.translator.commands or ())
+        if not await self.process.write_line(command.message_line(text, uuid, is_command=is_command)):
             return False
         self.translator.sent.add(uuid)
+        self.ran_command |= is_command
         return True
 
     async def _receive(self) -> bytes | None:
@@ -113,16 +124,24 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         if isinstance(line, ControlRequest) and line.request_id not in self.translator.asking:
             await self.process.write_line(command.unsupported_line(line.request_id))
         if self.translator.refused:
-            text = f"Claude Code does not take its instructions: {self.translator.refused}"
+            text = f"Claude Code did not accept its instructions: {self.translator.refused}"
             self.verdict = Verdict("unavailable", text)
+        elif self._holds_prompt and (commands := self.translator.commands) is not None:
+            self._holds_prompt = False
+            if self.expanded and name_in(self.request.prompt) not in commands:
+                # The repository's words are no person's: they name no command.
+                await self._say(self.expanded, may_be_command=False)
+            else:
+                await self._say(self.request.prompt)
         elif self.translator.settled:
             self.verdict = STOPPED if self._stopping else self.translator.verdict()
         return events
 
     async def _look(self) -> list[AgentEvent]:
-        """Ask what it has cost; tell what has been used, if that is far more than the CLI tells, and than before."""
+        """Ask for the cost so far; report the usage seen by the proxy if it is far more than the CLI reports, and more
+        than before."""
         if self.translator.meter.wants_price():
-            # Also answered while a tool runs.
+            # It answers this even while a tool runs.
             await self.process.write_line(command.control_line(COST, {"subtype": "get_session_cost"}))
         told = self.translator.meter.usage
         seen = metered(told, self.way.gauge)
@@ -144,7 +163,7 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         if self._stopping:
             return STOPPED
         said = self.translator.verdict()
-        return said or crashed(await self.process.exit_code(), self.process.stderr_tail)
+        return said or crashed(await self.process.exit_code(), await self.process.last_words())
 
     async def _interrupt(self) -> bool:
         """It answers with a result, and stays alive."""
@@ -154,7 +173,7 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
 
 def due(turn: ClaudeTranslator, watch: TurnWatch, background_s: float) -> Reason | None:
     """Why the turn must end now: "done" when only what may be cut off is left. A result may be followed by more."""
-    # The report of a subagent that works in the background belongs to the answer.
+    # The report of a background subagent is part of the answer.
     answered = turn.result is not None and all(kind == SHELL for kind in turn.tasks.values())
     if (reason := watch.due(busy=turn.busy or answered)) or not answered:
         return reason

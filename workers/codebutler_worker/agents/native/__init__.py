@@ -1,1 +1,1 @@
-"""The native agent: our own loop over any service that speaks OpenAI's chat completions."""
+"""The built-in agent: our own loop over any service that speaks OpenAI's chat completions."""

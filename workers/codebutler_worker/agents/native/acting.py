@@ -1,4 +1,4 @@
-"""One call of a tool: understood, perhaps permitted by a person, carried out, and logged."""
+"""One tool call: parsed, approved by a person if needed, carried out, and logged."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 from codebutler.config.schema import PermissionMode
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import SandboxUnavailableError
+from codebutler.text.envelope import enveloped
 from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse, one_line
 from codebutler_worker.agents.native.cleaning import BYTES_PER_TOKEN
 from codebutler_worker.agents.native.model import TokenCount, ToolCall
@@ -33,14 +34,14 @@ from codebutler_worker.tools.port import Arguments, Context, Described, Kind, To
 from codebutler_worker.tools.repair import definition, tool_named, understood
 
 SUMMARY_CHARS = 150
-AGREED = "The person agrees to the plan. Carry it out."
+AGREED = "The person approved the plan. Carry it out."
 NO_ANSWER = "The person did not answer."
 
 
 @dataclass(frozen=True, slots=True)
 class CallDone:
-    """The call is over. ``end``: and so is the turn. ``duration_s`` is the tool's own time. ``valid``: a tool
-    understood it, whatever came of it."""
+    """The call is over. ``end``: so is the turn. ``duration_s`` is the tool's own time. ``valid``: a tool accepted the
+    arguments, whatever the result."""
 
     use_id: str
     result: Result
@@ -52,7 +53,7 @@ class CallDone:
 
 
 class Acting:
-    """The tools of one turn. ``mode`` may change when somebody agrees to a plan."""
+    """The tools of one turn. ``mode`` may change when a person approves a plan."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Acting:
     async def events(
         self, call: ToolCall, plan: tuple[PlanStep, ...]
     ) -> AsyncGenerator[AgentEvent | CallDone]:
-        """Any number of events, then one Done. Raises CutOffError and SandboxUnavailableError."""
+        """Any number of events, then one CallDone. Raises CutOffError and SandboxUnavailableError."""
         use_id = self._use_id(call)
         try:
             tool, args, note = self._understood(call)
@@ -108,17 +109,17 @@ class Acting:
             yield _noted(replace(event, duration_s=took_s), note) if isinstance(event, CallDone) else event
 
     def named(self, said: str) -> str:
-        """The tool that is meant by a name, if one is; else the name."""
+        """The proper name of the tool that is meant, if there is one; else the name as written."""
         return tool_named(said, self._tools) or said
 
     def foreseen(self, calls: Sequence[ToolCall]) -> list[Approval]:
-        """What permission is needed for several calls, at once: people decide about them together."""
+        """All permissions needed for several calls, so that people can decide about them together."""
         found: list[Approval] = []
         for call in calls if len(calls) > 1 else ():
             try:
                 tool, args, _ = self._understood(call)
             except ToolError:
-                continue  # told when its turn comes
+                continue  # reported when its turn comes
             described = tool.describe(args)
             if ruling(self._mode, described.kind or tool.kind) == "ask":
                 use_id = self._use_id(call)
@@ -129,7 +130,7 @@ class Acting:
         return found
 
     def _use_id(self, call: ToolCall) -> str:
-        """What people and their answers know the call by; a model's own ids may be anything."""
+        """The id that people's answers refer to; a model's own ids may be anything."""
         return self._use_ids.setdefault(call.id, f"{self._context.turn_id}-{len(self._use_ids) + 1}")
 
     def _understood(self, call: ToolCall) -> tuple[Tool, Arguments, str]:
@@ -153,7 +154,7 @@ class Acting:
     async def _settle(
         self, use_id: str, described: Described, result: Result
     ) -> AsyncGenerator[AgentEvent | CallDone]:
-        """Do what the tool leaves to us."""
+        """Carry out the effect of a tool's result."""
         match result.effect:
             case AskPerson(text, options):
                 self.waits.expect(use_id)
@@ -167,7 +168,7 @@ class Acting:
                 yield Approval(use_id, PLAN_TOOL, "a plan", {"plan": plan})
                 answer = await self.waits.answered(use_id)
                 if answer.allow and self._mode == "plan":
-                    self._mode = "ask"  # what it does is asked for one by one
+                    self._mode = "ask"  # each of its actions needs approval
                 told = (
                     AGREED if answer.allow else f"The person does not agree: {answer.text or 'keep planning'}"
                 )
@@ -176,7 +177,7 @@ class Acting:
                 yield Plan(steps)
                 yield CallDone(use_id, result, (PlanRecord(steps),))
             case SendFile(path):
-                yield Text(f"<<<SLACK:file>>>{path}<<<END_SLACK>>>")
+                yield Text(enveloped(path, "file"))
                 yield CallDone(use_id, result)
             case EndTurn() as end:
                 yield CallDone(use_id, result, end=end)
@@ -216,7 +217,7 @@ RESULT_CHARS = 2000
 
 
 class AgentLog:
-    """Writes into the turn's session log. ``container_id`` names the walls where there is no container."""
+    """Writes to the turn's session log. ``container_id`` names the sandbox if there is no container."""
 
     def __init__(self, log: SessionLog, clock: Clock, container_id: str) -> None:
         log.ending = ""
@@ -229,7 +230,7 @@ class AgentLog:
         self._write("model", model=model, duration_s=round(duration_s, 3), calls=calls, **_counts(tokens))
 
     def called(self, call: ToolCall, result: Result, duration_s: float) -> None:
-        """A tool was called, or was refused."""
+        """A tool was called or refused."""
         self._write(
             "tool",
             tool=call.name,

@@ -1,4 +1,4 @@
-"""NativeBackend: our own loop behind the AgentBackend port."""
+"""NativeBackend: the built-in agent behind the AgentBackend port."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ from codebutler_worker.skills import Library
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
 from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
+from codebutler_worker.tools.pushing import ASK_TO_PUSH
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES
 from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, bash, use_skill
 from codebutler_worker.tools.shell import ShellTerminal
@@ -60,7 +61,7 @@ from codebutler_worker.tools.web import web_fetch, web_search
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """How the agent works, whatever it works on."""
+    """How the agent works, independent of the task."""
 
     limits: LoopLimits
     timeout_s: float = 1800.0
@@ -69,8 +70,8 @@ class Habits:
 
 
 class NativeBackend(TurnBackend[Waits]):
-    """Runs turns of the native agent. ``tools`` are offered to the model in this order; ``policy`` makes that of a
-    working directory and a conversation."""
+    """Runs turns of the built-in agent. ``tools`` are offered to the model in this order; ``policy`` returns the
+    sandbox policy for a working directory and a conversation."""
 
     name = "native"
 
@@ -111,7 +112,7 @@ class NativeBackend(TurnBackend[Waits]):
             await asyncio.shield(self._end(turn.turn_id, asyncio.to_thread(session.close), last=True))
 
     async def _session(self, request: TurnRequest) -> Session:
-        """The session it names, or a new one. Raises StoreError."""
+        """The session in the request, or a new one. Raises StoreError."""
         lost = request.session_id is not None
         if request.session_id is not None:
             found = await asyncio.to_thread(self._sessions.resume, request.session_id)
@@ -153,10 +154,10 @@ class NativeBackend(TurnBackend[Waits]):
                 error = caught
             finished, why = self._finished(turn, request, error)
             log.ended(why, turn.progress.tokens, turn.progress.cost_usd, turn.progress.turns)
-            with contextlib.suppress(StoreError):  # what is missing is mended when it is read
+            with contextlib.suppress(StoreError):  # what is missing is repaired when the session is read
                 await turn.close(terminal.cwd if terminal.begun else session.history.cwd)
             refused = (*programs.refused, *terminal.refused)
-            # The answer does not wait for the end of what still runs; whoever reads on does.
+            # The answer does not wait for processes that are still ending; a consumer that reads on does.
             yield replace(finished, text=noted(finished.text, refused)) if finished.ok else finished
         finally:
             await terminal.close()
@@ -194,7 +195,7 @@ class NativeBackend(TurnBackend[Waits]):
         return finished, why
 
 
-# How a turn ended, in the words of the AgentBackend port. Pure.
+# How a turn ended, in the terms of the AgentBackend port. Pure.
 
 _REASONS: dict[Exit, Reason] = {
     "done": "done",
@@ -221,14 +222,14 @@ REPEATED = (
     "Stopped: the agent kept making the same call ({tool}). Tell it what to do instead, or choose Continue."
 )
 ERRORS = (
-    "Stopped: three answers of the model in a row could not be used ({error}). Choose Continue to try again, or set "
+    "Stopped: three unusable answers from the model in a row ({error}). Choose Continue to try again, or set "
     "another model (native.model)."
 )
 NO_WORDS = "Done."
 
 
 def left(leave: Leave, progress: Progress) -> str:
-    """What to say where the loop left by itself."""
+    """What to say if the loop ended on its own."""
     match leave.exit:
         case "done" | "needs_user":
             return progress.answer or NO_WORDS
@@ -244,8 +245,8 @@ def left(leave: Leave, progress: Progress) -> str:
             return ERRORS.format(error=" ".join(progress.last_error.split())[:300].rstrip("."))
 
 
-# The standing orders. They are written once for each session and never changed, so that services find the beginning of
-# every request in their cache.
+# The system prompt. Written once per session and never changed, so that services find the beginning of every request in
+# their cache.
 
 FILES = ("AGENTS.md", "CLAUDE.md")
 ORDERS = """\
@@ -279,7 +280,7 @@ STRICT = "bash runs one program at a time, without a shell."
 
 
 def standing_orders(workdir: Path, appended: str, *, strict: bool) -> str:
-    """Everything the session begins with; ``appended`` is what every agent is told here."""
+    """Everything the session starts with; ``appended`` is the text that all agents get here."""
     parts = [
         ORDERS.format(commands=STRICT if strict else TERMINAL),
         appended,
@@ -289,7 +290,7 @@ def standing_orders(workdir: Path, appended: str, *, strict: bool) -> str:
 
 
 def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> NativeBackend:
-    """The agent ``native``. Raises AgentUnavailableError if its model is not set up."""
+    """The built-in agent. Raises AgentUnavailableError if its model is not configured."""
     config, env = settings.config, settings.agent_env
     native, found = config.native, target(settings.config)
     model = OpenAIModel(found, clock, env)
@@ -317,7 +318,7 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
 
 
 def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, ...]:
-    """What the model is offered; ``env`` names the proxies for services."""
+    """The tools offered to the model; ``env`` names the proxies for services."""
     native = config.native
     command: Tool = bash(native.allowed_programs) if native.strict else RUN_TERMINAL_COMMAND
     found: tuple[Tool, ...] = (
@@ -331,6 +332,7 @@ def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, .
         UPDATE_SUBGOAL,
         ASK_USER,
         SEND_FILE,
+        ASK_TO_PUSH,
         REMEMBER,
         FORGET,
         *_web(config, env or {}),
@@ -340,7 +342,7 @@ def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, .
 
 
 def _web(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
-    """A tool that could only say no is not offered."""
+    """A tool that would always refuse is not offered."""
     if not config.native.web:
         return ()
     secrets, service = secrets_of(config), WebSearch(config.tavily, env)

@@ -1,8 +1,8 @@
-"""Making room in a conversation: old tool results shrink first, then a summary takes the place of its beginning. Pure.
+"""Making room in a conversation: old tool results are shortened first, then a summary replaces its beginning. Pure.
 
-Measured in tokens, as the service last counted them; between counts a token is taken for some bytes. What is done is
-done in large steps and rarely: each time the service's cache of the beginning is lost. Never touched are the standing
-orders (with the memory in them), the task, what people said last, and the plan.
+Sizes are in tokens, as the service last counted them; between counts, tokens are estimated from bytes. Room is made
+rarely and in large steps, since each time the service's cached prefix is lost. The system prompt (which includes the
+memory), the task, people's last messages and the plan are never touched.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from codebutler_worker.tools.outcome import PlanStep
 
 BYTES_PER_TOKEN = 4.0
 PER_MESSAGE = 6
-"""What a message costs besides its words."""
+"""What a message costs besides its text."""
 HIGH, LOW = 0.75, 0.5
-"""Of the model's context: above the one room is made, until it is below the other."""
+"""Shares of the model's context: above HIGH room is made, until the conversation is below LOW."""
 RECENT = 8
-"""So many of the last messages keep their results whole."""
+"""This many of the last messages keep their results whole."""
 STUB_CHARS = 200
 TAIL = 0.25
-"""Of the context: what is kept word for word behind a summary."""
+"""Share of the context that is kept verbatim after a summary."""
 SHARE = 0.125
-"""Of the context: as much of it a single message keeps where there is no other way."""
+"""Share of the context that a single message may keep if there is no other way."""
 LEFT_OUT = "[… {chars} characters were left out to make room …]"
 
 SUMMARY_ORDER = """\
-Stop working for a moment: this conversation becomes too long, and will go on from a summary that you write now. \
-Write down what somebody needs who goes on in your place and knows nothing else: the task and what people asked for \
-since, what was found out, what was changed in which file, what was tried and failed, what is left to do. No greeting, \
-no tool calls, at most 800 words."""
-SUMMARY_HEAD = "[The conversation before this was too long and was summed up. The summary:]"
+Stop working for a moment: this conversation is getting too long, and will continue from a summary that you write now. \
+Write for somebody who continues in your place and knows nothing else: the task and what people asked for since, what \
+was found out, what was changed in which file, what was tried and failed, what is left to do. No greeting, no tool \
+calls, at most 800 words."""
+SUMMARY_HEAD = "[The conversation before this was too long and was summarized. The summary:]"
 NO_SUMMARY = "(there is none: look at the files and at `git diff` to see what was done)"
 ASKED_HEAD = "[What you were asked then, and work on now:]"
 LAST_HEAD = "[What was said last:]"
@@ -51,26 +51,26 @@ PLAN_HEAD = "[Your plan:]"
 
 @dataclass(frozen=True, slots=True)
 class TokenEstimate:
-    """How many tokens messages have. ``bytes_per_token`` follows what the service counts."""
+    """Estimates the tokens of messages. ``bytes_per_token`` follows the service's counts."""
 
     bytes_per_token: float = BYTES_PER_TOKEN
     fixed: int = 0
-    """TokenCount of what is sent with every request: the tools."""
+    """Tokens of what is sent with every request: the tools."""
 
     def of(self, messages: Sequence[Message]) -> int:
-        """TokenCount of all of them, together with what goes along with every request."""
+        """Tokens of all the messages, including what is sent with every request."""
         return self.fixed + sum(self.one(message) for message in messages)
 
     def one(self, message: Message) -> int:
-        """TokenCount of one message, an estimate."""
+        """Tokens of one message, estimated."""
         return PER_MESSAGE + int(_bytes(message) / self.bytes_per_token)
 
     def used(self, messages: Sequence[Message], said: AssistantMessage) -> TokenCount:
-        """What a request and its answer have used, where the service does not say so: an estimate."""
+        """What a request and its answer have used, estimated for a service that does not say."""
         return TokenCount(self.of(messages), self.one(said))
 
     def counted(self, messages: Sequence[Message], tokens: int) -> TokenEstimate:
-        """After the service counted ``tokens`` for a request with these messages."""
+        """Adjust the estimate: the service counted ``tokens`` for a request with these messages."""
         size = sum(_bytes(message) for message in messages)
         words = tokens - self.fixed - PER_MESSAGE * len(messages)
         if size < 4000 or words <= 0:
@@ -79,14 +79,14 @@ class TokenEstimate:
 
 
 def too_full(messages: Sequence[Message], gauge: TokenEstimate, context: int) -> bool:
-    """Whether there is too little room left for another answer."""
+    """Whether there is too little room for another answer."""
     return gauge.of(messages) > HIGH * context
 
 
 def shrunk(
     messages: Sequence[Message], gauge: TokenEstimate, context: int, recent: int = RECENT
 ) -> tuple[Message, ...]:
-    """With old results cut to their beginning, oldest first, until there is room; the ``recent`` last ones stay."""
+    """Cut old results to their beginning, oldest first, until there is room; the last ``recent`` ones stay."""
     found = list(messages)
     size = gauge.of(found)
     for at, message in enumerate(found[: max(0, len(found) - recent)]):
@@ -101,7 +101,7 @@ def shrunk(
 
 
 def clipped(messages: Sequence[Message], gauge: TokenEstimate, context: int) -> tuple[Message, ...]:
-    """With the middle taken out of whatever is too long by itself, but for the standing orders and the calls."""
+    """Cut the middle out of each text that is too long by itself, except for the system prompt and the calls."""
     most = max(2 * STUB_CHARS, int(SHARE * context * gauge.bytes_per_token))
     return tuple(
         structs.replace(message, content=_clipped(message.content, most))
@@ -117,7 +117,7 @@ def _clipped(text: str, most: int) -> str:
 
 
 def cut_at(messages: Sequence[Message], gauge: TokenEstimate, context: int) -> int:
-    """Where the part begins that is kept word for word: not in the middle of calls and their results."""
+    """Where the verbatim part starts: never between calls and their results."""
     room = TAIL * context
     at = len(messages)
     best = at
@@ -134,8 +134,8 @@ def cut_at(messages: Sequence[Message], gauge: TokenEstimate, context: int) -> i
 def summed_up(
     messages: Sequence[Message], at: int, summary: str, plan: Sequence[PlanStep], asked: str = ""
 ) -> tuple[Message, ...]:
-    """The standing orders, the task, the summary with what this turn was ``asked`` and the plan, and what follows
-    ``at``. It takes the place of an earlier summary."""
+    """The system prompt, the task, the summary with what this turn was ``asked`` and the plan, and everything from
+    ``at`` on. Replaces an earlier summary."""
     head = [message for message in messages[:1] if isinstance(message, SystemMessage)]
     before, after = _said(messages[:at]), _said(messages[at:])
     task = before[0].partition(f"\n\n{SUMMARY_HEAD}")[0] if before else ""
@@ -153,7 +153,7 @@ def summed_up(
 
 
 def _said(messages: Sequence[Message]) -> list[str]:
-    """What people said, without what we told the model ourselves."""
+    """What people said, without our own messages to the model."""
     users = (message.content for message in messages if isinstance(message, UserMessage))
     return [text for text in users if text not in (CUT, CUT_TEXT, EMPTY)]
 

@@ -1,15 +1,15 @@
-"""The words of an answer, apart from the reasoning and the calls that some services leave among them. Pure.
+"""The text of an answer, separated from the reasoning and the calls that some services leave in it. Pure.
 
 Reasoning: Mistral's models have a list of ``thinking`` and ``text`` chunks for ``content``, streamed and whole
 (docs.mistral.ai/capabilities/reasoning, NousResearch/hermes-agent #4748); DeepSeek R1, Qwen 3 and Magistral write
-``<think>`` or ``[THINK]`` into the text where the service has no parser for it, and some chat templates have written
-the opening one themselves, so that only ``</think>`` comes.
+``<think>`` or ``[THINK]`` into the text if the service has no parser for it, and some chat templates write the opening
+one themselves, so that only ``</think>`` arrives.
 
-Calls, where the service in front of a model did not understand its format: Hermes and Qwen's ``<tool_call>`` with JSON
-or with ``<function=…>`` inside (ggml-org/llama.cpp #16377, vllm-project/vllm #19056), GLM's ``<arg_key>``, Mistral's
+Calls, if the service in front of a model did not parse its format: Hermes and Qwen's ``<tool_call>`` with JSON or with
+``<function=…>`` inside (ggml-org/llama.cpp #16377, vllm-project/vllm #19056), GLM's ``<arg_key>``, Mistral's
 ``[TOOL_CALLS]`` as a list or as ``name[ARGS]{…}`` (vllm-project/vllm #20028, Devstral 2), Kimi K2's
 ``<|tool_call_begin|>``, DeepSeek's ``<invoke name=…>`` (NousResearch/hermes-agent #8965), plain or fenced JSON. Only
-what stands at the very end of an answer is a call: what a model quotes in the middle of one is not.
+text at the very end of an answer is a call; in the middle of an answer it is a quotation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAY_OPEN = ("<thinking>", "[THINK]")
 
 
 def words_of(content: Any) -> tuple[str, str]:
-    """Of a message's ``content``, text or a list of parts: what is said, and what is thought."""
+    """The answer and the reasoning in a message's ``content``, text or a list of parts."""
     if isinstance(content, str):
         return content, ""
     said: list[str] = []
@@ -44,7 +44,7 @@ def words_of(content: Any) -> tuple[str, str]:
 
 
 def parted(text: str) -> tuple[str, str]:
-    """What is said, and what is thought before it."""
+    """The answer, and the reasoning before it."""
     opened = _OPENS.match(text)
     if opened is not None:
         begin, closed = opened.end(), _CLOSES.search(text, opened.end())
@@ -52,7 +52,7 @@ def parted(text: str) -> tuple[str, str]:
             return "", text[begin:].strip()
     else:
         begin, closed = 0, _CLOSES_ALONE.search(text)
-        # One in a code block, or in the middle of a sentence, is quoted.
+        # In a code block, or in the middle of a sentence, it is quoted.
         if closed is None or text[: closed.start()].count("```") % 2:
             return text, ""
     said, more = parted(text[closed.end() :].lstrip())
@@ -60,7 +60,7 @@ def parted(text: str) -> tuple[str, str]:
 
 
 def said_so_far(text: str) -> str:
-    """What is said of words that are still coming; "" while it is thought."""
+    """The visible part of a text that is still arriving; "" during the reasoning."""
     begun = text.lstrip()
     if begun and any(mark.startswith(begun) for mark in _MAY_OPEN):
         return ""
@@ -103,13 +103,13 @@ _KEYS = frozenset({"id", "type", "name", "arguments", "parameters", "function"})
 
 
 def before_calls(text: str) -> str:
-    """The words before the first sign of a written call: what may be shown while more is coming."""
+    """The text before the first sign of a written call, which may be shown while more arrives."""
     found = _BEGINS.search(text)
     return text if found is None else text[: found.start()]
 
 
 def written_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[ToolCall, ...]]:
-    """The words without the calls at their end, and these; ``tools`` are what the model was offered."""
+    """The text without the calls at its end, and these calls; ``tools`` are those that the model was offered."""
     offered = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
     text = text.replace("\uff5cDSML\uff5c", "")
     for begins in _BEGINS.finditer(text) if offered else ():
@@ -123,7 +123,7 @@ def written_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, t
 
 
 def _read(tail: str, offered: Mapping[str, Parameters]) -> Found:
-    """The calls that ``tail`` consists of, empty if there is anything else in it."""
+    """The calls in ``tail``; empty if it contains anything else."""
     readers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Found]], ...] = (
         (_TAGGED, lambda match: _tagged(match[1], offered)),
         (_FUNCTION, lambda match: [(match[1], _typed(match[2], offered.get(match[1], {})))]),
@@ -161,7 +161,7 @@ def _mistral(tail: str) -> Found:
 
 
 def _bare(text: str, offered: Mapping[str, Parameters]) -> Found:
-    """JSON that is the whole answer, or the fence at its end: a call if it says nothing but that."""
+    """JSON that is the whole answer, or in the fence at its end: a call if it contains nothing else."""
     fenced = _FENCED.search(text)
     whole = text.strip()
     if fenced is None and not whole.startswith(("{", "[")):
@@ -191,13 +191,13 @@ def _call(value: Any) -> tuple[str, str] | None:
 
 
 def _salvaged(text: str) -> Found:
-    """A call that is no JSON as a whole: whoever takes its arguments may understand them."""
+    """A call that is not valid JSON as a whole; parsing its arguments may still succeed."""
     name, given = _NAMED.search(text), _ARGUED.search(text)
     return [(name[1], given[1])] if name and given else []
 
 
 def _typed(body: str, parameters: Parameters) -> str:
-    """Arguments written as text, each as what the tool wants it to be."""
+    """Arguments written as text, converted to the types that the tool wants."""
     properties = parameters.get("properties") or {}
     given: dict[str, Any] = {}
     for match in _PARAMETER.finditer(body):

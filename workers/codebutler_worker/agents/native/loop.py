@@ -1,7 +1,7 @@
 """The loop's decisions: think, act, observe, until something ends it. Pure: a state goes in, the next step comes out.
 
-Whoever drives it asks ``step`` what to do, does it, and tells with ``replied``, ``acted``, ``steered``, ``ended`` or
-``stopped`` what came of it.
+The driver asks ``step`` what to do, does it, and reports back with ``replied``, ``acted``, ``steered``, ``ended`` or
+``stopped``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MOST_ERRORS = 3
 CUT = "Your answer was cut off at the service's length limit. Go on in smaller steps."
 EMPTY = "You said nothing and called no tool. Go on, or call end_turn."
 LONGEST_ROUND = 4
-"""So many calls that follow one another are looked at as a round. After two equal ones the model is warned, a third is
-not begun."""
+"""Up to this many consecutive calls count as a round. After two equal rounds the model is warned; a third is not
+started."""
 MOST_PARTS = 8
-"""An answer that is cut off more often is given as far as it came."""
+"""If an answer is cut off more often, we take it as far as it goes."""
 CUT_TEXT = (
     "Your answer was cut off at the service's length limit. Continue exactly where it stopped, "
     "without repeating anything."
@@ -37,7 +37,7 @@ REPEATED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLimits:
-    """Of one turn; None or 0 = no limit. ``most_turns`` counts the model's answers."""
+    """Per turn; None or 0 = no limit. ``most_turns`` counts the model's answers."""
 
     most_turns: int = 0
     most_usd: float | None = None
@@ -46,7 +46,7 @@ class LoopLimits:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A call that was made: how it is spelled, and a digest of its result."""
+    """A call that was made: its signature, and a digest of its result."""
 
     call: str
     result: str
@@ -54,12 +54,12 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a turn is.
+    """The state of a turn.
 
-    ``open``: the calls of the last answer that have not been acted on, in their order. ``errors``: how many answers
-    in a row were none: empty, cut, or without a call that any tool could understand. ``recent``: the last calls and
-    what came of each. ``nudge``: what the model must be told next by us. ``closed``: the last answer
-    called no tool. ``parts``: how often in a row what it said was cut off.
+    ``open``: calls of the last answer that have not been carried out, in order. ``errors``: how many answers in a row
+    were useless: empty, cut, or without a call that any tool could parse. ``recent``: the last calls and their results.
+    ``nudge``: what we must tell the model next. ``closed``: the last answer called no tool. ``parts``: how many answers
+    in a row were cut off.
     """
 
     turns: int = 0
@@ -78,7 +78,7 @@ class Progress:
 
     @property
     def answer(self) -> str:
-        """What it has to say to people."""
+        """Its answer for people."""
         return self.said.text
 
 
@@ -91,7 +91,7 @@ class AskModel:
 
 @dataclass(frozen=True, slots=True)
 class RunCall:
-    """Do this call."""
+    """Carry out this call."""
 
     call: ToolCall
 
@@ -108,7 +108,7 @@ Step = AskModel | RunCall | Leave
 
 
 def step(progress: Progress, limits: LoopLimits) -> Step:
-    """What to do next. What was called is done before anything else is asked or paid for."""
+    """What to do next. Open calls are carried out before anything else is asked or paid for."""
     if progress.leaving is not None:
         return Leave(progress.leaving, progress.open)
     if progress.open:
@@ -128,10 +128,10 @@ def step(progress: Progress, limits: LoopLimits) -> Step:
 
 
 def replied(progress: Progress, reply: ModelReply, cost_usd: float | None) -> Progress:
-    """After an answer; ``cost_usd`` is its price, None if it is unknown."""
+    """After an answer; ``cost_usd`` is its price, None if unknown."""
     said = reply.said
     empty = not said.calls and not said.content.strip()
-    # Words that were cut off are no mistake, but a call is: half of it is nothing.
+    # Text that was cut off is not an error, but a call is: half a call is useless.
     part = reply.cut and not reply.lost_call and not said.calls and not empty
     parts = progress.parts + 1 if part else 0
     broken = (reply.cut or empty) and not said.calls and not part
@@ -154,13 +154,13 @@ def replied(progress: Progress, reply: ModelReply, cost_usd: float | None) -> Pr
 
 
 def acted(progress: Progress, result: str, *, valid: bool = True, again: bool = False) -> Progress:
-    """After the first open call. ``valid``: a tool understood it, whatever came of it. ``again``: the same call may
-    well follow itself."""
+    """After the first open call. ``valid``: a tool accepted the arguments, whatever the result. ``again``: the same
+    call may follow itself."""
     call, rest = progress.open[0], progress.open[1:]
     understood = progress.understood or valid
     errors = progress.errors
     if not rest:
-        # One of several calls may be none.
+        # One invalid call among several is not an error.
         errors = 0 if understood else errors + 1
     made = Made(signature(call), hashlib.sha256(result.encode(errors="replace")).hexdigest())
     return replace(
@@ -175,30 +175,30 @@ def acted(progress: Progress, result: str, *, valid: bool = True, again: bool = 
 
 
 def repeats(progress: Progress) -> bool:
-    """Whether the last calls were the same as those before: the model is to be warned."""
+    """Whether the last calls repeat the ones before, so that the model must be warned."""
     return any(_twice(progress.recent, length) for length in range(1, LONGEST_ROUND + 1))
 
 
 def steered(progress: Progress) -> Progress:
-    """Somebody said something: it goes on, and what was called before may be called again."""
+    """A person said something: the turn continues, and repeating earlier calls is fine."""
     return replace(progress, closed=False, nudge="", recent=(), errors=0)
 
 
 def ended(progress: Progress, answer: str, *, needs_user: bool) -> Progress:
     """The model ended the turn by itself."""
     leaving: Exit = "needs_user" if needs_user else "done"
-    # Many models say the same once more as they end.
+    # Many models repeat their text as they end the turn.
     known = not progress.said.is_over and answer.strip() in progress.said.prose
     return replace(progress, said=progress.said if known else progress.said.said(answer), leaving=leaving)
 
 
 def stopped(progress: Progress) -> Progress:
-    """Somebody wants it to end."""
+    """A person stops the turn."""
     return replace(progress, leaving="stopped")
 
 
 def signature(call: ToolCall) -> str:
-    """One spelling for one call."""
+    """A canonical form of the call."""
     try:
         arguments = msgspec.json.encode(msgspec.json.decode(call.arguments), order="deterministic").decode()
     except (msgspec.DecodeError, UnicodeError):
@@ -207,14 +207,14 @@ def signature(call: ToolCall) -> str:
 
 
 def _begins_again(recent: tuple[Made, ...], call: ToolCall) -> bool:
-    """Whether ``call`` begins a third round."""
+    """Whether ``call`` starts a third equal round."""
     spelled, lengths = signature(call), range(1, LONGEST_ROUND + 1)
     return any(_twice(recent, length) and recent[-length].call == spelled for length in lengths)
 
 
 def _twice(recent: tuple[Made, ...], length: int) -> bool:
-    """Whether the last two rounds were equal. One call is whatever came of it (a test run tells its time); several in
-    turn, which may wait for something, only if the same came of each."""
+    """Whether the last two rounds were equal. For a single call the result does not matter (a test run prints its
+    time); several calls, which may be polling, count only if each had the same result."""
     last, before = recent[-length:], recent[-2 * length : -length]
     if length == 1:
         return [made.call for made in last] == [made.call for made in before] != []

@@ -1,4 +1,4 @@
-"""Model: what the loop asks of a language model, and what comes back. Nothing here knows HTTP."""
+"""Model: what the loop asks of a language model, and what it gets back. Nothing here knows HTTP."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import msgspec
 
 from codebutler.config.schema import Config, KimiSection, OpenAISection, Price
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
-from codebutler_worker.agents.backend import Limit, Thinking, Writing
+from codebutler_worker.agents.backend import Refusal, Thinking, Writing
 
 Trouble = Literal["auth", "quota", "limit", "overloaded", "unreachable", "too_long", "refused"]
-"""``quota``: no more until it is paid for; ``limit``: no more for now; ``too_long``: the conversation does not fit;
-``refused``: it would be refused again."""
+"""``quota``: nothing more until it is paid for; ``limit``: nothing more for now; ``too_long``: the conversation does
+not fit; ``refused``: it would be refused again."""
 
 
 class ModelError(CodeButlerError):
     """A model did not answer; the message is one line that says what to do.
 
-    ``retry_after_s``: when the service takes another request, None if it did not say. ``said``: its own words, which
-    may be long. ``context``: how many tokens it takes at once, where it told.
+    ``retry_after_s``: when the service accepts another request, None if it did not say. ``said``: its own words, which
+    may be long. ``context``: its context size in tokens, if it said so.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ModelError(CodeButlerError):
 
 
 class SystemMessage(msgspec.Struct, frozen=True, tag="system", tag_field="role"):
-    """The standing orders; the first message."""
+    """The system prompt; the first message."""
 
     content: str
 
@@ -54,8 +54,8 @@ class UserMessage(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The model calls a tool; ``arguments`` is JSON as the model wrote it, and may be no JSON at all. ``extra``: JSON
-    that the service wants back with it, unread."""
+    """The model calls a tool; ``arguments`` is JSON as the model wrote it, and may be invalid. ``extra``: opaque JSON
+    that the service wants back with it."""
 
     id: str
     name: str
@@ -82,7 +82,7 @@ Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 
 class TokenCount(msgspec.Struct, frozen=True):
-    """What a request used. ``cached_input`` are those of ``input`` that the service had seen before."""
+    """What a request used. ``cached_input`` is the part of ``input`` that was in the service's cache."""
 
     input: int = 0
     output: int = 0
@@ -96,7 +96,7 @@ class TokenCount(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A whole answer. ``cut``: the service ended it at a length limit, in the middle of a call if ``lost_call``."""
+    """A whole answer. ``cut``: the service ended it at a length limit; ``lost_call``: in the middle of a call."""
 
     said: AssistantMessage
     tokens: TokenCount = field(default_factory=TokenCount)
@@ -114,9 +114,9 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is. ``key`` "" = the service needs none. ``replay_reasoning``: it wants its own reasoning back
-    with each request. ``answer_tokens``: how long an answer may be, None = what the service thinks best.
-    ``context``: how many tokens it takes at once."""
+    """How to reach a model. ``key`` "" = the service needs none. ``replay_reasoning``: it wants its own reasoning back
+    with each request. ``answer_tokens``: the longest answer, None = the service's default. ``context``: its context
+    size in tokens."""
 
     base_url: str
     model: str
@@ -131,12 +131,12 @@ class Model(Protocol):
 
     name: str
 
-    def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | Writing | Thinking | ModelReply]:
-        """What people may see meanwhile (Limit: it could not answer, and is asked again), then one Reply. Raises
+    def ask(self, prompt: ModelRequest) -> AsyncGenerator[Refusal | Writing | Thinking | ModelReply]:
+        """What people may see meanwhile (Refusal: it could not answer, and is asked again), then one ModelReply. Raises
         ModelError. Closing the iterator cancels the request."""
 
     async def close(self) -> None:
-        """Let go of connections. It may be asked again afterwards."""
+        """Close connections. It may be used again afterwards."""
 
 
 async def complete(model: Model, prompt: ModelRequest) -> ModelReply:
@@ -148,18 +148,18 @@ async def complete(model: Model, prompt: ModelRequest) -> ModelReply:
     raise ModelError("unreachable", "the model service ended without an answer: try again")
 
 
-# What a model's tokens cost, by the price list of the configuration.
+# The cost of a model's tokens, from the price list in the configuration.
 
 PER = 1_000_000
 
 
 def price_of(prices: Mapping[str, Price], model: str) -> Price | None:
-    """The model's entry; None without one: then tokens are shown instead of money."""
+    """The model's entry; None without one: then people see tokens instead of money."""
     return prices.get(model)
 
 
 def cost_usd(tokens: TokenCount, price: Price | None) -> float | None:
-    """In USD; None without a price. Without one of its own a cached token costs what any other does."""
+    """In USD; None without a price. Cached tokens cost the same as others unless they have their own price."""
     if price is None:
         return None
     cached = min(tokens.cached_input, tokens.input)
@@ -173,7 +173,7 @@ KIMI, GROQ, OPENAI, OLLAMA = "kimi", "groq", "openai", "ollama"
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """``model`` "" = it has to be named in the configuration. ``context`` in tokens."""
+    """``model`` "" = it must be named in the configuration. ``context`` in tokens."""
 
     base_url: str
     model: str
@@ -184,32 +184,32 @@ class Preset:
 
 
 PRESETS = {
-    # platform.kimi.ai: thinking models want their reasoning back as long as a task goes on. How long an answer may be
-    # is told as Kimi Code tells it (2.1.0), since a file that is written is an answer, too.
+    # platform.kimi.ai: thinking models want their reasoning back as long as a task goes on. The answer length is the
+    # one that Kimi Code sends (2.1.0), since a written file is part of an answer.
     KIMI: Preset(
         "https://api.moonshot.ai/v1", "kimi-k2.6", 256_000, replay_reasoning=True, answer_tokens=32_000
     ),
     GROQ: Preset("https://api.groq.com/openai/v1", "openai/gpt-oss-120b", 128_000),
     OPENAI: Preset("https://api.openai.com/v1", "", 128_000),
-    # What Ollama takes by default is much less than its models could: OLLAMA_CONTEXT_LENGTH.
+    # Ollama's default is much less than its models can do: OLLAMA_CONTEXT_LENGTH.
     OLLAMA: Preset("http://127.0.0.1:11434/v1", "", 32_000, needs_key=False),
 }
 
 OTHER = Preset("", "", 64_000, needs_key=False)
-"""A service that is known by its address only: what it takes is found out when it is too much."""
+"""A service known only by its address: we learn its context size when a request exceeds it."""
 
 
 def target(config: Config) -> Endpoint:
-    """What ``native`` of the configuration says. Raises AgentUnavailableError with what is missing.
+    """The endpoint in ``native`` of the configuration. Raises AgentUnavailableError with what is missing.
 
-    Kimi's address, key and model are those of ``kimi``, OpenAI's those of ``openai``, unless ``native`` has its own.
+    Kimi's address, key and model come from ``kimi``, OpenAI's from ``openai``, unless ``native`` has its own.
     """
     native, preset = config.native, PRESETS[config.native.preset]
     sections: dict[str, KimiSection | OpenAISection] = {KIMI: config.kimi, OPENAI: config.openai}
     section = sections.get(native.preset)
     usual = section.base_url if section else preset.base_url
     base_url = native.base_url or usual
-    # A key goes only where its owner meant it to go.
+    # A key goes only to the service that its owner meant it for.
     own = section if base_url == usual else None
     if base_url != usual:
         preset = OTHER

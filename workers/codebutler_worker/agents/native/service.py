@@ -1,6 +1,6 @@
 """OpenAIModel: any service that speaks OpenAI's chat completions, over HTTP.
 
-The key lives here and in the requests' headers, nowhere else. Redirects are not followed: they would carry it away.
+The key is only here and in the requests' headers. Redirects are not followed: they would take it elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from codebutler.domain.clock import Clock
-from codebutler_worker.agents.backend import Limit, Thinking, Writing
+from codebutler_worker.agents.backend import Refusal, Thinking, Writing
 from codebutler_worker.agents.native import wire
 from codebutler_worker.agents.native.model import (
     Endpoint,
@@ -35,11 +35,11 @@ MAX_EVENT_BYTES = 8 * 2**20
 
 
 class EventTooLargeError(ValueError):
-    """An event is larger than can be taken."""
+    """An event exceeds the size limit."""
 
 
 class EventDecoder:
-    """Takes chunks as they come, split anywhere."""
+    """Takes chunks that may be split anywhere."""
 
     def __init__(self, limit_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -86,14 +86,14 @@ MAX_ANSWER_BYTES = 32 * 2**20
 MAX_ERROR_BYTES = 64 * 2**10
 HIDDEN = "[key]"
 MOST_LESSONS = 6
-"""So often one request is sent again in another dialect."""
+"""How often a request is sent again in another dialect."""
 LOOK_S = 0.25
-"""At least this long between two looks at an answer that is on its way."""
+"""The shortest time between two updates of an answer in progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpTimeouts:
-    """``silence_s``: how long the service may say nothing, also in the middle of an answer."""
+    """``silence_s``: how long the service may send nothing, even in the middle of an answer."""
 
     connect_s: float = 10.0
     silence_s: float = 180.0
@@ -101,7 +101,8 @@ class HttpTimeouts:
 
 
 class OpenAIModel:
-    """``env`` names the proxies, which a worker's own scrubbed environment does not; ``chance`` gives [0, 1)."""
+    """``env`` names the proxies, which the worker's own scrubbed environment does not; ``chance`` returns a number in
+    [0, 1)."""
 
     def __init__(
         self,
@@ -118,10 +119,10 @@ class OpenAIModel:
         self._patience = patience or HttpTimeouts()
         self._chance = chance
         self._dialect = Dialect("own" if endpoint.replay_reasoning else "never")
-        """What the service has taught us so far."""
+        """What we have learned about the service so far."""
         self._client: httpx.AsyncClient | None = None
 
-    async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Limit | Writing | Thinking | ModelReply]:
+    async def ask(self, prompt: ModelRequest) -> AsyncGenerator[Refusal | Writing | Thinking | ModelReply]:
         """What people may see meanwhile, then one ModelReply. Raises ModelError. Closing the iterator cancels the
         request."""
         retries = lessons = 0
@@ -139,13 +140,13 @@ class OpenAIModel:
                 if wait_s is None:
                     raise
                 retries += 1
-                yield Limit(f"{error}; asking again in {wait_s:.0f} s")
+                yield Refusal(f"{error}; retrying in {wait_s:.0f} s")
                 await self._clock.sleep(wait_s)
             else:
                 return
 
     async def close(self) -> None:
-        """Let go of connections. It may be asked again afterwards."""
+        """Close connections. It may be used again afterwards."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -165,7 +166,7 @@ class OpenAIModel:
         except httpx.TimeoutException:
             raise ModelError("unreachable", "the model service did not answer in time") from None
         except EventTooLargeError:
-            raise ModelError("refused", "the model service sent more than can be taken") from None
+            raise ModelError("refused", "the model service sent too much data") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             kind = type(error).__name__
             raise ModelError(
@@ -239,7 +240,7 @@ class OpenAIModel:
 
 
 async def _bounded(response: httpx.Response) -> AsyncGenerator[bytes]:
-    """The answer's bytes. Raises EventTooLargeError if there are too many."""
+    """The response's bytes. Raises EventTooLargeError if there are too many."""
     size = 0
     async for piece in response.aiter_bytes():
         size += len(piece)
@@ -249,7 +250,7 @@ async def _bounded(response: httpx.Response) -> AsyncGenerator[bytes]:
 
 
 def told(content: bytes) -> tuple[str, str, str]:
-    """The code (or type) of an error that a service sent, its message and all of its words, "" where it has none."""
+    """The code (or type) of an error from a service, its message, and its whole text; "" for what is missing."""
     try:
         body = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeError):

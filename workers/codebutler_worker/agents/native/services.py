@@ -1,9 +1,9 @@
-"""How services differ: how they want to be asked, what their refusals mean, and when to try again. Pure.
+"""How services differ: the requests they accept, what their refusals mean, and when to retry. Pure.
 
 Sources: DeepSeek and Moonshot refuse a conversation with tool calls unless each of them comes with its
 ``reasoning_content`` (api-docs.deepseek.com/guides/thinking_mode; "thinking is enabled but reasoning_content is missing
 in assistant tool call message", where an empty one counts as missing and a space does not: theopenco/llmgateway #2093),
-Mistral and Groq refuse the same field (BerriAI/litellm #30835, janhq/jan #8136). Mistral takes no
+Mistral and Groq refuse the same field (BerriAI/litellm #30835, janhq/jan #8136). Mistral accepts no
 ``max_completion_tokens`` (editor-code-assistant/eca #231) and, like many chat templates, no ``user`` after ``tool``
 ("invalid_request_message_order", BerriAI/litellm #17761).
 """
@@ -27,7 +27,7 @@ from codebutler_worker.agents.native.model import (
 )
 
 OPTIONAL = ("stream_options", "max_completion_tokens", "extra_content")
-"""What we send, and can do without."""
+"""Fields that we send but can do without."""
 UNWANTED = (
     "extra_forbidden",
     "not permitted",
@@ -45,13 +45,13 @@ OUT_OF_ORDER = (
     "invalid_request_message_order",
 )
 HEARD = AssistantMessage("Understood.")
-"""Stands between a tool's result and what a person says, where a service wants somebody to answer first."""
+"""Placed between a tool's result and a person's message, for services that want an assistant message in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """``reasoning``: whether an answer's reasoning is sent back with it, "always" also where there was none.
-    ``without``: fields that the service does not take. ``alternating``: nobody speaks twice in a row."""
+    """``reasoning``: whether an answer's reasoning is sent back with it, "always" even if there was none. ``without``:
+    fields that the service refuses. ``alternating``: no role speaks twice in a row."""
 
     reasoning: Literal["never", "own", "always"] = "never"
     without: frozenset[str] = frozenset()
@@ -59,7 +59,7 @@ class Dialect:
 
 
 def learned(dialect: Dialect, said: str) -> Dialect | None:
-    """The dialect to try after a refusal in these words, None if they teach nothing."""
+    """The dialect to try after a refusal with this text, None if the text is no help."""
     words = said.lower()
     unwanted = any(mark in words for mark in UNWANTED)
     better = dialect
@@ -76,7 +76,7 @@ def learned(dialect: Dialect, said: str) -> Dialect | None:
 
 
 def alternated(messages: Sequence[Message]) -> list[Message]:
-    """The same conversation, in which an assistant answers before a person goes on."""
+    """The same conversation, with an assistant message before each message of a person."""
     found: list[Message] = []
     for message in messages:
         before = found[-1] if found else None
@@ -93,7 +93,7 @@ MOST_RETRIES = 4
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 LONGEST_WAIT_S = 60.0
-"""A service that wants more than this is asked again later, when the turn has been parked."""
+"""If a service wants a longer pause than this, it is asked again later, once the turn has been parked."""
 
 # How services say that a conversation does not fit: OpenAI and vLLM ("maximum context length is 16384 tokens",
 # vllm-project/vllm #20409; "max_tokens must be at least 1, got -186", #4667), llama.cpp ("the request exceeds the
@@ -126,14 +126,14 @@ NO_QUOTA = ("insufficient_quota", "exceeded_current_quota", "billing", "insuffic
 
 
 def refusal(status: int, code: str, said: str, retry_after_s: float | None, words: str = "") -> ModelError:
-    """The error for an HTTP status; ``code`` and ``said`` are the service's own words, on one line, ``words`` all of
-    them."""
+    """The error for an HTTP status; ``code`` and ``said`` are the service's own words on one line, ``words`` its whole
+    text."""
     short, words = f"{code} {said}".lower(), f"{code} {said} {words}".lower()
     detail = f": {said}" if said else ""
     if status in (401, 403):
         return ModelError("auth", f"the model service refuses the key (status {status}): check native.apiKey")
     if status == 402 or (status == 429 and any(mark in short for mark in NO_QUOTA)):
-        return ModelError("quota", f"the model service wants to be paid first{detail}")
+        return ModelError("quota", f"the model service requires payment first{detail}")
     if status == 404:
         return ModelError(
             "refused", f"no such model or address: check native.model and native.baseUrl{detail}"
@@ -152,13 +152,13 @@ def refusal(status: int, code: str, said: str, retry_after_s: float | None, word
 
 
 def _limit_in(words: str) -> int | None:
-    """How many tokens the service takes at once, by its own words."""
+    """The service's context size in tokens, from its error text."""
     found = _LIMIT.search(words)
     return int(next(number for number in found.groups() if number)) if found else None
 
 
 def pause_s(error: ModelError, retries: int, chance: float) -> float | None:
-    """How long to wait before the next try, None if there is none. ``chance`` is from [0, 1): full jitter."""
+    """Seconds until the next try, None for no retry. ``chance`` is from [0, 1): full jitter."""
     if error.trouble not in ("limit", "overloaded", "unreachable") or retries >= MOST_RETRIES:
         return None
     if error.retry_after_s is not None:

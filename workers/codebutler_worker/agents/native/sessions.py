@@ -1,5 +1,5 @@
-"""Where the native agent's sessions are kept: ``.codebutler/native/<session>.jsonl``, mode 0600, which agents do not
-see. Each step is appended as it happens, so that a killed worker loses nothing but what was just going on."""
+"""The built-in agent's sessions: ``.codebutler/native/<session>.jsonl``, mode 0600, hidden from agents. Each step is
+appended as it happens, so that a killed worker loses only the step in progress."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SECONDS_A_DAY = 86_400
 
 
 class Session:
-    """One that a turn works in: each step is on disk before the next one begins. ``fresh``: the one that was asked for
-    is gone."""
+    """The session of a turn: each step is on disk before the next one starts. ``fresh``: the requested session is
+    gone."""
 
     def __init__(
         self, descriptor: int, session_id: str, history: SessionHistory | None = None, *, fresh: bool = False
@@ -41,32 +41,34 @@ class Session:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What the model is given again, oldest first; what was cleaned away is not among it."""
+        """The messages for the model, oldest first, without those that were cleaned away."""
         return self.history.messages
 
     async def keep(self, *records: Record) -> None:
-        """Add what happened. Raises StoreError if it cannot be kept; then it did not happen here either."""
+        """Append records. Raises StoreError if they cannot be written; then they do not count here either."""
         if records:
             await asyncio.to_thread(self.append, records)
 
     async def say(self, *messages: Message) -> None:
-        """Add messages."""
+        """Append messages."""
         await self.keep(*(SaidRecord(message) for message in messages))
 
     def append(self, records: Iterable[Record]) -> None:
-        """Write them in one go. Blocking. Raises StoreError for a full or failing disk."""
+        """Write records in one go. Blocking. Raises StoreError if the disk is full or failing."""
         records = tuple(records)
         data = memoryview(b"".join(line(record) for record in records))
         try:
             while data and self._descriptor is not None:
                 data = data[os.write(self._descriptor, data) :]
         except OSError as error:
-            raise StoreError(f"the agent's session cannot be kept: {error.strerror}: make room") from error
+            raise StoreError(
+                f"the agent's session cannot be saved: {error.strerror}: free some disk space"
+            ) from error
         for record in records:
             self.history = after(self.history, record)
 
     def close(self) -> None:
-        """Close the file. May be called twice."""
+        """Close the file. A second call does nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -81,7 +83,7 @@ class NativeSessions:
         self._swept_s = 0.0
 
     def begin(self, at: str, now_s: float, *, fresh: bool = False) -> Session:
-        """A new session. Removes what is too old, once a day. Raises StoreError."""
+        """A new session. Once a day it also removes old ones. Raises StoreError."""
         session_id = f"native-{uuid4().hex}"
         with self._directory() as directory:
             if now_s - self._swept_s > SECONDS_A_DAY:
@@ -93,7 +95,7 @@ class NativeSessions:
         return session
 
     def resume(self, session_id: str) -> Session | None:
-        """A session that was begun earlier, None if it is not there any more. Raises StoreError."""
+        """An existing session, None if it is gone. Raises StoreError."""
         if not SESSION.fullmatch(session_id):
             return None
         with self._directory() as directory:
@@ -109,11 +111,11 @@ class NativeSessions:
 
     @contextlib.contextmanager
     def _directory(self) -> Iterator[int]:
-        """A descriptor of the directory, made if it is missing; no step of the way may be a link."""
+        """A descriptor of the directory, created if missing; no component may be a link."""
         try:
             found = make_beneath(self._repo, STATE_DIR, DIRECTORY)
         except OSError as error:
-            raise StoreError(f"the agent's session cannot be kept: {error.strerror or error}") from error
+            raise StoreError(f"the agent's session cannot be saved: {error.strerror or error}") from error
         try:
             yield found
         finally:
@@ -125,15 +127,15 @@ def _open(directory: int, session_id: str, flags: int) -> int:
     try:
         descriptor = os.open(f"{session_id}.jsonl", flags, 0o600, dir_fd=directory)
     except OSError as error:
-        raise StoreError(f"the agent's session cannot be kept: {error.strerror}") from error
+        raise StoreError(f"the agent's session cannot be saved: {error.strerror}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise StoreError("the agent's session cannot be kept: it is no file")
+        raise StoreError("the agent's session cannot be saved: it is not a regular file")
     return descriptor
 
 
 def _content(descriptor: int) -> bytes:
-    """All of it; a last line that is only half there gets its end, so that the next one begins anew."""
+    """The whole file. An incomplete last line gets a line end, so that the next one starts cleanly."""
     size = os.fstat(descriptor).st_size
     if size > MAX_BYTES:
         return b""
@@ -146,17 +148,17 @@ def _content(descriptor: int) -> bytes:
     return content
 
 
-# A session's records, which are only ever appended to: what was said, and what became of it. Pure.
+# A session's records, which are append-only: what was said, and what was done. Pure.
 #
-# A record is one line of JSON. A line that cannot be read (half of it was written when the machine went off) is left
-# out; what a call then has no result for is mended, since services refuse a call without one.
+# A record is one line of JSON. An unreadable line (half of it was written when the machine went off) is skipped; a call
+# that then lacks a result gets one, since services refuse a call without one.
 
 VERSION = 1
-INTERRUPTED = "(nobody knows what came of this call: it was cut off)"
+INTERRUPTED = "(the result of this call is unknown: it was cut off)"
 
 
 class OpenedRecord(msgspec.Struct, frozen=True, tag="opened"):
-    """The session began. Its first line."""
+    """The session started. The first record."""
 
     at: str
     version: int = VERSION
@@ -169,13 +171,13 @@ class SaidRecord(msgspec.Struct, frozen=True, tag="said"):
 
 
 class PlannedRecord(msgspec.Struct, frozen=True, tag="planned"):
-    """The plan as it stands now."""
+    """The current plan."""
 
     steps: tuple[PlanStep, ...]
 
 
 class CleanedRecord(msgspec.Struct, frozen=True, tag="cleaned"):
-    """To make room, these messages stand for all before."""
+    """To make room, these messages replace all before them."""
 
     messages: tuple[Message, ...]
 
@@ -191,7 +193,7 @@ Record = OpenedRecord | SaidRecord | PlannedRecord | CleanedRecord | StoodRecord
 
 @dataclass(frozen=True, slots=True)
 class SessionHistory:
-    """A session as it stands."""
+    """The current state of a session."""
 
     messages: tuple[Message, ...] = ()
     plan: tuple[PlanStep, ...] = ()
@@ -199,7 +201,7 @@ class SessionHistory:
 
 
 def after(history: SessionHistory, record: Record) -> SessionHistory:
-    """The history with one record more."""
+    """The history with one more record."""
     match record:
         case SaidRecord(message):
             return replace(history, messages=(*history.messages, message))
@@ -214,12 +216,12 @@ def after(history: SessionHistory, record: Record) -> SessionHistory:
 
 
 def line(record: Record) -> bytes:
-    """A record as it is kept."""
+    """A record as a line of the file."""
     return msgspec.json.encode(record) + b"\n"
 
 
 def read(content: bytes) -> SessionHistory | None:
-    """The session that the lines tell of; None if they are no session of ours."""
+    """The session in the file; None if it is not a session of ours."""
     decoder = msgspec.json.Decoder(Record)
     history, opened = SessionHistory(), False
     messages: list[Message] = []
@@ -242,7 +244,7 @@ def read(content: bytes) -> SessionHistory | None:
 
 
 def mended(messages: Iterable[Message]) -> list[Message]:
-    """With a result after each call, in the order of the calls, and none without its call."""
+    """The messages with a result after each call, in the order of the calls, and no result without its call."""
     found: list[Message] = []
     missing: list[str] = []
     for message in messages:

@@ -1,4 +1,4 @@
-"""One turn of the native agent: does what the loop decides, and tells what happens as events."""
+"""One turn of the built-in agent: does what the loop decides, and reports it as events."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from msgspec import structs
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import (
     AgentEvent,
-    Limit,
     Plan,
+    Refusal,
     Started,
     Text,
     Thinking,
@@ -48,10 +48,10 @@ from codebutler_worker.agents.running import Waits, following
 from codebutler_worker.tools.repair import as_json
 
 NOTHING = "(done)"
-"""Some services refuse a result without a word."""
+"""Some services refuse an empty result."""
 NOT_DONE = "(not done: the turn ended before)"
 MOST_ATTEMPTS = 5
-"""So often room is made for one request; each time there is half as much left."""
+"""How often room is made for one request; each time the target is halved."""
 GROWN = 1.25
 TOO_SMALL = (
     "the model's context ({context} tokens) is smaller than the agent's instructions and tools: start the service "
@@ -61,7 +61,7 @@ TOO_SMALL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinker:
-    """What answers: the model, what it takes at once and what it costs. ``cost`` is in USD, None if unknown."""
+    """The model, its context size and its cost. ``cost`` is in USD, None if unknown."""
 
     model: Model
     context: int
@@ -69,7 +69,7 @@ class Thinker:
 
 
 class NativeTurn:
-    """``events`` runs it once. ``progress`` and ``exit`` tell afterwards how it went."""
+    """Call ``events`` once. Afterwards ``progress`` and ``exit`` say how it went."""
 
     def __init__(
         self, request: TurnRequest, thinker: Thinker, acting: Acting, session: Session, limits: LoopLimits
@@ -87,7 +87,7 @@ class NativeTurn:
         self._gauge = cleaning.TokenEstimate(fixed=acting.definition_tokens)
         self._context = thinker.context
         self._left = 0
-        """The tokens that were left when room was made last."""
+        """The tokens that were left when room was last made."""
 
     @property
     def usage(self) -> Usage:
@@ -96,7 +96,7 @@ class NativeTurn:
         return Usage(tokens.input, tokens.output, spent, self.progress.turns)
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
-        """Everything that happens until the loop leaves. Raises ModelError, StoreError and CutOffError."""
+        """All events until the loop ends. Raises ModelError, StoreError and CutOffError."""
         self._waits.listens = True
         yield Started(self._session.id, self._session.fresh, self._thinker.model.name)
         if all(step.state == "done" for step in self._session.history.plan):
@@ -123,7 +123,7 @@ class NativeTurn:
             self._waits.listens = False
 
     async def close(self, terminal_cwd: str) -> None:
-        """Settle what was left open, so that the session can be taken up again."""
+        """Settle open calls, so that the session can be resumed."""
         open_ = self.progress.open
         first = NOT_DONE if self.leave is not None else INTERRUPTED
         told = [ToolMessage(call.id, first if at == 0 else NOT_DONE) for at, call in enumerate(open_)]
@@ -132,7 +132,7 @@ class NativeTurn:
             await self._session.keep(StoodRecord(terminal_cwd))
 
     async def _hear(self) -> None:
-        """Take in what people said meanwhile, once no call waits for its result."""
+        """Add what people said meanwhile, once no call is waiting for its result."""
         said = self._waits.said
         if not said or self.progress.open:
             return
@@ -144,7 +144,7 @@ class NativeTurn:
         if nudge:
             await self._session.say(UserMessage(nudge))
         size = self._gauge.of(self._session.messages)
-        # Where little fits besides the orders, it is always too full: room is made for what came since.
+        # If little fits besides the system prompt, it is always too full: make room only once it has grown since.
         if size > GROWN * self._left and cleaning.too_full(
             self._session.messages, self._gauge, self._context
         ):
@@ -157,7 +157,7 @@ class NativeTurn:
             except ModelError as error:
                 if error.trouble != "too_long" or attempt == MOST_ATTEMPTS:
                     raise
-                # It takes less than we thought: as much as it says, or else half of what there is.
+                # The context is smaller than we assumed: use what the service says, or else half.
                 self._context = min(self._context, error.context or self._context)
                 size, orders = (self._gauge.of(self._session.messages[:end]) for end in (None, 1))
                 if orders > self._context:
@@ -170,8 +170,10 @@ class NativeTurn:
         prompt = ModelRequest(self._session.messages, self._acting.definitions)
         began_s = self._clock.monotonic()
         async with aclosing(self._thinker.model.ask(prompt)) as answers:
-            while isinstance(event := await self._waits.work(following(answers)), Limit | Writing | Thinking):
-                if isinstance(event, Limit):
+            while isinstance(
+                event := await self._waits.work(following(answers)), Refusal | Writing | Thinking
+            ):
+                if isinstance(event, Refusal):
                     self._log.noted("waiting", event.text)
                 yield event
         if event is None:
@@ -195,11 +197,11 @@ class NativeTurn:
             yield asked
 
     async def _take(self, reply: ModelReply) -> None:
-        """The answer goes into the session before anything is done with it."""
+        """The answer goes into the session before it is acted on."""
         said = unique(reply.said, self._session.messages)
         said = with_calls(said, lambda call: structs.replace(call, name=self._acting.named(call.name)))
         if said.content.strip() or said.calls:
-            # Services read what they are sent again: some refuse a conversation with arguments that are no JSON.
+            # Services parse old messages too: some refuse a conversation whose arguments are not valid JSON.
             await self._session.say(
                 with_calls(said, lambda call: structs.replace(call, arguments=as_json(call.arguments)))
             )
@@ -225,7 +227,7 @@ class NativeTurn:
                 yield ToolResult(event.use_id, good, result.text)
 
     def _priced(self, reply: ModelReply, prompt: ModelRequest) -> ModelReply:
-        """With what it has used, as the service says, or as we reckon: an answer that costs nothing meets no limit."""
+        """With the usage that the service reports, or our estimate: an answer without a cost would meet no limit."""
         told, reckoned = reply.tokens, self._gauge.used(prompt.messages, reply.said)
         used = structs.replace(
             told, input=told.input or reckoned.input, output=told.output or reckoned.output
@@ -233,8 +235,8 @@ class NativeTurn:
         return replace(reply, tokens=used)
 
     async def _make_room(self, context: int, *, desperate: bool = False) -> None:
-        """Shrink old results; if that is not enough, sum up the beginning. ``desperate``: nothing is too new for it,
-        and what is too long by itself loses its middle."""
+        """Shorten old results; if that is not enough, summarize the beginning. ``desperate``: even recent results are
+        shortened, and messages that are too long lose their middle."""
         before = self._gauge.of(self._session.messages)
         recent = 0 if desperate else cleaning.RECENT
         messages = cleaning.shrunk(self._session.messages, self._gauge, context, recent)
@@ -252,10 +254,11 @@ class NativeTurn:
         self._log.noted("cleaned", f"{before} tokens became {self._left}")
 
     async def _summary(self, messages: tuple[Message, ...], context: int) -> str:
-        """What went before in few words, "" if the model cannot say; asked with less where all of it is too much."""
+        """A short summary of the conversation so far, "" if the model fails; retried with less if all of it is too
+        much."""
         for attempt in (messages, cleaning.clipped(messages, self._gauge, context // 2)):
-            # With the tools, which it shall not use: gateways to Bedrock take no calls without them, and the
-            # beginning of the request is then in the service's cache (BerriAI/litellm #24158).
+            # With the tools, although it must not use them: gateways to Bedrock refuse calls without them, and so the
+            # beginning of the request is in the service's cache (BerriAI/litellm #24158).
             prompt = ModelRequest((*attempt, UserMessage(cleaning.SUMMARY_ORDER)), self._acting.definitions)
             try:
                 reply = await self._waits.work(complete(self._thinker.model, prompt))
@@ -269,7 +272,7 @@ class NativeTurn:
         return ""
 
     def _paid(self, reply: ModelReply) -> str:
-        """Paid for like any other answer, but none of the turn's steps."""
+        """Paid for like any other answer, but not a step of the turn."""
         tokens = self.progress.tokens + reply.tokens
         cost, before = self._thinker.cost(reply), self.progress.cost_usd
         total = None if cost is None or before is None else before + cost
@@ -278,18 +281,18 @@ class NativeTurn:
 
 
 def with_calls(said: AssistantMessage, changed: Callable[[ToolCall], ToolCall]) -> AssistantMessage:
-    """The same words with other calls."""
+    """The same message with other calls."""
     return structs.replace(said, calls=tuple(changed(call) for call in said.calls))
 
 
 def unique(said: AssistantMessage, before: Sequence[Message]) -> AssistantMessage:
-    """With ids for its calls that no call before has: some services number those of each answer anew."""
+    """With ids for its calls that no earlier call has: some services number the calls of each answer from the start."""
     known = {call.id for message in before if isinstance(message, AssistantMessage) for call in message.calls}
     calls = []
     for at, call in enumerate(said.calls):
         number, call_id = len(before) * 100 + at, call.id
         while not call_id or call_id in known:
-            # As Mistral wants them: nine letters and digits.
+            # The format that Mistral wants: nine letters and digits.
             call_id, number = f"c{number:08}", number + 1
         known.add(call_id)
         calls.append(structs.replace(call, id=call_id))

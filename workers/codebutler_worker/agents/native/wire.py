@@ -1,10 +1,10 @@
 """Chat completions as JSON: requests out, streamed chunks in. Pure.
 
-Source: OpenAI API reference, Chat Completions; the same as spoken by Moonshot (Kimi), Groq, Ollama, vLLM and others,
-whose differences are taken as they come: usage in the last choice, calls without an index or an id, a whole answer
-where a stream was asked for, words as a list of parts (``prose``), calls among the words (``written_calls``), a
-``refusal`` in their place, ``extra_content`` of a call that Gemini 3 wants back (ai.google.dev,
-gemini-api/docs/thought-signatures). Answers of several services in shape: ``tests/golden/services``.
+Source: OpenAI API reference, Chat Completions; also as spoken by Moonshot (Kimi), Groq, Ollama, vLLM and others, with
+their differences: usage in the last choice, calls without an index or an id, a whole answer instead of a stream, text
+as a list of parts (``prose``), calls inside the text (``written_calls``), a ``refusal`` in their place,
+``extra_content`` of a call that Gemini 3 wants back (ai.google.dev, gemini-api/docs/thought-signatures). Sample answers
+of several services: ``tests/golden/services``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FunctionPart(msgspec.Struct):
 
 
 class CallPart(msgspec.Struct):
-    """A piece of the call at ``index``; some services leave the index out and send a call at once."""
+    """A piece of the call at ``index``; some services omit the index and send a call at once."""
 
     index: int | None = None
     id: str | None = None
@@ -51,7 +51,7 @@ class CallPart(msgspec.Struct):
 
 
 class AnswerPart(msgspec.Struct):
-    """What an answer, or a piece of one, holds; services name reasoning in either of two ways."""
+    """The content of an answer or of a piece of one; services have two names for the reasoning."""
 
     content: Any = None
     refusal: str | None = None
@@ -67,7 +67,7 @@ class CachedTokens(msgspec.Struct):
 
 
 class UsagePart(msgspec.Struct):
-    """What the service counts, in tokens; ``cached_tokens`` is Kimi's place for what others put into the details."""
+    """The service's token counts; ``cached_tokens`` is where Kimi puts what others put into the details."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -76,7 +76,7 @@ class UsagePart(msgspec.Struct):
 
 
 class ChoicePart(msgspec.Struct):
-    """One answer: whole (``message``) or a piece (``delta``). Kimi tells the usage here."""
+    """One answer: whole (``message``) or a piece (``delta``). Kimi reports the usage here."""
 
     delta: AnswerPart | None = None
     message: AnswerPart | None = None
@@ -85,7 +85,7 @@ class ChoicePart(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct):
-    """One event of the stream, or a whole answer; ``error`` is what a service says in mid-stream."""
+    """One event of the stream, or a whole answer; ``error`` may come in mid-stream."""
 
     choices: list[ChoicePart] | None = None
     usage: UsagePart | None = None
@@ -93,8 +93,8 @@ class Chunk(msgspec.Struct):
 
 
 def body(model: str, prompt: ModelRequest, dialect: Dialect, answer_tokens: int | None = None) -> bytes:
-    """The request. What never changes comes first and messages are only ever appended, so that a service finds the
-    beginning of each request in its cache."""
+    """The request body. Constant parts come first and messages are only appended, so that a service finds the beginning
+    of each request in its cache."""
     request: dict[str, Any] = {"model": model, "stream": True}
     if "stream_options" not in dialect.without:
         request["stream_options"] = {"include_usage": True}
@@ -109,7 +109,7 @@ def body(model: str, prompt: ModelRequest, dialect: Dialect, answer_tokens: int 
 
 
 def spelled(message: Message, dialect: Dialect) -> dict[str, Any]:
-    """One message in the API's words."""
+    """One message in the API's format."""
     match message:
         case ToolMessage(call_id=call_id, content=content):
             return {"role": "tool", "tool_call_id": call_id, "content": content}
@@ -135,7 +135,7 @@ def _spelled_call(call: ToolCall, dialect: Dialect) -> dict[str, Any]:
 
 
 class _Building:
-    """A call of which parts have come."""
+    """A call that has arrived in part."""
 
     def __init__(self, index: int | None, call_id: str) -> None:
         self.index = index
@@ -146,7 +146,7 @@ class _Building:
 
 
 class Assembler:
-    """Puts one answer together from its chunks; ``tools`` are those that the model was offered."""
+    """Assembles one answer from its chunks; ``tools`` are those that the model was offered."""
 
     def __init__(self, tools: Sequence[Mapping[str, Any]] = ()) -> None:
         self.finish = ""
@@ -160,18 +160,18 @@ class Assembler:
 
     @property
     def pieces(self) -> int:
-        """How many pieces of its words have come, and of its reasoning one."""
+        """The number of pieces of text, plus one for the reasoning if there is any."""
         return len(self._text) + bool(self._reasoning)
 
     @property
     def text(self) -> str:
-        """Its words so far, as people may see them."""
+        """The text so far, as people may see it."""
         said = said_so_far("".join(self._text))
         return before_calls(said) if self._tools else said
 
     def feed(self, data: str | bytes) -> None:
-        """Take a chunk, or the sign that none follows. Raises ModelError for an error that came in its place, and for
-        what is no chunk at all."""
+        """Add a chunk, or the end marker. Raises ModelError for an error in its place, and for anything that is not a
+        chunk."""
         if self.over or (isinstance(data, str) and data.strip() == END):
             self.over, self.finish = True, self.finish or "stop"
             return
@@ -188,11 +188,11 @@ class Assembler:
             self._take(choice)
 
     def reply(self) -> ModelReply:
-        """The answer. Raises ModelError for one that the service kept back."""
+        """The answer. Raises ModelError for one that the service withheld."""
         said = self._said()
         if self.finish == "content_filter" and not said.content:
             raise ModelError(
-                "refused", "the model service kept the answer back (content_filter): ask differently"
+                "refused", "the model service withheld the answer (content_filter): rephrase the message"
             )
         calls = said.calls
         cut = self.finish == "length"
@@ -200,13 +200,13 @@ class Assembler:
             raise ModelError("too_long", "the conversation left the model no room for an answer")
         lost = bool(cut and calls and not _is_json(calls[-1].arguments))
         if lost:
-            # Half a file is not what the model meant to write.
+            # The model did not mean to write half a file.
             calls = calls[:-1]
         said = AssistantMessage(said.content, calls, said.reasoning)
         return ModelReply(said, tokens_of(self._usage), cut=cut, lost_call=lost)
 
     def _said(self) -> AssistantMessage:
-        """All of it, whatever form the service gave its parts."""
+        """All of it, in whatever form the service sent its parts."""
         text, thought = parted("".join(self._text))
         calls = tuple(
             ToolCall(each.id, each.name, "".join(each.arguments) or "{}", each.extra) for each in self._calls
@@ -241,7 +241,7 @@ class Assembler:
                 )
 
     def _building(self, part: CallPart) -> _Building:
-        """The call that a part belongs to; another id begins another call, whatever the index says."""
+        """The call that a part belongs to; a different id starts a new call, whatever the index is."""
         same = [each for each in self._calls if part.index is None or each.index == part.index]
         found = same[-1] if same else None
         if found is None or (part.id and found.id and part.id != found.id):
@@ -260,14 +260,14 @@ def _is_json(text: str) -> bool:
 
 
 def tokens_of(usage: UsagePart) -> TokenCount:
-    """What an answer has used, in whichever of its dialects a service says so."""
+    """What an answer has used, in any of the formats that services use."""
     details = usage.prompt_tokens_details
     cached = usage.cached_tokens or (details.cached_tokens if details else None)
     return TokenCount(usage.prompt_tokens or 0, usage.completion_tokens or 0, cached or 0)
 
 
 def broken_off(error: Any) -> ModelError:
-    """What an error means that came in the place of an answer, or in the middle of one."""
+    """What an error means that came in place of an answer, or in the middle of one."""
     code, said, words = error_words(error)
     status = int(code) if code.isdigit() and len(code) == 3 else 500
     found = refusal(status, code, said, None, words)
@@ -279,7 +279,7 @@ def broken_off(error: Any) -> ModelError:
 
 
 def error_words(error: Any) -> tuple[str, str, str]:
-    """The code (or type) of an error, its message as one line, and all of its words, "" where there are none."""
+    """The code (or type) of an error, its message as one line, and its whole text; "" for what is missing."""
     words = msgspec.json.encode(error).decode()[:ERROR_CHARS]
     if not isinstance(error, dict):
         return "", one_line(str(error)), words

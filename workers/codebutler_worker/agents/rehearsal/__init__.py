@@ -1,1 +1,1 @@
-"""The rehearsal agent: scripted, offline, and at work in the repository through the same port as the others."""
+"""The rehearsal agent: scripted, offline, and working in the repository through the same port as the others."""

@@ -15,17 +15,11 @@ from codebutler_worker.programs.process import AgentProcess, Record
 from codebutler_worker.sandbox.destinations import status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tree.tree import ENV
 
 DONE = MappingProxyType({"Write": "Wrote", "Append": "Added to", "Replace": "Changed", "Delete": "Deleted"})
 MAX_OUTPUT_BYTES = 256 * 2**10
 SKIPPED = (".git", ".codebutler", "node_modules", ".venv", "__pycache__")
-ENV = {
-    "PATH": "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin",
-    "LANG": "C.UTF-8",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-}
 # A repository's own configuration can name programs for git to run.
 GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 QUESTIONS = {
@@ -37,7 +31,7 @@ QUESTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What a program said: its exit code, and stdout or, on failure, stderr. ``cut``: there was more of it."""
+    """A program's output: its exit code, and stdout or, on failure, stderr. ``cut``: there was more."""
 
     code: int
     text: str
@@ -46,15 +40,14 @@ class Printed:
 
 @dataclass(frozen=True, slots=True)
 class FoundLines:
-    """FoundLines of what a program found. ``cut``: there are more."""
+    """Lines that a program found. ``cut``: there are more."""
 
     lines: list[str]
     cut: bool = False
 
 
 class Tools:
-    """Works in ``workdir``; ``home`` is where the sandbox's HOME is, of which nothing is kept; ``record`` gets what the
-    programs write.
+    """Works in ``workdir``; ``home`` is the sandbox's HOME, which is not kept; ``record`` gets the programs' output.
 
     Every method raises ToolError with one line, and SandboxUnavailableError.
     """
@@ -88,7 +81,7 @@ class Tools:
         return output
 
     async def search(self, text: str, path: str) -> FoundLines:
-        """FoundLines that contain ``text``, as file:line:text."""
+        """Lines that contain ``text``, as file:line:text."""
         skip = (f"--exclude-dir={name}" for name in SKIPPED)
         found = await self._run("grep", "-rnIF", *skip, "-e", text, self._target(path))
         # grep(1): 1 = no line was selected.
@@ -96,19 +89,19 @@ class Tools:
         return FoundLines([line.removeprefix("./") for line in lines], found.cut)
 
     async def git(self, question: str) -> Printed:
-        """What git says to status, diff or log."""
+        """The output of git status, diff or log."""
         output = await self._run(*GIT, *QUESTIONS[question])
         _checked(output)
         return output
 
     async def write(self, path: str, text: str) -> None:
-        """Make ``text`` the whole content of a file, and its directory if it is missing."""
+        """Write ``text`` to a file, replacing its content, and create its directory if missing."""
         target = self._target(path)
         _checked(await self._run("mkdir", "-p", str(Path(target).parent) or "."))
         _checked(await self._run("tee", target, stdin=text))
 
     async def append(self, path: str, text: str) -> None:
-        """Put ``text`` on lines of its own at the end of a file."""
+        """Append ``text`` as separate lines to a file."""
         _checked(await self._run("tee", "-a", self._target(path), stdin=text))
 
     def require(self, path: str) -> None:
@@ -122,14 +115,14 @@ class Tools:
         _checked(await self._run("rm", self._target(path)))
 
     async def text(self, path: str) -> str | None:
-        """The text of a file that changes, "" if it is not there; None for what has no text to compare."""
+        """The text of a file that changes, "" if it does not exist; None if it has no text to compare."""
         if self._status(path) is None:
             return ""
         output = await self._run("cat", self._target(path))
         return None if "\0" in _checked(output) or output.cut else output.text
 
     async def replace(self, path: str, old: str, new: str) -> int:
-        """Replace each ``old``; how many there were."""
+        """Replace each ``old``; returns how many there were."""
         output = await self._run("cat", self._target(path))
         text = _checked(output)
         if output.cut or "\0" in text or "\ufffd" in text:
@@ -144,7 +137,7 @@ class Tools:
         _checked(await self._run("sleep", seconds))
 
     def _target(self, path: str) -> str:
-        """The argument for ``path``: never an option. Also where there are no walls, no link is followed."""
+        """The argument for ``path``: never an option. No link is followed, even without a sandbox."""
         if path in (".", "./"):
             return "."
         self._status(path)
@@ -173,6 +166,7 @@ class Tools:
                 lines.append(line)
             else:
                 await process.wait()
+                await process.last_words()
         if size > MAX_OUTPUT_BYTES:
             return Printed(0, b"\n".join(lines).decode(errors="replace"), cut=True)
         code = process.returncode if process.returncode is not None else 1
@@ -181,7 +175,7 @@ class Tools:
 
 
 def _whole_lines(output: Printed) -> list[str]:
-    """The last one of what was cut may be half of one."""
+    """The last line of output that was cut may be incomplete."""
     lines = _checked(output).splitlines()
     return lines[:-1] if output.cut else lines
 
@@ -194,7 +188,7 @@ def _checked(output: Printed) -> str:
 
 
 def check(intent: Intent, tools: Tools) -> None:
-    """Raises ToolError for what cannot be done, before anybody is asked about it."""
+    """Raises ToolError for what cannot be done, before a person is asked about it."""
     match intent:
         case Intent("Delete", path):
             tools.require(path)
@@ -205,7 +199,7 @@ def check(intent: Intent, tools: Tools) -> None:
 
 
 async def carried_out(intent: Intent, tools: Tools, earlier: Sequence[str]) -> str:
-    """Do what ``check`` has passed; the answer. Raises ToolError and SandboxUnavailableError."""
+    """Carry out what has passed ``check``; returns the answer. Raises ToolError and SandboxUnavailableError."""
     match intent:
         case Intent("List", path):
             found = await tools.files(path)
@@ -233,11 +227,11 @@ async def carried_out(intent: Intent, tools: Tools, earlier: Sequence[str]) -> s
         case Intent("Write" | "Append" | "Replace" | "Delete"):
             return await _changed(intent, tools)
         case _:
-            return language.HELP
+            return language.COMMENTED if intent.verb == "Commented" else language.HELP
 
 
 async def _changed(intent: Intent, tools: Tools) -> str:
-    """Change a file; the answer shows the difference."""
+    """Change a file; the answer shows the diff."""
     path, text = intent.path, intent.text
     before = await tools.text(path)
     match intent.verb:

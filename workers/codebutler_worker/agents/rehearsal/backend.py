@@ -43,7 +43,7 @@ REVIEW = (
     Intent("Git", text="status"),
 )
 PACE_S = 2.0
-"""For each step of a review: less, and nobody sees its plan."""
+"""Per step of a review: any faster, and nobody would see its plan."""
 
 
 LEFT_ALONE = "You said no, so I left `{path}` alone."
@@ -60,7 +60,7 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
 
 @dataclass
 class _Work:
-    """What one turn does and has to say. ``pace_s``: how long each step takes at least."""
+    """The progress and the answers of one turn. ``pace_s``: how long each step takes at least."""
 
     tools: Tools
     earlier: tuple[str, ...]
@@ -69,14 +69,14 @@ class _Work:
     answers: list[str] = field(default_factory=list)
 
     def failed(self, why: str) -> None:
-        """A step did not work; the others are tried all the same."""
+        """A step failed; the others are tried anyway."""
         self.ok = False
         self.answers.append(why)
 
 
 class RehearsalBackend(TurnBackend[Waits]):
-    """Recognises plain sentences and works through the sandbox. ``home`` is the HOME its programs get, of which the
-    sandbox shows nothing."""
+    """Recognizes plain sentences and works through the sandbox. ``home`` is the HOME its programs get; the sandbox
+    shows nothing of it."""
 
     name = "rehearsal"
 
@@ -117,7 +117,7 @@ class RehearsalBackend(TurnBackend[Waits]):
         yield Finished(ok=work.ok, text=text, reason=reason, usage=usage, total_cost_usd=0.0)
 
     def _session(self, wanted: str | None) -> Started:
-        """A session id says by its form that it is ours, so one survives a restart; its memory does not."""
+        """The form of a session id shows that it is ours, so it survives a restart; its memory does not."""
         if wanted and SESSION.fullmatch(wanted):
             return Started(wanted)
         return Started(f"rehearsal-{uuid4().hex}", fresh=wanted is not None)
@@ -125,7 +125,7 @@ class RehearsalBackend(TurnBackend[Waits]):
     async def _step(
         self, turn: TurnRequest, waits: Waits, work: _Work, intent: Intent
     ) -> AsyncGenerator[AgentEvent]:
-        """Ask for what has to be asked, and do it."""
+        """Ask what must be asked, then carry it out."""
         call_id = f"{turn.turn_id}-{len(work.answers) + 1}"
         todo: Intent | str = intent
         try:
@@ -153,7 +153,7 @@ class RehearsalBackend(TurnBackend[Waits]):
 
 
 def _plan(intents: Sequence[Intent], at: int) -> Plan:
-    """The steps, of which the one numbered ``at`` is under way."""
+    """The steps, with the one at index ``at`` in progress."""
     texts = [language.step(*described(intent)) for intent in intents]
     return Plan(
         tuple(
@@ -169,7 +169,7 @@ def _usage(prompt: str, answer: str, tools: int) -> Usage:
 
 
 def request_of(intent: Intent, request_id: str) -> Approval | Question | None:
-    """What has to be asked before ``intent`` is carried out; None for most."""
+    """What must be asked before ``intent`` is carried out; None for most."""
     match intent.verb:
         case "Delete":
             command = shlex.join(["rm", intent.path])
@@ -180,7 +180,7 @@ def request_of(intent: Intent, request_id: str) -> Approval | Question | None:
 
 
 def decided(intent: Intent, answer: Answer) -> Intent | str:
-    """What is to be done after the answer, or what to say instead.
+    """What to do after the answer, or what to say instead.
 
     Raises ToolError for an answer that makes no sense.
     """
@@ -202,7 +202,7 @@ def decided(intent: Intent, answer: Answer) -> Intent | str:
 
 
 def described(intent: Intent) -> tuple[str, str]:
-    """The tool's name and one line on what it does; an empty name for what needs no tool."""
+    """The tool's name and one line on what it does; an empty name if no tool is needed."""
     match intent:
         case Intent("List", path):
             return "List", path

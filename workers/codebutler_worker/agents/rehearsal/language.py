@@ -1,4 +1,4 @@
-"""The language of the rehearsal agent: a handful of plain sentences that it understands, and what it says. Pure."""
+"""The language of the rehearsal agent: a handful of plain sentences that it understands, and its answers. Pure."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ Verb = Literal[
     "Recall",
     "Help",
     "Attached",
+    "Commented",
     "Refused",
     "Unknown",
 ]
-"""Besides what they say: Ignore writes a .gitignore, for the language that a person chooses; Review looks the
-repository over, so slowly that a person can watch; Recall tells what was said earlier in the conversation; Attached
-shows a file that came with the message; Refused would leave the repository; Unknown is not understood."""
+"""Besides the obvious: Ignore writes a .gitignore, for the language that a person chooses; Review looks through the
+repository, slowly enough for a person to watch; Recall repeats what was said earlier in the conversation; Attached
+shows a file that came with the message; Commented answers comments from a page of changes; Refused would leave the
+repository; Unknown is not understood."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Something to do. ``text``: what to find, to write or to replace (by ``new``); what to ask git; seconds to wait;
-    the media type of an attached file; what was not understood."""
+    """Something to do. ``text``: what to find, write or replace (by ``new``); the git subcommand; seconds to wait; the
+    media type of an attached file; or the text that was not understood."""
 
     verb: Verb
     path: str = "."
@@ -62,7 +64,7 @@ _ATTACHED = re.compile(
 )
 
 
-# What was said before is known, not asked for; a skill is for agents that can read.
+# Earlier messages are context, not requests; a skill is for agents that can read.
 _ASIDE = re.compile(
     r"\A\[record:.*?^\[end of the record\]$\n*|^\[skill [^\n]*\]$.*?^\[end of the skill\]$\n*",
     re.MULTILINE | re.DOTALL,
@@ -75,21 +77,27 @@ _ABOUT_FILES = re.compile(
     re.IGNORECASE,
 )
 
-# What the prompt itself says of a run that goes on, and of what came beside the words.
+# The prompt's own text about a resumed run, and about what came with the message.
 _NOT_SAID = re.compile(
     r"\[attached file |The machine stopped while you |Your last run met |A person stopped your last run|"
     r"What you had asked is answered"
 )
 
 
+# How comments from a page of changes begin.
+_COMMENTS = "Comments on your changes:\n"
+
+
 def understand(prompt: str) -> list[Intent]:
     """What the prompt asks for, in order; empty only if it says nothing.
 
-    Messages that arrived together are separate paragraphs. One that asks for nothing and follows a text to
-    write belongs to that text; any other is Unknown. Files that came with it are looked at last.
+    Messages that arrived together are separate paragraphs. A paragraph that asks for nothing and follows a text to
+    write belongs to that text; any other is Unknown. Attached files come last.
     """
     prompt = _ASIDE.sub("", prompt)
     found: list[Intent] = []
+    if prompt.lstrip().startswith(_COMMENTS):
+        return [Intent("Commented")]
     attached = [Intent("Attached", note["path"], note["kind"]) for note in _ATTACHED.finditer(prompt)]
     for paragraph in re.split(r"\n[ \t]*\n", _NOTE.sub("", prompt).strip()):
         text = paragraph.strip()
@@ -151,7 +159,7 @@ def _unquoted(text: str) -> str:
     return text
 
 
-# The first that matches wins, so the more particular sentences come first.
+# The first match wins, so the more specific sentences come first.
 _SENTENCES: Sequence[tuple[Verb, str]] = (
     (
         "Replace",
@@ -181,7 +189,7 @@ _SENTENCES: Sequence[tuple[Verb, str]] = (
 _RULES = tuple((verb, re.compile(pattern, re.IGNORECASE | re.DOTALL)) for verb, pattern in _SENTENCES)
 
 
-# What it says, in Markdown.
+# Its answers, in Markdown.
 
 MAX_QUOTE_CHARS = 80
 MAX_LINES = 200
@@ -193,6 +201,10 @@ INTRODUCTION = (
 REAL_AGENT = (
     "For a real agent, install Claude Code, run `claude` once to log in, then restart with "
     "`codebutler demo --agent claude`."
+)
+COMMENTED = (
+    "I have received your comments. I am the rehearsal agent, a script without a model, so I cannot act on them: "
+    f"a real agent answers them and changes the code. {REAL_AGENT}"
 )
 HELP = f"""\
 I am the **rehearsal agent**: a script without a model, so that you can try CodeButler offline and without an account. \
@@ -238,7 +250,7 @@ def content(path: str, text: str, *, cut: bool = False) -> str:
 
 
 def arrived(path: str, kind: str) -> str:
-    """A file came that it cannot read."""
+    """A file arrived that it cannot read."""
     return f"`{path}` has arrived ({kind}). I read text only; a real agent looks at it."
 
 
@@ -251,7 +263,7 @@ def hits(text: str, lines: Sequence[str], *, cut: bool = False) -> str:
 
 
 def git(question: str, text: str, *, cut: bool = False) -> str:
-    """What git answered."""
+    """Git's answer."""
     silence = "Nothing has changed." if question == "diff" else "git has nothing to say."
     return (
         f"`git {question}`:\n\n{fenced(text, 'diff' if question == 'diff' else '', cut=cut)}"
@@ -261,7 +273,7 @@ def git(question: str, text: str, *, cut: bool = False) -> str:
 
 
 def changed(done: str, path: str, before: str | None, after: str | None) -> str:
-    """A change, with its difference where both texts are known."""
+    """A change, with a diff if both texts are known."""
     if before is None or after is None:
         return f"{done} `{path}`."
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
@@ -274,7 +286,7 @@ def changed(done: str, path: str, before: str | None, after: str | None) -> str:
 
 
 def not_understood(text: str) -> str:
-    """What is said to words that mean nothing to it: one line, as for any failure."""
+    """The answer to text that it does not understand: one line, as for any failure."""
     said = " ".join(text.split())
     shown = said if len(said) <= MAX_QUOTE_CHARS else f"{said[:MAX_QUOTE_CHARS]}…"
     return (
@@ -292,7 +304,7 @@ def recalled(earlier: Sequence[str]) -> str:
 
 
 def fenced(text: str, language: str = "", *, cut: bool = False) -> str:
-    """A code block that its content cannot end."""
+    """A code block that its content cannot close."""
     lines = text.rstrip("\n").split("\n")
     left_out = len(lines) - MAX_LINES
     more = [f"… {_count(left_out, 'more line', cut=cut)}"] if left_out > 0 else ["…"] if cut else []

@@ -1,1 +1,1 @@
-"""Programs under a pseudo-terminal, as agents: one command at a time, and sessions that people type into."""
+"""Programs in a pseudo-terminal, as agents: one command at a time, and sessions that people type into."""

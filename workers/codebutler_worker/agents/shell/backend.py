@@ -1,4 +1,4 @@
-"""ShellBackend: programs of `commands` (and `run`) at a pseudo-terminal, behind the AgentBackend port."""
+"""ShellBackend: programs of `commands` (and `run`) in a pseudo-terminal, behind the AgentBackend port."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from codebutler.config.programs import CHECKS
 from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.platform.lookup import look_up, missing_rule, path_of
-from codebutler_worker.agents.backend import AgentEvent, Started, ToolUse, TurnRequest, one_line
+from codebutler_worker.agents.backend import GONE, AgentEvent, Started, ToolUse, TurnRequest, one_line
 from codebutler_worker.agents.record import SessionLog, session_of
 from codebutler_worker.agents.running import AgentContext, TurnBackend
 from codebutler_worker.agents.shell.output import EnvelopeReader, OutputBacklog
-from codebutler_worker.agents.shell.run import GONE, NO_INPUT, Pace, ProgramRun
+from codebutler_worker.agents.shell.run import NO_INPUT, Pace, ProgramRun
 from codebutler_worker.agents.survey import Surroundings, instructions
 from codebutler_worker.egress.outlet import for_agents, for_commands
 from codebutler_worker.egress.way import Way
@@ -24,11 +24,11 @@ from codebutler_worker.programs.pty import PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
 SUMMARY_CHARS = 150
-UNRECORDED = "⚠️ The session's log could not be kept: {why}."
+UNRECORDED = "⚠️ The session's log could not be saved: {why}."
 
 
 class ShellBackend(TurnBackend[ProgramRun]):
-    """Starts ``rule``'s program for each turn. It has no sessions to resume: each turn stands alone."""
+    """Starts ``rule``'s program for each turn. It has no sessions to resume: each turn is independent."""
 
     def __init__(self, rule: CommandRule, context: AgentContext, around: Surroundings, pace: Pace) -> None:
         super().__init__(context.clock, context.logs)
@@ -54,7 +54,7 @@ class ShellBackend(TurnBackend[ProgramRun]):
         )
 
         def take(data: bytes, newline_returns: bool) -> None:
-            """What it writes, on the reader's thread, once it is in the log."""
+            """Called with its output on the reader's thread, once it is in the log."""
             if envelopes is not None:
                 envelopes.feed(data, self._clock.monotonic())
             else:
@@ -99,7 +99,7 @@ def argv(rule: CommandRule, binary: Path, text: str) -> tuple[str, ...]:
 def policy_of(
     around: Surroundings, rule: CommandRule, binary: Path, workdir: Path, way: Way
 ) -> SandboxPolicy:
-    """What the program may see: the checkout, the system, itself; nothing of the home; and its way to the network."""
+    """What the program may see: the checkout, the system, itself; nothing of the home; and its network access."""
     env = {**around.env(term="xterm-256color"), **(UNATTENDED if rule.mode == "one-shot" else {}), **way.env}
     del env["HOME"]
     return SandboxPolicy(
@@ -115,7 +115,7 @@ def policy_of(
 def shell_backend(
     rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
 ) -> ShellBackend:
-    """The agent behind ``rule``'s prefix. Checks run what agents wrote, so they reach what agents reach."""
+    """The agent behind ``rule``'s prefix. Checks run what agents wrote, so they get the network access of agents."""
     config = settings.config
     taught = instructions(Path(settings.path), config.envelope.prompt_file) if rule.envelope else ""
     pace = Pace(

@@ -1,4 +1,4 @@
-"""What a terminal program has written: kept until it is rendered, or searched for envelopes. Fed on the reader's
+"""The output of a terminal program: kept until it is rendered or searched for envelopes. Written on the reader's
 thread, read on the event loop."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
-from codebutler.text.envelope import CLOSING, Envelope, EnvelopeParser, Part
+from codebutler.text.envelope import Envelope, EnvelopeParser, Part, enveloped
 
 HEAD_BYTES = 256 * 2**10
 TAIL_BYTES = 24 * 2**10
@@ -17,7 +17,7 @@ TAIL_BYTES = 24 * 2**10
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """``head``, then ``skipped_bytes`` that were let go, then ``tail`` (empty if nothing was let go)."""
+    """``head``, then ``skipped_bytes`` that were dropped, then ``tail`` (empty if nothing was dropped)."""
 
     head: bytes = b""
     skipped_bytes: int = 0
@@ -36,7 +36,7 @@ class OutputBacklog:
         self._room_bytes = HEAD_BYTES
 
     def push(self, data: bytes, *, newline_returns: bool = False) -> None:
-        """The next bytes. Never blocks for long. ``newline_returns``: a newline among them is a return, too."""
+        """Add bytes. Never blocks for long. ``newline_returns``: a newline among them also returns the cursor."""
         with self._lock:
             if not self._tail:
                 room = max(0, max(self._room_bytes, TAIL_BYTES) - len(self._head))
@@ -54,7 +54,7 @@ class OutputBacklog:
                 self._skipped_bytes += len(gone)
 
     def take(self) -> Batch:
-        """All there is; empties it."""
+        """Return everything and empty the backlog."""
         with self._lock:
             head, tail = bytes(self._head), b"".join(self._tail)
             skipped = self._skipped_bytes
@@ -67,7 +67,7 @@ class OutputBacklog:
         return Batch(head, skipped, tail)
 
     def rewind(self) -> None:
-        """People look at what comes now as closely as at a beginning."""
+        """Treat what comes now like a beginning: people look at it just as closely."""
         with self._lock:
             self._room_bytes = HEAD_BYTES
 
@@ -78,7 +78,7 @@ class OutputBacklog:
 
 
 def returning(data: bytes) -> bytes:
-    """``data`` for a terminal that returns only when told to."""
+    """``data`` for a terminal where a newline does not return the cursor by itself."""
     return data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
 
 
@@ -92,7 +92,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Stripper:
-    """Pure: bytes of a terminal in, their plain text out. A sequence may be cut anywhere."""
+    """Pure: terminal output in, plain text out. A sequence may be split anywhere."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -113,7 +113,7 @@ class Stripper:
 
 
 class EnvelopeReader:
-    """The envelopes in what a program writes. What comes before ``ignore_until_s`` is the echo of what was typed."""
+    """The envelopes in a program's output. Output before ``ignore_until_s`` is the echo of what was typed."""
 
     def __init__(self, unclosed_s: float) -> None:
         self.ignore_until_s = 0.0
@@ -123,14 +123,14 @@ class EnvelopeReader:
         self._waiting: deque[Envelope] = deque(maxlen=MAX_WAITING)
 
     def feed(self, data: bytes, now_s: float) -> None:
-        """The next output of the program."""
+        """Read the program's next output."""
         with self._lock:
             text = self._stripper.feed(data)
             if now_s >= self.ignore_until_s:
                 self._keep(self._parser.feed(text, now_s))
 
     def heard(self, now_s: float, *, over: bool) -> list[str]:
-        """The envelopes since the last time, written as envelopes. ``over``: nothing more will come."""
+        """The envelopes since the last call, written as envelopes. ``over``: nothing more will come."""
         with self._lock:
             self._keep(self._parser.close() if over else self._parser.overdue(now_s))
             found = [_written(envelope) for envelope in self._waiting]
@@ -142,6 +142,5 @@ class EnvelopeReader:
 
 
 def _written(envelope: Envelope) -> str:
-    kind = f":{envelope.type}" if envelope.type else ""
     body = envelope.body if envelope.complete else INCOMPLETE + envelope.body
-    return f"<<<SLACK{kind}>>>{body}{CLOSING}"
+    return enveloped(body, envelope.type)

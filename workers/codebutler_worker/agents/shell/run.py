@@ -11,14 +11,14 @@ from typing import Literal
 
 from codebutler.domain.clock import Clock
 from codebutler.platform.tasks import wait_for
-from codebutler_worker.agents.backend import Finished, Output, Text
+from codebutler_worker.agents.backend import GONE, Finished, Output, Text
 from codebutler_worker.agents.running import LiveTurn
 from codebutler_worker.agents.shell.output import EnvelopeReader, OutputBacklog
 from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.programs.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
 from codebutler_worker.sandbox.prelude import hint
 
-# A message that is one of these alone is that key.
+# A message that is exactly one of these means that key.
 KEYS: Mapping[str, bytes] = {
     "^M": b"\r", "^[": b"\x1b", "^I": b"\t", "↑": b"\x1b[A", "↓": b"\x1b[B", "→": b"\x1b[C", "←": b"\x1b[D",
     **{f"^{letter}": bytes([ord(letter) - 64]) for letter in "ABCDEFGHJKLNOPQRSTUVWXYZ\\"},
@@ -29,28 +29,27 @@ TICK_S = 1.0
 STOP_GRACE_S = 3.0
 PASTED_S = 0.15
 NO_INPUT = b"\x04" * 8
-"""The ends of file that a command finds in its terminal: so many of its programs may ask for input, and are told at
-once that there is none. A prompt for a password throws them away, if they are there before it."""
+"""End-of-file characters in a command's terminal: this many of its programs may ask for input and learn at once that
+there is none. A password prompt discards them if they were there before it."""
 ENTER = b"\r"
 KEPT_LINES = 40
 KEPT_CHARS = 3000
 
 HIDDEN_PROMPT = (
-    "🔒 It asks for a password, and a chat is no place for one: use a key or a token file, or say `!stop`."
+    "🔒 It asks for a password, which does not belong in a chat: use a key or a token file, or say `!stop`."
 )
 WAITS_FOR_KEYS = (
-    "⌨️ It waits for keys, and a command gets none: `!stop` ends it. Programs to talk to go into `commands`, with "
-    "`mode` `interactive`."
+    "⌨️ It waits for keyboard input, which commands do not get: `!stop` ends it. Add programs that need input to "
+    "`commands` with `mode` `interactive`."
 )
-ENDED_AT_PROMPT = "🔒 It asked for a password, and a chat is no place for one: use a key or a token file."
+ENDED_AT_PROMPT = "🔒 It asked for a password, which does not belong in a chat: use a key or a token file."
 NOT_TYPED = (
-    "🔒 Nothing was typed: it asks for a password, and a chat is no place for one. Delete your message."
+    "🔒 Nothing was typed: it asks for a password, which does not belong in a chat. Delete your message."
 )
-TOO_LONG = f"Nothing was typed: a line may have {CANONICAL_LINE_BYTES} bytes here."
-NOT_READING = "It does not read what is typed. Say `!stop` to interrupt it."
-GONE = "The session has ended: nothing was typed."
+TOO_LONG = f"Nothing was typed: a line may have at most {CANONICAL_LINE_BYTES} bytes here."
+NOT_READING = "The program does not read its input. Use `!stop` to interrupt it."
 
-# A program prints this before it switches the echo off.
+# A program prints this before it turns the echo off.
 _PASSWORD = re.compile(r"\b(?:password|pass ?phrase|passcode)(?: for [^:]{1,80})?:\s*\Z", re.IGNORECASE)
 
 Why = Literal["", "stopped", "timeout", "password"]
@@ -58,8 +57,9 @@ Why = Literal["", "stopped", "timeout", "password"]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds: how often output is shown, how long a program may run, how long the echo of what was typed first
-    may take, how long an envelope may stay open, and after what silence a command that reads keys is said to wait."""
+    """Seconds: how often output is shown, how long a program may run, how long the echo of the first input may take,
+    how long an envelope may stay open, and how long a command that reads keys must be silent before it counts as
+    waiting."""
 
     flush_s: float = 2.0
     limit_s: float = 1800.0
@@ -69,10 +69,10 @@ class Pace:
 
 
 class ProgramRun(LiveTurn):
-    """One run. ``events`` is its life; ``type``, ``stop`` and ``end`` may be called beside it. ``last`` is what
-    it shows, ``why`` the reason of its end if that was not its own.
+    """One run. ``events`` is its life; ``type``, ``stop`` and ``end`` may be called meanwhile. ``last`` is what it
+    shows, ``why`` the reason for its end if it did not end by itself.
 
-    ``envelopes``, for programs with envelopes: then nothing is shown but those.
+    ``envelopes``, for programs with envelopes: then only those are shown.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ProgramRun(LiveTurn):
         self._kept: deque[str] = deque(maxlen=KEPT_LINES)
 
     async def begin(self, text: str, *, delay: bool) -> None:
-        """Type a session's first words once it is ready for them."""
+        """Type a session's first message once it is ready for it."""
         if self._interactive and text.strip():
             await self._wait(FIRST_S * 5)
             await self._calm(FIRST_S * 5)
@@ -114,7 +114,7 @@ class ProgramRun(LiveTurn):
             await self._press(keys(text))
 
     async def events(self) -> AsyncGenerator[Output | Text]:
-        """What there is to show, until the program has ended."""
+        """What to show, until the program has ended."""
         over = False
         while not over:
             await self._due()
@@ -152,7 +152,7 @@ class ProgramRun(LiveTurn):
         return ""
 
     async def stop(self) -> bool:
-        """Ctrl-C, after which a session goes on (False); asked again without anything typed in between, the end."""
+        """Ctrl-C, after which a session continues (False); a second one, with nothing typed in between, ends it."""
         if self.why == "stopped" or (self._process.hides_typing and not self._interactive):
             await self.end("stopped")
             return True
@@ -168,7 +168,7 @@ class ProgramRun(LiveTurn):
         await self.end("stopped")
 
     async def end(self, why: Why) -> None:
-        """End it now; ``last`` is what was shown of it in the end."""
+        """End it now; ``last`` keeps what was shown of it at the end."""
         self.why = why
         await self._process.stop()
 
@@ -184,15 +184,15 @@ class ProgramRun(LiveTurn):
 
     @property
     def last_note(self) -> str:
-        """What is to be said about its end besides the exit code."""
+        """What to say about its end besides the exit code."""
         if self.why == "password":
             return ENDED_AT_PROMPT
         limit_hit = self._process.limit_hit if self._process.returncode else ""
         return limit_hit or hint(self._tail())
 
     async def _press(self, data: bytes) -> bool:
-        """Write what is typed; False if the program does not read. A program that reads key by key takes what comes
-        at once for pasted, and an Enter in it for a new line: the last one comes alone."""
+        """Type ``data``; False if the program does not read. A program that reads key by key takes input that arrives
+        at once for pasted text, and an Enter in it for a new line, so the last Enter is sent separately."""
         words = data.removesuffix(ENTER)
         if self._process.reads_lines or not words or words == data:
             return await self._process.write(data)
@@ -207,7 +207,7 @@ class ProgramRun(LiveTurn):
             await self.end("stopped")
 
     async def _due(self) -> None:
-        """Wait until something is to be shown, or to be looked at."""
+        """Wait until there is something to show or to check."""
         await self._wait(TICK_S)
         if self._eager:
             await self._calm(self._pace.flush_s)
@@ -217,7 +217,7 @@ class ProgramRun(LiveTurn):
         self._shown_s = self._clock.monotonic()
 
     async def _calm(self, at_most_s: float) -> None:
-        """Wait until no output has come for a moment: the answer to what was typed is there."""
+        """Wait until no output has come for a moment, so that the answer to the input is complete."""
         until_s = self._clock.monotonic() + at_most_s
         while not self._process.ended.is_set() and self._clock.monotonic() < until_s:
             self._process.output.clear()
@@ -247,14 +247,14 @@ class ProgramRun(LiveTurn):
             self._terminal.feed(rest if newline else line)
 
     async def _watch_over(self) -> None:
-        """Time limit, and passwords."""
+        """Watch the time limit and password prompts."""
         if self._process.ended.is_set():
             return
         if self._clock.monotonic() - self._began_s >= self._pace.limit_s:
             await self.end("timeout")
             return
         asks = self._process.hides_typing and self._backlog.empty
-        # Twice in a row: a program may switch the echo off for a moment.
+        # Twice in a row: a program may turn the echo off for a moment.
         sure, self._asked_twice = asks and self._asked_twice, asks
         if sure and not self._interactive:
             await self.end("password")
@@ -264,7 +264,7 @@ class ProgramRun(LiveTurn):
 
     @property
     def _seems_to_wait(self) -> bool:
-        """Whether a command has taken the terminal for keys (an editor, a pager, a prompt) and fallen silent."""
+        """Whether a command uses the terminal for keys (an editor, a pager, a prompt) and has fallen silent."""
         silent = self._clock.monotonic() - self._spoke_s >= self._pace.keys_s
         return silent and not self._interactive and not self._process.reads_lines
 
@@ -281,12 +281,12 @@ class ProgramRun(LiveTurn):
 
 
 def is_key(text: str) -> bool:
-    """Whether a message is one key and no words."""
+    """Whether a message is one key rather than text."""
     return text.strip() in KEYS
 
 
 def keys(text: str) -> bytes:
-    """What a person's message types: its lines, each with Enter, or the one key it names (``^D``, ``↑``)."""
+    """The bytes for a person's message: its lines, each with Enter, or the one key it names (``^D``, ``↑``)."""
     named = KEYS.get(text.strip())
     if named is not None:
         return named

@@ -1,7 +1,7 @@
-"""Terminal: the bytes of a program to the lines that a terminal would show. No I/O.
+"""Terminal: a program's bytes to the lines that a terminal would show. No I/O.
 
-The terminal is pyte's. What scrolls off its top is final ("settled"); what is on it may still change. Text without
-any control sequence, the bulk of all output, goes past it: pyte takes some hundred kilobytes a second.
+The terminal is pyte's. Lines that scroll off its top are final ("settled"); those on it may still change. Text without
+control sequences, most of all output, bypasses it: pyte processes only some hundred kilobytes a second.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ STUCK_CHARS = 64 * 2**10
 LONGEST_HELD = 64
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# What pyte would show instead of swallowing it: private sequences (xterm's, kitty's), and strings (ECMA-48: DCS, SOS,
-# PM, APC) as far as they come in one piece.
+# What pyte would show instead of ignoring it: private sequences (xterm's, kitty's), and strings (ECMA-48: DCS, SOS, PM,
+# APC) as far as they arrive in one piece.
 _UNKNOWN = re.compile(r"\x1b(?:\[[<=>][0-9;:]*[ -/]*[@-~]|[PX^_][^\x07]*\x07?)")
 _UNFINISHED = re.compile(r"\x1b(?:\[[<=>]?[0-9;:]*[ -/]*)?\Z")
 
@@ -40,9 +40,9 @@ class ScreenLines:
 
 
 class TerminalScreen:
-    """Feed it bytes in pieces of any size; ``take`` what there is to show.
+    """Feed it bytes in pieces of any size; ``take`` returns what there is to show.
 
-    A line that was wrapped at the right edge is one line again: a long address stays whole.
+    A line that was wrapped at the right edge becomes one line again: a long URL stays whole.
     """
 
     def __init__(self, columns: int = COLUMNS, rows: int = ROWS) -> None:
@@ -53,7 +53,7 @@ class TerminalScreen:
         self._held = ""
 
     def feed(self, data: bytes) -> None:
-        """The next output of the program."""
+        """Process the program's next output."""
         text = self._decoder.decode(data)
         if len(text) < BULK_CHARS or self._held or not self._grounded:
             self._feed(text)
@@ -69,32 +69,32 @@ class TerminalScreen:
             self._feed(rest)
 
     def skip(self) -> None:
-        """Something was left out here: what is shown stays as it is, and what comes begins on a new screen."""
+        """Something was left out here: keep what is shown, and start a new screen."""
         self._screen.settle_all()
         self._screen.reset()
         self._decoder.reset()
         self._restart()
 
     def turn_page(self) -> None:
-        """From now on show what comes, and of what is there only the cursor's own line (the prompt)."""
+        """Show only what comes from now on, and the line with the cursor (the prompt)."""
         self._screen.turn_page()
 
     def take(self) -> ScreenLines:
-        """What is new since the last time, and what is on the screen now."""
+        """The new lines since the last call, and the current screen."""
         screen = self._screen
         settled, screen.settled = tuple(screen.settled), []
         return ScreenLines(settled, tuple(screen.live()))
 
     @property
     def _grounded(self) -> bool:
-        """No control sequence is under way."""
+        """Whether no control sequence is in progress."""
         return bool(self._stream._taking_plain_text)  # noqa: SLF001 - pyte is pinned, and says it nowhere else
 
     def _feed(self, text: str) -> None:
         text, self._held = self._held + text, ""
         if (cut := _UNFINISHED.search(text, max(0, len(text) - LONGEST_HELD))) is not None:
             text, self._held = text[: cut.start()], text[cut.start() :]
-        # A sequence that pyte trips over costs the text up to the next one, not all of it.
+        # A sequence on which pyte fails costs the text up to the next one, not all of it.
         for piece in _pieces(text):
             try:
                 self._stream.feed(_UNKNOWN.sub("", piece, count=1) if piece[0] == "\x1b" else piece)
@@ -112,7 +112,7 @@ class TerminalScreen:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The text, cut before each escape character."""
+    """The text, split before each escape character."""
     start = 0
     while (end := text.find("\x1b", start + 1)) >= 0:
         yield text[start:end]
@@ -122,7 +122,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _split_before_last_lines(text: str, count: int) -> tuple[str, str]:
-    """The whole lines before the last ``count`` ones, and the rest."""
+    """All lines but the last ``count``, and the rest."""
     end = len(text)
     for _ in range(count + 1):
         end = text.rfind("\n", 0, end)
@@ -144,13 +144,13 @@ def _lines(text: str) -> list[str]:
 
 LONGEST_LINE_CHARS = 8 * 2**10
 OTHER_SCREEN = frozenset({47, 1047, 1049})
-"""xterm's modes for a second screen, which full-screen programs draw on and leave as if they had never been."""
+"""xterm's modes for the alternate screen, which full-screen programs draw on and leave without a trace."""
 _BLANK = Char(" ")
 
 
 @dataclass(slots=True)
 class _Aside:
-    """The first screen, while a program draws on the second one."""
+    """The main screen, while a program draws on the alternate one."""
 
     buffer: Any
     cursor: tuple[int, int]
@@ -161,7 +161,7 @@ class _Aside:
 
 
 class Grid(pyte.Screen):
-    """pyte's screen, which hands over the lines that scroll off, and draws text only: no colours."""
+    """pyte's screen, extended to hand over the lines that scroll off. Text only: no colours."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self.settled: list[str] = []
@@ -173,14 +173,14 @@ class Grid(pyte.Screen):
         super().__init__(columns, rows)
 
     def reset(self) -> None:
-        """Begin anew: an empty screen, no other screen aside, nothing wrapped."""
+        """Reset: an empty screen, no alternate screen, nothing wrapped."""
         super().reset()
         self._aside = None
         self._wrapped.clear()
         self._first = 0
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
-        """As pyte does; the other screen (DECSET 47, 1047, 1049) is empty, and the one that was shown is put aside."""
+        """As in pyte; the alternate screen (DECSET 47, 1047, 1049) starts empty, and the main one is saved."""
         super().set_mode(*modes, **kwargs)
         if kwargs.get("private") and self._aside is None and not OTHER_SCREEN.isdisjoint(modes):
             at = (self.cursor.x, self.cursor.y)
@@ -190,13 +190,13 @@ class Grid(pyte.Screen):
             self.margins, self._wrapped, self._first, self._carry = None, set(), 0, ""
 
     def reset_mode(self, *modes: int, **kwargs: Any) -> None:
-        """As pyte does; the screen that was put aside is shown again."""
+        """As in pyte; the saved screen is shown again."""
         super().reset_mode(*modes, **kwargs)
         if kwargs.get("private") and not OTHER_SCREEN.isdisjoint(modes):
             self._put_back()
 
     def _put_back(self) -> None:
-        """Show the first screen again."""
+        """Restore the main screen."""
         aside, self._aside = self._aside, None
         if aside is not None:
             self.buffer, self.margins, self._wrapped = aside.buffer, aside.margins, aside.wrapped
@@ -204,7 +204,7 @@ class Grid(pyte.Screen):
             self._first, self._carry = aside.first, aside.carry
 
     def draw(self, data: str) -> None:
-        """pyte's own ends at the first character without width, and is slow."""
+        """pyte's own method stops at the first character without width, and is slow."""
         self._first = min(self._first, self.cursor.y)
         insert = pyte.modes.IRM in self.mode
         for char in data.translate(self.g1_charset if self.charset else self.g0_charset):
@@ -223,7 +223,7 @@ class Grid(pyte.Screen):
             self.cursor.x = min(self.cursor.x + width, self.columns)
 
     def index(self) -> None:
-        """Scroll; what leaves the top of the screen is final."""
+        """Scroll; the line that leaves the top of the screen is final."""
         top, bottom = self.margins or Margins(0, self.lines - 1)
         if self.cursor.y != bottom:
             self.cursor_down()
@@ -238,12 +238,12 @@ class Grid(pyte.Screen):
             self._first = max(0, self._first - 1)
 
     def erase_in_line(self, how: int = 0, private: bool = False) -> None:
-        """As pyte does; the line ends where it is cut off, so it is no longer one with the next."""
+        """As in pyte; a cut line is no longer joined with the next."""
         self._wrapped.discard(self.cursor.y)
         super().erase_in_line(how, private)
 
     def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
-        """As pyte does; a screen that is cleared as a whole begins anew."""
+        """As in pyte; clearing the whole screen starts a new one."""
         self._wrapped.clear()
         if how in (2, 3):
             self._first = 0
@@ -251,13 +251,13 @@ class Grid(pyte.Screen):
 
     @property
     def at_end(self) -> bool:
-        """The cursor is where the next line of plain text belongs, and nothing is odd about the screen."""
+        """Whether the cursor is where the next line of plain text belongs, and the screen has no special state."""
         below = (y for y, line in self.buffer.items() if y >= self.cursor.y and line)
         plain = self.margins is None and self._aside is None
         return plain and self.cursor.x == 0 and next(below, None) is None
 
     def settle_all(self) -> None:
-        """Everything shown is final; an empty screen."""
+        """Make everything shown final, and clear the screen."""
         self._put_back()
         for y in range(self._used()):
             self._settle_row(y)
@@ -269,7 +269,7 @@ class Grid(pyte.Screen):
         self.cursor.x = self.cursor.y = 0
 
     def turn_page(self) -> None:
-        """Show from the cursor's line on. A program that draws above it shows all it has there."""
+        """Show everything from the cursor's line on. If a program draws above it, show the whole screen."""
         self._first = self.cursor.y
         self._carry = ""
         if self._aside is not None:
@@ -287,7 +287,7 @@ class Grid(pyte.Screen):
             yield text
 
     def _used(self) -> int:
-        """How many rows are in use."""
+        """The number of rows in use."""
         return max((y + 1 for y, line in self.buffer.items() if line and self._row(y)), default=0)
 
     def _row(self, y: int) -> str:
@@ -319,7 +319,7 @@ class Grid(pyte.Screen):
         self.linefeed()
 
     def _combine(self, char: str) -> None:
-        """An accent joins the character before it; what shows nothing is left out."""
+        """An accent joins the character before it; other characters without width are left out."""
         if not unicodedata.combining(char) or self.cursor.x == 0:
             return
         line = self.buffer[self.cursor.y]

@@ -8,7 +8,7 @@ export function tag(name, className, ...children) {
   return node;
 }
 
-/** A link to the chat in a tab of its own; just its words where the address is none of the web's. */
+/** A link to the chat in a new tab; plain text if the address is not a web address. */
 export function link(words, url) {
   if (!/^https?:\/\//.test(url)) return document.createTextNode(words);
   return Object.assign(tag("a", "", words), { href: url, target: "_blank", rel: "noopener noreferrer" });
@@ -41,17 +41,34 @@ export function sync(place, items, keyOf, make) {
     if (node === next) next = next.nextElementSibling;
     else place.insertBefore(node, next);
   }
-  for (const node of [...place.children]) if (!kept.has(node)) node.remove();
+  for (const node of [...place.children]) if (!kept.has(node)) remove(node);
 }
 
-/** The link that had the focus is followed to its successor. */
+const FOCUSED = "a, button, input";
+
+/** What had the focus is followed to its successor, and what was being written or ticked stays. */
 function replace(node, made) {
-  const at = [...node.querySelectorAll("a")].indexOf(document.activeElement);
+  const at = [...node.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
+  const written = new Map([...node.querySelectorAll("input")].map((field) => [field.name, field]));
+  for (const field of made.querySelectorAll("input")) {
+    const { value, checked, form } = written.get(field.name) ?? field;
+    Object.assign(field, { value, checked });
+    if (form && field.form) field.form.hidden = form.hidden;
+  }
   node.replaceWith(made);
-  if (at >= 0) made.querySelectorAll("a")[at]?.focus();
+  if (at >= 0) made.querySelectorAll(FOCUSED)[at]?.focus();
 }
 
-/** "" for what cannot be read as a moment. */
+/** The focus of what goes stays near: on the heading above it. */
+function remove(node) {
+  const heading = node.contains(document.activeElement) && node.closest("section")?.querySelector("h2");
+  node.remove();
+  if (!heading) return;
+  heading.tabIndex = -1;
+  heading.focus();
+}
+
+/** "" if it is not a valid moment. */
 export function when(iso) {
   const at = new Date(iso ?? "");
   return Number.isNaN(at.getTime()) ? "" : at;
@@ -70,7 +87,7 @@ export function span(milliseconds) {
   return minutes < 48 * 60 ? `${Math.floor(minutes / 60)} h` : `${Math.floor(minutes / 1440)} d`;
 }
 
-/** A moment, told as its distance from now and told anew by `tick`. `form` is what it says around it: "{} ago". */
+/** A moment as its distance from now, updated by `tick`. `form` is the text around it: "{} ago". */
 export function ago(iso, form = "{} ago") {
   const at = when(iso);
   if (!at) return document.createTextNode("");
@@ -80,7 +97,7 @@ export function ago(iso, form = "{} ago") {
   return node;
 }
 
-/** Tell all ages anew; `skew` is by how many milliseconds the supervisor's clock is ahead of ours. */
+/** Update all ages; `skew` is by how many milliseconds the supervisor's clock is ahead of ours. */
 export function tick(skew) {
   for (const node of document.querySelectorAll("time.age")) tell(node, Date.now() + skew);
 }

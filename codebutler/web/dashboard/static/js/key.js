@@ -1,9 +1,12 @@
-// The key to what is shown. An address carries a ticket that is good once; the key itself lives in this tab only.
+// The key to what is shown. An address carries a ticket that is good once; the key itself lives in our tabs only: a new
+// tab gets it from one that is open, which first has whoever answers here prove to have it too.
 
 import { Refused } from "./stream.js";
 
 const NAME = "codebutler.key";
 const NONCE_BYTES = 16;
+const PATIENCE_MS = 1500; // another tab has to ask the supervisor first
+const TABS = new BroadcastChannel(NAME);
 
 /** The ticket in the address, which is taken out of it; "" if there is none. */
 export function takeTicket() {
@@ -12,15 +15,48 @@ export function takeTicket() {
   return ticket;
 }
 
-/** The key for a ticket, or the one this tab has; null without either. Throws Refused, and TypeError without a network. */
+/** The key for a ticket, or the one this tab or another has; null without any. Throws Refused, and TypeError without a network. */
 export async function keyFor(ticket) {
-  const kept = JSON.parse(sessionStorage.getItem(NAME));
-  if (!ticket) return kept && new Key(kept);
+  let kept = JSON.parse(sessionStorage.getItem(NAME));
+  if (!ticket) {
+    if (!kept && (kept = await handedOver())) sessionStorage.setItem(NAME, JSON.stringify(kept));
+    return kept && shared(new Key(kept));
+  }
   const answer = await fetch("/dashboard/key", { method: "POST", body: JSON.stringify({ ticket }) });
   const told = await answer.json();
   if (!answer.ok && !kept) throw new Refused(told.error);
   if (answer.ok) sessionStorage.setItem(NAME, JSON.stringify(told));
-  return new Key(answer.ok ? told : kept);
+  return shared(new Key(answer.ok ? told : kept));
+}
+
+/** `onShared()` is called when another tab has got a key. */
+export function whenShared(onShared) {
+  TABS.addEventListener("message", ({ data }) => { if (data.has) onShared(); });
+}
+
+/** Hand the key to tabs of ours that ask for it from now on. */
+function shared(key) {
+  TABS.addEventListener("message", async ({ data }) => {
+    if (!data.asks || !(await key.isKnownHere().catch(() => false))) return;
+    TABS.postMessage({ to: data.asks, key: { key: key.text, port: key.port } });
+  });
+  TABS.postMessage({ has: true });
+  return key;
+}
+
+/** Another tab's key; null if none has one. */
+function handedOver() {
+  const asks = hex(crypto.getRandomValues(new Uint8Array(NONCE_BYTES)));
+  return new Promise((resolve) => {
+    const hear = ({ data }) => { if (data.to === asks) done(data.key); };
+    const done = (key) => {
+      TABS.removeEventListener("message", hear);
+      resolve(key);
+    };
+    TABS.addEventListener("message", hear);
+    TABS.postMessage({ asks });
+    setTimeout(() => done(null), PATIENCE_MS);
+  });
 }
 
 /** A key, and the port of the supervisor that gave it. */

@@ -1,9 +1,11 @@
 // The page's composition: who calls whom, and nothing else.
 
+import { Acts } from "./acts.js";
 import { tick, when } from "./dom.js";
-import { keyFor, takeTicket } from "./key.js";
+import { keyFor, takeTicket, whenShared } from "./key.js";
 import { Log } from "./log.js";
 import { Repos } from "./repos.js";
+import { Search } from "./search.js";
 import { showConnection, showErrors, showFacts, showJobs, showNeeds, showRecent, showTroubles, showVerdict, showWork } from "./sections.js";
 import { Refused, Stream } from "./stream.js";
 
@@ -34,7 +36,9 @@ class Page {
     this.skew = 0;
     this.lostAt = new Date();
     this.told = {};
-    this.repos = new Repos();
+    this.acts = new Acts(key);
+    this.repos = new Repos(this.acts);
+    this.search = new Search(key);
     this.log = new Log((wish) => this.stream.open(wish));
     this.stream = new Stream(key, { onEvent: (name, told) => this.take(name, told), onState: (state, why) => this.turn(state, why) });
     setInterval(() => tick(this.skew), AGES_MS);
@@ -49,10 +53,10 @@ class Page {
     if (told.verdict) showVerdict(told.verdict);
     if (told.system || told.chats) showFacts(this.told.system, this.told.chats);
     if (told.troubles) showTroubles(told.troubles);
-    if (told.needs) showNeeds(told.needs);
-    if (told.work) showWork(told.work);
+    if (told.needs) showNeeds(told.needs, this.acts);
+    if (told.work) showWork(told.work, this.acts);
     if (told.recent) showRecent(told.recent);
-    if (told.jobs) showJobs(told.jobs);
+    if (told.jobs) showJobs(told.jobs, this.acts);
     if (told.errors) showErrors(told.errors);
     if (told.names) this.log.offer(told.names);
     this.repos.apply(told);
@@ -84,8 +88,9 @@ async function main() {
   addEventListener("hashchange", () => location.reload());
   try {
     const key = await enter(takeTicket());
-    if (key) new Page(key);
-    else shut(NO_KEY);
+    if (key) return new Page(key);
+    shut(NO_KEY);
+    whenShared(() => location.reload());
   } catch (error) {
     shut(error.message);
   }

@@ -2,13 +2,14 @@
 
 import { link, sync, tag } from "./dom.js";
 
-const MANY = 8; // from here on one looks for a repository by its name
-const VERY_MANY = 25; // from here on the table is rolled within its place
+const MANY = 8; // from here on the table has a search field
+const VERY_MANY = 25; // from here on the table scrolls by itself
 const NONE = "–";
 const $ = (id) => document.getElementById(id);
 
 export class Repos {
-  constructor() {
+  constructor(acts) {
+    this.acts = acts;
     this.known = new Map();
     this.names = [];
     $("find").addEventListener("input", () => this.show());
@@ -28,19 +29,20 @@ export class Repos {
     $("find-field").hidden = all.length <= MANY;
     $("repos").classList.toggle("many", all.length > VERY_MANY);
     $("repos-count").textContent = wanted ? `${shown.length} of ${all.length}` : all.length > 1 ? String(all.length) : "";
-    sync($("repos").querySelector("tbody"), shown, ({ name }) => name, row);
+    sync($("repos").querySelector("tbody"), shown, ({ name }) => name, (repo) => row(repo, this.acts));
     $("repos").querySelector("table").hidden = all.length === 0;
     $("repos").querySelector(".empty").hidden = all.length > 0;
   }
 }
 
-function row(repo) {
+function row(repo, acts) {
   const name = Object.assign(tag("th", "", tag("strong", "name", repo.name)), { scope: "row", title: repo.path });
   if (repo.problem) name.append(tag("p", "problem", repo.problem));
   const state = tag("span", "state", repo.state);
   state.dataset.state = repo.state;
   const worker = cell("Worker", state);
   if (repo.restarts) worker.append(tag("span", "quiet", repo.restarts === 1 ? "1 restart" : `${repo.restarts} restarts`));
+  if (repo.tend) worker.append(tend(repo, acts));
   return tag("tr", "", name, worker,
     cell("Agent", repo.agent || NONE),
     cell("Channel", repo.channel ? link(repo.channel, repo.url) : NONE),
@@ -48,6 +50,14 @@ function row(repo) {
     cell("Today", tag("span", "", repo.today), ...repo.budget.map(budget)),
     number("Memory", repo.memory_mb === null ? NONE : `${repo.memory_mb} MB`),
     number("Process", repo.pid === null ? NONE : String(repo.pid)));
+}
+
+/** Wake, start or restart the worker. */
+function tend({ name, tend: how, state, load }, acts) {
+  const label = how === "restart" ? "Restart" : state === "sleeping" ? "Wake" : "Start now";
+  const lost = load ? " A run that does not end within 25 seconds is interrupted, and its thread asks whether to continue." : "";
+  const sure = () => how !== "restart" || confirm(`Restart the worker of ${name}?${lost}`);
+  return acts.button(label, "", name, () => sure() && { do: "worker", repo: name, how });
 }
 
 function cell(label, ...children) {

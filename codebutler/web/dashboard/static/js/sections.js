@@ -1,5 +1,6 @@
 // What is shown besides the repositories' table and the log.
 
+import { asked, own } from "./decisions.js";
 import { ago, clock, link, sync, tag, when } from "./dom.js";
 
 const $ = (id) => document.getElementById(id);
@@ -26,12 +27,12 @@ export function showFacts(system, chats) {
       name: chat.name,
       value: chat.is_well && chat.catching_up ? "connected, catching up" : chat.state,
       mark: chat.is_well ? "well" : "trouble",
-      note: "heard {} ago",
+      note: "last event {} ago",
       at: chat.heard_at,
     })),
     { name: "Reconnects", value: String(chats.reduce((sum, chat) => sum + chat.reconnects, 0)) },
-    { name: "Inbox", value: String(system.journal), hint: "received from a chat, not yet taken by a worker" },
-    { name: "Outbox", value: String(system.outbox), hint: "answered by workers, not yet in their chat" },
+    { name: "Inbox", value: String(system.journal), hint: "received from a chat, not yet accepted by a worker" },
+    { name: "Outbox", value: String(system.outbox), hint: "answered by workers, not yet posted" },
     { name: "Process", value: `pid ${system.pid}`, note: "up {}", at: system.since },
     { name: "Version", value: system.version },
   ];
@@ -53,14 +54,23 @@ export function showTroubles(troubles) {
     tag("li", "", ...(repo ? [tag("strong", "name", repo)] : []), tag("span", "text", text)));
 }
 
-export function showNeeds(needs) {
-  fill("needs", needs, ({ key }) => key, (turn) =>
-    tag("li", "turn", head(turn), tag("p", "what", turn.what), tag("p", "text quoted", turn.text), foot(turn, "for {}", "Open the thread")));
+export function showNeeds(needs, acts) {
+  fill("needs", needs, ({ key }) => key, (turn) => {
+    const under = foot(turn, "for {}", "Open the thread");
+    const made = tag("li", "turn", head(turn), tag("p", "text quoted", turn.text), under);
+    if (turn.asked.length) under.append(tag("span", "buttons", ...own(turn, acts)));
+    else made.append(tag("p", "what", turn.what), tag("p", "buttons", ...own(turn, acts)));
+    made.append(...asked(turn, acts));
+    return made;
+  });
 }
 
-export function showWork(work) {
-  fill("work", work, ({ key }) => key, (turn) =>
-    tag("li", `turn ${turn.state}`, head(turn, turn.state), tag("p", "text", turn.text), foot(turn, turn.state === "running" ? "for {}" : "in line for {}", "Thread")));
+export function showWork(work, acts) {
+  fill("work", work, ({ key }) => key, (turn) => {
+    const under = foot(turn, turn.state === "running" ? "for {}" : "queued for {}", "Thread");
+    under.append(tag("span", "buttons", ...own(turn, acts)));
+    return tag("li", `turn ${turn.state}`, head(turn, turn.state), tag("p", "text", turn.text), under);
+  });
 }
 
 export function showRecent(recent) {
@@ -81,6 +91,11 @@ function foot(turn, form, words) {
   const parts = [turn.agent, ago(turn.since, form), turn.cost].filter((part) => part && (part.nodeType !== Node.TEXT_NODE || part.data));
   const shown = tag("p", "under");
   for (const part of parts) shown.append(tag("span", "", part));
+  if (turn.changes) {
+    const page = Object.assign(tag("a", "", "Changes"), { href: turn.changes, ariaLabel: `Changes: ${turn.repo}, ${turn.text}` });
+    shown.append(page);
+  }
+  if (turn.page) shown.append(Object.assign(tag("a", "", "Transcript"), { href: turn.page, ariaLabel: `Transcript: ${turn.repo}, ${turn.text}` }));
   if (turn.url) {
     const way = link(words, turn.url);
     way.ariaLabel = `${words}: ${turn.repo}, ${turn.text}`;
@@ -89,13 +104,17 @@ function foot(turn, form, words) {
   return shown;
 }
 
-export function showJobs(jobs) {
+const DEEDS = { run: "Run now", pause: "Pause", resume: "Resume", cancel: "Cancel" };
+
+export function showJobs(jobs, acts) {
   fill("jobs", jobs, ({ key }) => key, (job) => {
     const last = job.last_ok === null ? "" : job.last_ok ? "last run ok" : "last run failed";
     const under = tag("p", "under", tag("span", "", job.repo), tag("span", "", job.when));
     if (last) under.append(Object.assign(tag("span", job.last_ok ? "" : "bad", last), { title: when(job.last).toLocaleString?.() ?? "" }));
     const next = job.state ? tag("span", "state", job.state) : job.next ? ago(job.next, "in {}") : tag("span", "", "when it happens");
-    return tag("li", "job", tag("p", "over", tag("strong", "name", job.name), next), under);
+    under.append(tag("span", "buttons", ...job.can.map((how) =>
+      acts.button(DEEDS[how], "", `${job.repo}, ${job.title}`, () => ({ do: "job", repo: job.repo, name: job.name, how })))));
+    return tag("li", "job", tag("p", "over", tag("strong", "name", job.title), next), under);
   });
 }
 

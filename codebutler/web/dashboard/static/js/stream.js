@@ -1,7 +1,7 @@
 // Server-Sent Events with a key in a header, which EventSource cannot send. It reconnects by itself.
 
 const SILENCE_MS = 45_000; // the supervisor says something every 15 s
-const SOMEBODY_ELSE = "Another supervisor answers here, or one with a new key: run `codebutler dashboard` for a new link.";
+export const SOMEBODY_ELSE = "Another supervisor answers here, or one with a new key: run `codebutler dashboard` for a new link.";
 const LONGEST_WAIT_MS = 10_000;
 
 /** Thrown where trying again is pointless: `message` is the supervisor's own line. */
@@ -79,7 +79,7 @@ export class Stream {
   }
 }
 
-async function refusal(answer) {
+export async function refusal(answer) {
   const words = (await answer.json().catch(() => ({}))).error ?? `HTTP ${answer.status}`;
   if (answer.status === 401 || answer.status === 403) return new Refused(words);
   return told(words);

@@ -1,0 +1,132 @@
+"""`codebutler ledger`: what runs were and what they cost, from the stores of all repositories."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from codebutler.cli.context import home, in_force, known_repositories
+from codebutler.cli.output import print_json, print_table, say, warn
+from codebutler.config.registry import Registry, find
+from codebutler.domain.clock import SystemClock, zone_of
+from codebutler.domain.errors import CodeButlerError, StoreError
+from codebutler.observe.ledger import LedgerRow, Period, day_of, period, read
+from codebutler.observe.sums import total, words
+from codebutler.text.amounts import amount, thousands
+
+DEFAULT = "30d"
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What makes a spreadsheet run a cell."""
+HEADER = (
+    "STARTED",
+    "REPO",
+    "WHO",
+    "AGENT",
+    "OUTCOME",
+    "COST",
+    "TOKENS",
+    "TIME",
+    "FILES",
+    "COMMITS",
+    "CHECKS",
+)
+
+
+def ledger(
+    since: Annotated[
+        str, typer.Option("--since", metavar="DAY", help="From this day on: 2026-02-14, or 7d for a week.")
+    ] = DEFAULT,
+    until: Annotated[str, typer.Option("--until", metavar="DAY", help="Up to and including this day.")] = "",
+    repo: Annotated[
+        str, typer.Option("--repo", help="Only this repository's runs.", autocompletion=known_repositories)
+    ] = "",
+    user: Annotated[str, typer.Option("--user", help="Only runs of the person with this ID.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets.")] = False,
+) -> None:
+    """Show every run with its outcome and cost, with or without a running supervisor."""
+    if as_json and as_csv:
+        raise typer.BadParameter("choose either --json or --csv", param_hint="'--csv'")
+    during = _period(since, until)
+    rows = [row for row in _read(during, repo) if user in ("", row.user)]
+    if as_json:
+        print_json({"rows": rows, "total": total(rows)})
+    elif as_csv:
+        sys.stdout.write(to_csv(rows))
+    elif not rows:
+        say("No runs in this time. `codebutler ledger --since 365d` looks further back.")
+    else:
+        print_table(HEADER, [_cells(row, during) for row in rows])
+        say()
+        say(f"Total: {words(total(rows))}")
+
+
+def _period(since: str, until: str) -> Period:
+    """Days as budgets count them."""
+    try:
+        return period(since, until, SystemClock().now(), zone_of(in_force().config.budget.timezone))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="'--since' / '--until'") from error
+
+
+def _read(during: Period, name: str) -> list[LedgerRow]:
+    """A store that cannot be read does not hide the others."""
+    entries = Registry(home()).load()
+    chosen = (find(entries, name),) if name else entries
+    found: list[LedgerRow] = []
+    failures: list[str] = []
+    for entry in chosen:
+        try:
+            found += read(entry.name, Path(entry.path), during)
+        except StoreError as error:
+            failures.append(f"{entry.name} is skipped: {error}")
+    if failures and len(failures) == len(chosen):
+        raise CodeButlerError("; ".join(failures))
+    for failure in failures:
+        warn(failure)
+    return sorted(found, key=lambda row: row.at)
+
+
+def _cells(row: LedgerRow, during: Period) -> tuple[str, ...]:
+    return (
+        f"{day_of(row.at, during.zone)} {_clock(row, during)}",
+        row.repo,
+        f"job {row.job}" if row.job else row.user or "-",
+        f"{row.agent} ({row.model})" if row.model else row.agent,
+        row.outcome,
+        "-" if row.cost_usd is None else amount("usd", row.cost_usd),
+        thousands(row.input_tokens + row.output_tokens),
+        amount("minutes", row.duration_s / 60),
+        "-" if row.files is None else str(row.files),
+        str(len(row.commits)),
+        row.checks or "-",
+    )
+
+
+def _clock(row: LedgerRow, during: Period) -> str:
+    return f"{datetime.fromisoformat(row.at).astimezone(during.zone):%H:%M}"
+
+
+def to_csv(rows: Sequence[LedgerRow]) -> str:
+    """RFC 4180, a line for each run. No cell is a formula. Pure."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    names = LedgerRow.__struct_fields__
+    writer.writerow(names)
+    for row in rows:
+        values = msgspec.structs.asdict(row) | {"commits": " ".join(row.commits)}
+        writer.writerow([_cell(values[name]) for name in names])
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Agents and people choose some of the texts."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value

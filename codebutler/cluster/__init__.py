@@ -1,0 +1,1 @@
+"""One gateway and many hosts: the seam between the parent and its workers, over NATS JetStream."""

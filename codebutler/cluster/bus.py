@@ -1,0 +1,359 @@
+"""NATS JetStream as the gateway and the hosts use it: the only module that imports nats-py.
+
+A publication is repeated, under the same message id, until the server says that it is on disk. A body that is larger
+than a message may be travels in parts. A delivered message stays the server's until it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+from uuid import uuid4
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext, api
+from nats.js.errors import (
+    BadRequestError,
+    BucketNotFoundError,
+    KeyNotFoundError,
+    KeyWrongLastSequenceError,
+    NotFoundError,
+    ServiceUnavailableError,
+)
+from nats.js.kv import KeyValue
+
+from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.server import objection
+from codebutler.cluster.subjects import inbox_of
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError, ConfigError, FrameTooLargeError
+from codebutler.platform.tasks import first_of
+
+PART_BYTES = 700 * 2**10
+"""Below the 1 MiB that a NATS server takes unless it is configured otherwise."""
+HEADER_BYTES = 2**10
+MAX_BODY_BYTES = 40 * 2**20
+PARTS = "Cb-Part"
+PART = re.compile(r"([0-9a-f]{32}) ([0-9]{1,2}) ([0-9]{1,2})")
+ACK_WAIT_S = 10.0
+WORKING_S = 3.0
+RETRY_S = 0.25
+LONGEST_RETRY_S = 2.0
+POLL_S = 5.0
+ANSWER_S = 5.0
+DUPLICATES_S = 600.0
+STREAM_IS_OTHERWISE = 10058
+"""The server's number for a stream of that name with another configuration."""
+IN_FLIGHT = 512
+
+T = TypeVar("T")
+
+log = logging.getLogger("codebutler.cluster")
+
+
+class BusError(CodeButlerError):
+    """The NATS servers cannot be reached, or nobody there answers."""
+
+
+@dataclass
+class Delivered:
+    """A message that waits for its acknowledgement; ``seq`` is its place in the stream. ``again``: it was delivered
+    before."""
+
+    body: bytes
+    seq: int
+    again: bool
+    messages: list[Msg] = field(repr=False)
+
+    async def ack(self) -> None:
+        """It is done: the server may forget it. If that cannot be told, it is delivered again."""
+        for message in self.messages:
+            with contextlib.suppress(NatsError):
+                await _cancellable(message.ack_sync(timeout=ANSWER_S))
+
+    async def working(self) -> None:
+        """Until cancelled: it is being worked on, so nobody else should get it."""
+        while True:
+            await asyncio.sleep(WORKING_S)
+            for message in self.messages:
+                with contextlib.suppress(NatsError):
+                    await _cancellable(message.in_progress())
+
+
+class Bus:
+    """One connection, which comes back by itself. Make it with ``connected``."""
+
+    def __init__(self, client: Client, clock: Clock, replicas: int) -> None:
+        self._client = client
+        self._jetstream: JetStreamContext = client.jetstream(timeout=ANSWER_S)
+        self._clock = clock
+        self._replicas = replicas
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, membership: ClusterMembership, clock: Clock) -> AsyncIterator[Bus]:
+        """Waits until a server is there. Raises ConfigError if it refuses us, or cannot be used."""
+        client = Client()
+        refused = asyncio.Event()
+
+        async def troubled(error: Exception) -> None:
+            log.warning("NATS: %s", error or type(error).__name__)
+            if "authorization violation" in str(error).lower():
+                refused.set()
+
+        try:
+            while not client.is_connected:
+                connecting = client.connect(
+                    servers=list(membership.servers),
+                    name=membership.name,
+                    user=membership.name,
+                    password=membership.password,
+                    inbox_prefix=inbox_of(membership.name),
+                    error_cb=troubled,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=1,
+                    connect_timeout=int(ANSWER_S),
+                    ping_interval=2,
+                    max_outstanding_pings=2,
+                    pending_size=64 * 2**20,
+                )
+                try:
+                    await first_of(connecting, refused.wait())
+                except (OSError, NatsError):
+                    await clock.sleep(LONGEST_RETRY_S)
+                if refused.is_set():
+                    raise ConfigError(f"the NATS servers refuse {membership.name}: check its password")
+            version = client.connected_server_version
+            if why := objection((version.major, version.minor, version.patch), client.max_payload):
+                raise ConfigError(why)
+            yield cls(client, clock, membership.replicas)
+        finally:
+            await client.close()
+
+    # What is kept: streams
+
+    async def ensure_stream(self, name: str, subjects: str, max_bytes: int) -> None:
+        """Make the stream unless it is there: on disk, each message until it is acknowledged; a full one refuses."""
+        config = api.StreamConfig(
+            name=name,
+            subjects=[subjects],
+            retention=api.RetentionPolicy.WORK_QUEUE,
+            discard=api.DiscardPolicy.NEW,
+            max_bytes=max_bytes,
+            storage=api.StorageType.FILE,
+            num_replicas=self._replicas,
+            duplicate_window=DUPLICATES_S,
+        )
+        await self._until_done(partial(self._ensure_stream, config))
+
+    async def _ensure_stream(self, config: api.StreamConfig) -> None:
+        try:
+            await self._jetstream.add_stream(config)
+        except BadRequestError as error:
+            if error.err_code != STREAM_IS_OTHERWISE:
+                raise
+            await self._jetstream.update_stream(config)
+
+    async def ensure_consumer(self, stream: str, name: str, subject: str, in_flight: int = IN_FLIGHT) -> None:
+        """Make the durable consumer unless it is there. One ``in_flight`` keeps the order through every fault."""
+        config = api.ConsumerConfig(
+            durable_name=name,
+            filter_subject=subject,
+            ack_policy=api.AckPolicy.EXPLICIT,
+            ack_wait=ACK_WAIT_S,
+            max_deliver=-1,
+            max_ack_pending=in_flight,
+        )
+        await self._until_done(lambda: self._jetstream.add_consumer(stream, config))
+
+    async def publish(self, subject: str, body: bytes, message_id: str, *, in_parts: bool = False) -> None:
+        """Return once the server has it on disk. ``in_parts``: its consumer takes several messages at once, so a large
+        body may be several. Raises FrameTooLargeError."""
+        limit_bytes = MAX_BODY_BYTES if in_parts else self._client.max_payload - HEADER_BYTES
+        if len(body) > limit_bytes:
+            raise FrameTooLargeError(f"a message of {len(body)} bytes exceeds the limit of {limit_bytes}")
+        part_bytes = PART_BYTES if in_parts else limit_bytes
+        pieces = [body[at : at + part_bytes] for at in range(0, len(body), part_bytes)]
+        whole = uuid4().hex
+        for number, piece in enumerate(pieces):
+            headers = {api.Header.MSG_ID.value: f"{message_id}/{number}"}
+            if len(pieces) > 1:
+                headers[PARTS] = f"{whole} {number} {len(pieces)}"
+            await self._until_done(partial(self._jetstream.publish, subject, piece, headers=headers))
+
+    async def _until_done(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Whatever keeps the servers from it now: try again until they have done it."""
+        wait_s = RETRY_S
+        while True:
+            try:
+                await _cancellable(work())
+            except (NatsError, OSError) as error:
+                if self._client.is_closed:
+                    raise BusError("the connection to NATS is closed") from error
+                log.warning("NATS: %s; trying again", error or type(error).__name__)
+                await self._clock.sleep(wait_s)
+                wait_s = min(LONGEST_RETRY_S, wait_s * 2)
+            else:
+                return
+
+    async def consume(self, stream: str, consumer: str, at_once: int = 1) -> AsyncGenerator[Delivered, None]:
+        """What the durable consumer has, for ever; what is not acknowledged comes again."""
+        parts = BodyParts()
+        subscription = await _cancellable(self._jetstream.pull_subscribe_bind(consumer, stream))
+        try:
+            while True:
+                try:
+                    messages = await _cancellable(subscription.fetch(at_once, timeout=POLL_S))
+                except (NatsError, OSError) as error:
+                    if self._client.is_closed:
+                        return
+                    # ServiceUnavailableError: the gateway has not made the consumer yet.
+                    if not isinstance(error, TimeoutError | ServiceUnavailableError):
+                        log.warning("NATS: %s; trying again", error or type(error).__name__)
+                    await self._clock.sleep(0 if isinstance(error, TimeoutError) else RETRY_S)
+                    continue
+                for message in messages:
+                    if whole := parts.whole(message):
+                        yield _delivered(whole)
+        finally:
+            with contextlib.suppress(NatsError):
+                await subscription.unsubscribe()
+
+    # What is not kept: questions, orders, news
+
+    async def tell(self, subject: str, body: bytes) -> None:
+        """Publish it to those who listen now."""
+        with contextlib.suppress(NatsError):
+            await _cancellable(self._client.publish(subject, body))
+
+    async def ask(self, subject: str, body: bytes, timeout_s: float = ANSWER_S) -> bytes:
+        """The answer. Raises BusError if none comes."""
+        try:
+            return (await _cancellable(self._client.request(subject, body, timeout=timeout_s))).data
+        except (NatsError, OSError) as error:
+            raise BusError from error
+
+    @asynccontextmanager
+    async def listening(
+        self, subject: str, heard: Callable[[str, bytes], Awaitable[bytes | None]]
+    ) -> AsyncIterator[None]:
+        """Call ``heard`` with the subject and the body of each message, several at once; it returns the answer."""
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def answer(message: Msg) -> None:
+            answered = await heard(message.subject, message.data)
+            # The server would send our answer to any subject that somebody names.
+            if answered is not None and message.reply.startswith("_INBOX"):
+                with contextlib.suppress(NatsError):
+                    await _cancellable(self._client.publish(message.reply, answered))
+
+        async def taken(message: Msg) -> None:
+            task = asyncio.create_task(answer(message), name=f"cluster:{message.subject}")
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+        subscription = await _cancellable(self._client.subscribe(subject, cb=taken))
+        await _cancellable(self._client.flush())
+        try:
+            yield
+        finally:
+            with contextlib.suppress(NatsError):
+                await subscription.unsubscribe()
+            for task in list(tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Leases
+
+    async def bucket(self, name: str, ttl_s: float | None = None) -> KeyBucket:
+        """A bucket of the key-value store, made unless it is there. Raises BusError."""
+        config = api.KeyValueConfig(
+            bucket=name, ttl=ttl_s, replicas=self._replicas, storage=api.StorageType.FILE
+        )
+        try:
+            try:
+                return KeyBucket(await _cancellable(self._jetstream.key_value(name)))
+            except (BucketNotFoundError, NotFoundError):
+                return KeyBucket(await _cancellable(self._jetstream.create_key_value(config)))
+        except (NatsError, OSError) as error:
+            raise BusError from error
+
+
+class KeyBucket:
+    """Values that change only for whoever knows their latest revision. Everything raises BusError."""
+
+    def __init__(self, store: KeyValue) -> None:
+        self._store = store
+
+    async def get(self, key: str) -> tuple[str, int] | None:
+        """(value, revision); None if there is none."""
+        try:
+            entry = await _cancellable(self._store.get(key))
+        except KeyNotFoundError:
+            return None
+        except (NatsError, OSError) as error:
+            raise BusError from error
+        return (entry.value or b"").decode(), entry.revision or 0
+
+    async def put(self, key: str, value: str, last: int | None) -> int | None:
+        """The new revision; None if ``last`` is not the latest one (None: there is none)."""
+        try:
+            if last is None:
+                return await _cancellable(self._store.create(key, value.encode()))
+            return await _cancellable(self._store.update(key, value.encode(), last))
+        except KeyWrongLastSequenceError:
+            return None
+        except (NatsError, OSError) as error:
+            raise BusError from error
+
+    async def delete(self, key: str, last: int) -> None:
+        """Delete it if ``last`` is still the latest revision."""
+        with contextlib.suppress(NatsError, OSError):
+            await _cancellable(self._store.delete(key, last))
+
+
+async def _cancellable(work: Awaitable[T]) -> T:
+    """nats-py waits with ``asyncio.wait_for``, which loses a cancellation that comes with the result (before Python
+    3.12)."""
+    task = asyncio.current_task()
+    try:
+        return await work
+    finally:
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+
+
+class BodyParts:
+    """Collects the messages of large bodies. What does not make sense is taken for a whole body, which nobody can
+    read."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[int, Msg]] = {}
+
+    def whole(self, message: Msg) -> list[Msg]:
+        """The messages of the body that this one completes; [] while parts are missing."""
+        named = PART.fullmatch((message.headers or {}).get(PARTS, ""))
+        if named is None:
+            return [message]
+        name, number, count = named[1], int(named[2]), int(named[3])
+        found = self._found.setdefault(name, {})
+        found[number] = message
+        if len(found) < count:
+            return []
+        del self._found[name]
+        return [found[each] for each in sorted(found)]
+
+
+def _delivered(messages: list[Msg]) -> Delivered:
+    last = messages[-1].metadata
+    body = b"".join(message.data for message in messages)
+    return Delivered(body, last.sequence.stream, last.num_delivered > 1, messages)

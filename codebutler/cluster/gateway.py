@@ -1,0 +1,370 @@
+"""The gateway's side of the seam: the workers of all hosts behind the port that the supervisor has on one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from types import TracebackType
+
+from msgspec import structs
+
+from codebutler.cluster.bus import Bus, BusError
+from codebutler.cluster.calls import HostCalls
+from codebutler.cluster.leases import Epochs
+from codebutler.cluster.messages import (
+    AskOrder,
+    Beat,
+    ClusterCodec,
+    EventForHost,
+    HostNews,
+    HostQuestion,
+    LookOrder,
+    Order,
+    OrderDone,
+    ReturnedCall,
+    StopOrder,
+    WorkerOrder,
+    encode,
+)
+from codebutler.cluster.questions import HostQuestions
+from codebutler.cluster.subjects import (
+    ANSWERS,
+    answers_to,
+    consumer_of,
+    events_to,
+    news_of,
+    orders_to,
+    questions_of,
+    stream_in,
+)
+from codebutler.config.permission import Where, admitted, may
+from codebutler.config.registry import host_in
+from codebutler.config.schema import RepoSettings
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError, FrameTooLargeError, ProtocolError, RegistryError
+from codebutler.domain.refs import ConversationRef, PersonRef
+from codebutler.intake.records import Entry
+from codebutler.platform.tasks import Tasks, cancel
+from codebutler.protocol.conversations import Question as WorkerQuestion
+from codebutler.protocol.messages import StopReason
+from codebutler.supervisor.port import Services
+from codebutler.supervisor.questions import T
+from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow, TurnsRow, WorkerRow
+
+MAX_IN_BYTES = 2**30
+ASK_S = 65.0
+BEGIN_S = 5.0
+
+log = logging.getLogger("codebutler.cluster")
+
+
+class HostedRepo:
+    """A repository on a host, with its events until the stream has them."""
+
+    def __init__(self, repo: RepoSettings) -> None:
+        self.repo = repo
+        self.waiting: asyncio.Queue[Entry] = asyncio.Queue()
+        self.known: set[int] = set()
+        self.row: RepoRow | None = None
+        self.is_told = False
+        """Whether its channel knows that its host is away."""
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def host(self) -> str:
+        """Where it is now."""
+        return host_in(self.repo.path)
+
+
+class HostWorkers:
+    """The port ``Workers``, over NATS. ``async with Hosts(…) as hosts``: leaving the block ends no run on any host."""
+
+    def __init__(self, bus: Bus, authority: Epochs, services: Services, clock: Clock) -> None:
+        self._bus = bus
+        self._authority = authority
+        self._services = services
+        self._clock = clock
+        self._remotes: dict[str, HostedRepo] = {}
+        self._channels: dict[ConversationRef, HostedRepo] = {}
+        self._callers: set[str] = set()
+        self._outbox: dict[str, int] = {}
+        self._tasks = Tasks(_failed)
+        self._questions = HostQuestions(authority, services, self._of, self._heard)
+        self._question: ClusterCodec[HostQuestion] = ClusterCodec(HostQuestion)
+        self._news: ClusterCodec[HostNews] = ClusterCodec(HostNews)
+        self._done: ClusterCodec[OrderDone] = ClusterCodec(OrderDone)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> HostWorkers:
+        await self._stack.enter_async_context(self._bus.listening(questions_of("*"), self._asked))
+        await self._stack.enter_async_context(self._bus.listening(news_of("*"), self._told))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+        await self.shutdown(0)
+
+    # The port
+
+    def add(self, repo: RepoSettings) -> None:
+        """Serve ``repo`` from now on. Raises RegistryError if its name or its channel is taken."""
+        if repo.name in self._remotes:
+            raise RegistryError(f"a repository named {repo.name} is served already")
+        if repo.channel_id in self._channels:
+            raise RegistryError(f"the channel of {repo.name} belongs to another repository")
+        remote = HostedRepo(repo)
+        self._remotes[repo.name] = self._channels[repo.channel_id] = remote
+        remote.task = self._tasks.start(self._deliver(remote), name=f"events for {repo.name}")
+        self._listen_to(remote.host)
+
+    def _listen_to(self, host: str) -> None:
+        if host not in self._callers:
+            self._callers.add(host)
+            self._tasks.start(self._calls_of(host), name=f"calls of {host}")
+
+    async def remove(self, name: str, grace_s: float) -> None:  # noqa: ARG002 - the host's own
+        """The host is told at its next beat. Raises RegistryError."""
+        remote = self._remote(name)
+        del self._remotes[name], self._channels[remote.repo.channel_id]
+        if remote.task is not None:
+            await cancel({remote.task})
+
+    def reconfigure(self, repo: RepoSettings, grace_s: float = RESTART_GRACE_S) -> None:  # noqa: ARG002 - as above
+        """The host is told at its next beat; on another host it gets the events from now on. Raises RegistryError."""
+        remote = self._remote(repo.name)
+        if self._channels.get(repo.channel_id, remote) is not remote:
+            raise RegistryError(f"the channel of {repo.name} belongs to another repository")
+        del self._channels[remote.repo.channel_id]
+        self._channels[repo.channel_id] = remote
+        remote.repo = repo
+        self._listen_to(remote.host)
+
+    def start(self) -> None:
+        """The hosts start their own workers."""
+
+    async def wait_started(self) -> None:
+        """We are ready without any host."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Never."""
+        return False
+
+    def deliver(self, entry: Entry) -> None:
+        """Queue the event for its host's stream; once that has it on disk, the journal may forget it."""
+        remote = self._channels.get(entry.channel)
+        if remote is None or entry.seq in remote.known:
+            return
+        remote.known.add(entry.seq)
+        remote.waiting.put_nowait(entry)
+        if self._authority.hosts.is_away(remote.host) and not remote.is_told:
+            remote.is_told = True
+            self._tasks.start(self._tell_away(remote), name=f"notice to {remote.repo.name}")
+
+    def stop_turns(self, name: str, user: PersonRef) -> None:
+        """End all turns of the repository. Raises RegistryError."""
+        self._order(StopOrder(epoch=self._authority.epoch, repo=name, user=user))
+
+    def look_at_pulls(self, name: str, numbers: tuple[int, ...]) -> None:
+        """There is news of these pull requests, none = of any."""
+        if name in self._remotes:
+            self._order(LookOrder(epoch=self._authority.epoch, repo=name, numbers=numbers))
+
+    def tell_total(self) -> None:
+        """Hosts do not know of a budget over all repositories."""
+
+    def wake(self, name: str) -> None:
+        """Start the worker now if it does not run. Raises RegistryError."""
+        self._order(WorkerOrder(epoch=self._authority.epoch, repo=name, how="wake"))
+
+    def restart(self, name: str) -> None:
+        """End the worker, and start it again. Raises RegistryError."""
+        self._order(WorkerOrder(epoch=self._authority.epoch, repo=name, how="restart"))
+
+    def _order(self, order: StopOrder | LookOrder | WorkerOrder) -> None:
+        host = self._remote(order.repo).host
+        self._tasks.start(self._bus.tell(orders_to(host), encode(order)), name=f"order for {order.repo}")
+
+    async def ask(self, name: str, question: WorkerQuestion, kind: type[T]) -> T:
+        """What the repository's worker answers. Raises CodeButlerError if it does not, RegistryError."""
+        remote = self._remote(name)
+        order: Order = AskOrder(epoch=self._authority.epoch, repo=name, question=question)
+        try:
+            body = await self._bus.ask(orders_to(remote.host), encode(order), ASK_S)
+        except BusError as error:
+            raise CodeButlerError(self._away(remote.host) or "the host did not answer: try again") from error
+        done = self._done.decode(body)
+        if not isinstance(done.told, kind):
+            raise CodeButlerError(done.problem or "the host gave another answer")
+        return done.told
+
+    def down(self, name: str) -> str:
+        """Why it stays down; "" while it is served."""
+        remote = self._remotes.get(name)
+        if remote is None:
+            return ""
+        if away := self._away(remote.host):
+            return away
+        row = remote.row
+        return row.problem if row is not None and row.worker.state in ("stopped", "quarantined") else ""
+
+    def rows(self) -> tuple[RepoRow, ...]:
+        """Every repository, as its host last reported it."""
+        return tuple(self._row(remote) for remote in self._remotes.values())
+
+    async def status(self) -> tuple[RepoRow, ...]:
+        """The same."""
+        return self.rows()
+
+    @property
+    def outbox_pending(self) -> int:
+        """By the hosts' last reports."""
+        return sum(self._outbox.values())
+
+    async def shutdown(self, grace_s: float, reason: StopReason = "shutdown") -> None:  # noqa: ARG002 - they go on
+        """Stop talking to the hosts; they go on."""
+        await self._questions.close()
+        await self._tasks.close(0)
+
+    # Events on their way to the hosts
+
+    async def _deliver(self, remote: HostedRepo) -> None:
+        prepared = remote.host
+        await self._prepare(prepared, remote.repo.name)
+        while True:
+            entry = await remote.waiting.get()
+            if (host := remote.host) != prepared:
+                await self._prepare(host, remote.repo.name)
+                prepared = host
+            while not self._authority.is_held:
+                await self._clock.sleep(BEGIN_S)  # what we send now would be refused
+            try:
+                await self._publish(remote, entry)
+            except FrameTooLargeError as error:
+                log.warning("event %d cannot be delivered and is dropped: %s", entry.seq, error)
+            try:
+                await self._services.settle(entry.seq)
+            except CodeButlerError as error:
+                log.warning("event %d stays in the journal: %s", entry.seq, error)
+            remote.known.discard(entry.seq)
+
+    async def _prepare(self, host: str, repo: str) -> None:
+        await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
+        # One at a time: only then is the order kept when a host dies between two.
+        await self._bus.ensure_consumer(
+            stream_in(host), consumer_of(repo), events_to(host, repo), in_flight=1
+        )
+
+    async def _publish(self, remote: HostedRepo, entry: Entry) -> None:
+        epoch = self._authority.epoch
+        event = EventForHost(
+            epoch=epoch,
+            host=remote.host,
+            repo=remote.repo.name,
+            event=entry.event,
+            request=entry.request,
+            received_at=entry.received_at,
+        )
+        subject = events_to(remote.host, remote.repo.name)
+        await self._bus.publish(subject, encode(event), f"{epoch} {entry.event.key}")
+
+    # What the hosts say
+
+    async def _calls_of(self, host: str) -> None:
+        await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
+        await self._bus.ensure_consumer(stream_in(host), ANSWERS, answers_to(host))
+
+        def served(name: str) -> RepoSettings | None:
+            remote = self._remotes.get(name)
+            return remote.repo if remote is not None and remote.host == host else None
+
+        calls = HostCalls(host, self._bus, self._authority, self._services, served, self._returned)
+        await calls.run()
+
+    async def _tell_away(self, remote: HostedRepo) -> None:
+        since = self._clock.now() - timedelta(seconds=self._authority.hosts.silent_s(remote.host))
+        await self._services.quarantined(
+            remote.repo, f"its host {remote.host} has been away since {since:%H:%M} UTC."
+        )
+
+    async def _returned(self, call: ReturnedCall) -> None:
+        """An event that an earlier leader sent too late: it goes again under our epoch, if its author still may."""
+        remote = self._remotes[call.repo]
+        place = Where(remote.repo.config, remote.repo.channel_id)
+        if (
+            call.event.channel == remote.repo.channel_id
+            and may(admitted(call.event.user), "see", place).allowed
+        ):
+            await self._publish(
+                remote, Entry(0, call.event.channel, call.event, call.request, call.received_at)
+            )
+
+    async def _asked(self, subject: str, body: bytes) -> bytes | None:
+        host = subject.rpartition(".")[2]
+        try:
+            reply = await self._questions.answer(host, self._question.decode(body))
+        except (ProtocolError, BusError) as error:
+            log.warning("a question of %s: %s", host, error)
+            return None
+        return encode(reply) if reply is not None else None
+
+    async def _told(self, subject: str, body: bytes) -> None:
+        host = subject.rpartition(".")[2]
+        try:
+            news = self._news.decode(body)
+        except ProtocolError as error:
+            log.warning("news of %s: %s", host, error)
+            return
+        remote = self._remotes.get(news.repo)
+        if (
+            remote is not None
+            and remote.host == host
+            and news.epoch == await self._authority.hosts.epoch_of(host)
+        ):
+            self._services.show(remote.repo, news.news)
+
+    def _heard(self, host: str, beat: Beat) -> None:
+        self._outbox[host] = beat.outbox
+        for each in self._remotes.values():
+            each.is_told = each.is_told and each.host != host
+        for row in beat.rows:
+            remote = self._remotes.get(row.name)
+            if remote is not None and remote.host == host:
+                remote.row = structs.replace(row, path=remote.repo.path, channel_id=remote.repo.channel_id)
+
+    # What we know of them
+
+    def _of(self, host: str) -> tuple[RepoSettings, ...]:
+        return tuple(remote.repo for remote in self._remotes.values() if remote.host == host)
+
+    def _row(self, remote: HostedRepo) -> RepoRow:
+        problem = self._away(remote.host)
+        if remote.row is not None and not problem:
+            return remote.row
+        return RepoRow(
+            name=remote.repo.name,
+            path=remote.repo.path,
+            channel_id=remote.repo.channel_id,
+            worker=WorkerRow(state="stopped", pid=None, restarts=0, undelivered=len(remote.known)),
+            turns=TurnsRow(running=0, queued=0, waiting=0),
+            problem=problem,
+        )
+
+    def _away(self, host: str) -> str:
+        if self._authority.hosts.is_awake(host):
+            return ""
+        return f"its host {host} has been away for {self._authority.hosts.silent_s(host):.0f} s: messages wait for it"
+
+    def _remote(self, name: str) -> HostedRepo:
+        remote = self._remotes.get(name)
+        if remote is None:
+            raise RegistryError(f"no repository named {name} is served: see `codebutler repos`")
+        return remote
+
+
+def _failed(name: str, error: BaseException) -> None:
+    log.error("%s failed: %r", name, error)

@@ -1,0 +1,278 @@
+"""A host: its beats to the gateway, the repositories it is given, and their events, one at a time and each once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+
+from codebutler.cluster.bus import Bus, BusError, Delivered
+from codebutler.cluster.leases import HOST_TTL_S, LeaseLostError
+from codebutler.cluster.messages import (
+    CLUSTER_VERSION,
+    AskOrder,
+    Beat,
+    CallAnswer,
+    ClusterCodec,
+    EventForHost,
+    Granted,
+    LookOrder,
+    Order,
+    OrderDone,
+    Refused,
+    Reply,
+    ReturnedCall,
+    StopOrder,
+    ToHost,
+    WorkerOrder,
+    encode,
+)
+from codebutler.cluster.services import HostServices, Standing
+from codebutler.cluster.subjects import ANSWERS, consumer_of, orders_to, questions_of, stream_in
+from codebutler.config.schema import RepoSettings
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError, ProtocolError
+from codebutler.domain.model import Event
+from codebutler.intake.intake import LATE_S, dated
+from codebutler.intake.records import Entry
+from codebutler.platform.tasks import beside, cancel, ungrouped, wait_for
+from codebutler.protocol.conversations import ANSWERED_BY
+from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
+from codebutler.supervisor.workers import Workers
+
+BEAT_S = 2.0
+LOOK_AGAIN_S = 10.0
+LOOK_S = 0.2
+ANSWERS_AT_ONCE = 64
+
+log = logging.getLogger("codebutler.cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What this machine can serve of an assignment: settings by name, and rows of what it cannot."""
+
+    served: dict[str, RepoSettings]
+    missing: tuple[RepoRow, ...] = ()
+
+
+class HostLink:
+    """``run`` until cancelled. ``local`` finds what is here of an assignment; it blocks."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        standing: Standing,
+        services: HostServices,
+        workers: Workers,
+        local: Callable[[tuple[RepoSettings, ...]], Local],
+        clock: Clock,
+    ) -> None:
+        self.granted = asyncio.Event()
+        self._assigned = asyncio.Event()
+        self._bus = bus
+        self._standing = standing
+        self._services = services
+        self._workers = workers
+        self._local = local
+        self._clock = clock
+        self._digest = self._waits = ""
+        self._given: tuple[RepoSettings, ...] = ()
+        self._served: dict[str, RepoSettings] = {}
+        self._missing: tuple[RepoRow, ...] = ()
+        self._loops: dict[str, asyncio.Task[None]] = {}
+        self._replies: ClusterCodec[Reply] = ClusterCodec(Reply)
+        self._orders: ClusterCodec[Order] = ClusterCodec(Order)
+        self._messages: ClusterCodec[ToHost] = ClusterCodec(ToHost)
+
+    async def run(self) -> None:
+        """Raises LeaseLostError if another process is this host, or its version does not fit."""
+        orders = self._bus.listening(orders_to(self._standing.host), self._ordered)
+        try:
+            with ungrouped():
+                async with orders, asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._beats(), name="beats")
+                    tasks.create_task(self._answers(), name="answers")
+                    tasks.create_task(self._refreshes(), name="repositories")
+        finally:
+            await cancel(set(self._loops.values()))
+
+    async def _refreshes(self) -> None:
+        """Beside the beats, since a worker that is taken away may take its time."""
+        while True:
+            try:
+                await self._refresh()
+            except (CodeButlerError, OSError) as error:
+                log.error("the repositories could not be read: %s", error)  # noqa: TRY400 - a line is enough
+            await wait_for(self._clock, self._assigned, LOOK_AGAIN_S)
+            self._assigned.clear()
+
+    async def _refresh(self) -> None:
+        """What is here of the assignment: it may have changed, and so may files on this disk."""
+        local = await asyncio.to_thread(self._local, self._given)
+        for row in set(local.missing) - set(self._missing):
+            log.error("%s is not served: %s", row.name, row.problem)
+        self._missing = local.missing
+        for name in self._served.keys() - local.served.keys():
+            await cancel({self._loops.pop(name)})
+            await self._workers.remove(name, RESTART_GRACE_S)
+            del self._served[name]
+        for name, settings in local.served.items():
+            if name not in self._served:
+                self._workers.add(settings)
+                self._loops[name] = asyncio.create_task(self._events(name), name=f"events of {name}")
+            elif settings != self._served[name]:
+                self._workers.reconfigure(settings)
+            self._served[name] = settings
+
+    # Beats
+
+    async def _beats(self) -> None:
+        while True:
+            asked_s = self._clock.boottime()
+            try:
+                await self._beat(asked_s)
+            except (BusError, ProtocolError) as error:
+                log.debug("no gateway answers: %s", error)
+            await self._clock.sleep(BEAT_S)
+
+    async def leave(self) -> None:
+        """Tell the gateway that this process ends. Without a gateway, another process of this host has to wait."""
+        with suppress(BusError, ProtocolError):
+            await self._bus.ask(questions_of(self._standing.host), encode(self._report(leaves=True)))
+
+    def _report(self, *, leaves: bool = False) -> Beat:
+        return Beat(
+            epoch=self._standing.epoch,
+            version=CLUSTER_VERSION,
+            instance=self._standing.instance,
+            rows=(*self._workers.rows(), *self._missing),
+            outbox=self._workers.outbox_pending,
+            known=self._digest,
+            leaves=leaves,
+        )
+
+    async def _beat(self, asked_s: float) -> None:
+        body = await self._bus.ask(questions_of(self._standing.host), encode(self._report()))
+        reply = self._replies.decode(body)
+        if reply.epoch < self._standing.gateway_epoch:
+            log.warning("refused a gateway whose lease is over (%d)", reply.epoch)
+        elif isinstance(reply, Refused) and (self._standing.epoch or not reply.for_now):
+            raise LeaseLostError(f"the gateway refuses this host: {reply.why}")
+        elif isinstance(reply, Refused):
+            self._wait(reply.why)
+        elif isinstance(reply, Granted):
+            self._stand(reply, asked_s)
+
+    def _wait(self, why: str) -> None:
+        if why != self._waits:
+            log.warning("waiting: %s", why)
+        self._waits = why
+
+    def _stand(self, granted: Granted, asked_s: float) -> None:
+        standing, is_new = self._standing, granted.epoch != self._standing.gateway_epoch
+        standing.epoch, standing.gateway_epoch = granted.host_epoch, granted.epoch
+        standing.valid_until_s = asked_s + HOST_TTL_S
+        if granted.repos is not None:
+            self._given, self._digest = granted.repos, granted.digest
+            self._assigned.set()
+        if is_new:
+            self._services.tell_again()
+        self.granted.set()
+
+    # Messages
+
+    async def _answers(self) -> None:
+        await self.granted.wait()
+        stream = stream_in(self._standing.host)
+        async with aclosing(self._bus.consume(stream, ANSWERS, ANSWERS_AT_ONCE)) as messages:
+            async for delivered in messages:
+                message = self._decoded(delivered)
+                if isinstance(message, CallAnswer):
+                    # Whoever says it: it tells what has happened.
+                    self._services.answered(message)
+                await delivered.ack()
+
+    async def _events(self, name: str) -> None:
+        """One at a time: the next one comes when the worker has this one in its store."""
+        stream = stream_in(self._standing.host)
+        async with aclosing(self._bus.consume(stream, consumer_of(name))) as messages:
+            async for delivered in messages:
+                async with beside(delivered.working(), name="working"):
+                    while self._clock.boottime() >= self._standing.valid_until_s:
+                        await self._clock.sleep(
+                            LOOK_S
+                        )  # we may have slept: another process may be this host now
+                    message = self._decoded(delivered)
+                    try:
+                        if isinstance(message, EventForHost) and message.repo == name:
+                            await self._take(message, delivered.seq)
+                    except CodeButlerError as error:
+                        # Not acknowledged: it comes again.
+                        log.warning("an event of %s waits: %s", name, error)
+                        continue
+                await delivered.ack()
+
+    async def _take(self, message: EventForHost, seq: int) -> None:
+        if message.epoch < self._standing.gateway_epoch:
+            call = ReturnedCall(
+                epoch=self._standing.epoch,
+                call=f"returned {seq}",
+                repo=message.repo,
+                event=message.event,
+                request=message.request,
+                received_at=message.received_at,
+            )
+            await self._services.call(call)
+            return
+        if message.event.channel != self._served[message.repo].channel_id:
+            log.warning("an event of %s for %s is refused", message.event.channel, message.repo)
+            return
+        stored = self._services.stored(seq)
+        event = self._dated(message)
+        entry = Entry(seq, event.channel, event, message.request, message.received_at)
+        try:
+            self._workers.deliver(entry)
+            await stored.wait()
+        finally:
+            self._services.forget(seq)
+
+    def _dated(self, message: EventForHost) -> Event:
+        """One that waited for us is late, and after `catchUp.maxAgeHours` asked about."""
+        now = self._clock.now()
+        if (now - message.received_at).total_seconds() <= LATE_S:
+            return message.event
+        max_age_hours = self._served[message.repo].config.catch_up.max_age_hours
+        return dated(message.event, now, message.received_at, max_age_hours)
+
+    def _decoded(self, delivered: Delivered) -> ToHost | None:
+        """None for what is not ours: the server delivers to any subject that somebody names."""
+        try:
+            message = self._messages.decode(delivered.body)
+        except ProtocolError as error:
+            log.warning("%s", error)
+            return None
+        return message if message.host == self._standing.host else None
+
+    async def _ordered(self, _subject: str, body: bytes) -> bytes | None:
+        try:
+            order = self._orders.decode(body)
+            if order.epoch < self._standing.gateway_epoch or order.repo not in self._served:
+                return None
+            match order:
+                case StopOrder(repo=repo, user=user):
+                    self._workers.stop_turns(repo, user)
+                case LookOrder(repo=repo, numbers=numbers):
+                    self._workers.look_at_pulls(repo, numbers)
+                case WorkerOrder(repo=repo, how="wake"):
+                    self._workers.wake(repo)
+                case WorkerOrder(repo=repo):
+                    self._workers.restart(repo)
+                case AskOrder(repo=repo, question=question):
+                    told = await self._workers.ask(repo, question, ANSWERED_BY[type(question)])
+                    return encode(OrderDone(epoch=self._standing.epoch, told=told))
+        except CodeButlerError as error:
+            return encode(OrderDone(epoch=self._standing.epoch, problem=str(error)))
+        return None

@@ -1,0 +1,190 @@
+"""Who leads, and which process is a host: each has an epoch, the revision of a key in NATS that only one can write.
+
+A gateway leads while it renews its key in time. A host's key changes only when another process becomes that host, so
+that a host keeps its epoch while nobody leads. All spans count the time that a machine sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from codebutler.cluster.bus import Bus, BusError, KeyBucket
+from codebutler.cluster.subjects import GATEWAY, HOSTS_BUCKET, LEADER_BUCKET
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError
+
+LEADER_TTL_S = 6.0
+RENEW_S = 1.5
+LOOK_S = 1.0
+MARGIN_S = 1.0
+HOST_TTL_S = 10.0
+HELD = "another process is this host: end it, or wait until it has been silent for {0:g} s"
+
+
+class LeaseLostError(CodeButlerError):
+    """Another process holds the lease now."""
+
+
+class Leadership:
+    """The gateway's lease, once it is held; ``instance`` names this process."""
+
+    def __init__(self, bucket: KeyBucket, instance: str, clock: Clock, ttl_s: float = LEADER_TTL_S) -> None:
+        self.epoch = 0
+        self._bucket = bucket
+        self._instance = instance
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._revision = 0
+        self._until_s = 0.0
+
+    @classmethod
+    async def candidate(
+        cls, bus: Bus, instance: str, clock: Clock, ttl_s: float = LEADER_TTL_S
+    ) -> Leadership:
+        """One that does not lead yet. Waits until NATS answers."""
+        while True:
+            try:
+                return cls(await bus.bucket(LEADER_BUCKET, ttl_s), instance, clock, ttl_s)
+            except BusError:
+                await clock.sleep(LOOK_S)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody else can lead yet."""
+        return self._clock.boottime() < self._until_s
+
+    async def acquire(self) -> None:
+        """Wait until nobody leads, and lead."""
+        while True:
+            asked_s = self._clock.boottime()
+            with suppress(BusError):
+                if (revision := await self._written(None)) is not None:
+                    self.epoch = self._revision = revision
+                    self._until_s = asked_s + self._ttl_s - MARGIN_S
+                    return
+            await self._clock.sleep(LOOK_S)
+
+    async def keep(self) -> None:
+        """Renew it until that fails for too long. Raises LeaseLostError, always."""
+        while True:
+            await self._clock.sleep(RENEW_S)
+            asked_s = self._clock.boottime()
+            if asked_s >= self._until_s:
+                raise LeaseLostError("this gateway could not renew its lease in time")
+            try:
+                async with asyncio.timeout(self._until_s - asked_s):
+                    revision = await self._written(self._revision)
+            except (BusError, TimeoutError):
+                continue
+            if revision is None:
+                self._until_s = 0.0
+                raise LeaseLostError("another gateway leads")
+            self._revision, self._until_s = revision, asked_s + self._ttl_s - MARGIN_S
+
+    async def _written(self, last: int | None) -> int | None:
+        """As ``Bucket.put``; an earlier attempt may have had effect without our knowing."""
+        revision = await self._bucket.put(GATEWAY, self._instance, last)
+        if revision is None and (found := await self._bucket.get(GATEWAY)) and found[0] == self._instance:
+            return found[1]
+        return revision
+
+    async def release(self) -> None:
+        """Let a stand-by lead at once."""
+        if self.is_held:
+            self._until_s = 0.0
+            await self._bucket.delete(GATEWAY, self._revision)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that is a host; it was heard at ``seen_s``."""
+
+    instance: str
+    epoch: int
+    seen_s: float
+
+
+class HostLeases:
+    """Kept by the gateway that leads. A new leader does not know when a host was last heard by the one before: it takes
+    the moment of its own start."""
+
+    def __init__(self, bucket: KeyBucket, clock: Clock, ttl_s: float = HOST_TTL_S) -> None:
+        self._bucket = bucket
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._began_s = clock.boottime()
+        self._holders: dict[str, Holder] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    @classmethod
+    async def opened(cls, bus: Bus, clock: Clock) -> HostLeases:
+        """Raises BusError."""
+        return cls(await bus.bucket(HOSTS_BUCKET), clock)
+
+    async def granted(self, host: str, instance: str) -> int:
+        """The epoch of the host, whose process ``instance`` has just been heard. Raises LeaseLostError if another
+        process is that host, and BusError."""
+        async with self._locks.setdefault(host, asyncio.Lock()):
+            holder, now_s = await self._holder(host), self._clock.boottime()
+            if holder is None or holder.instance != instance:
+                if holder is not None and now_s - holder.seen_s < self._ttl_s:
+                    raise LeaseLostError(HELD.format(self._ttl_s))
+                epoch = await self._bucket.put(host, instance, holder.epoch if holder else None)
+                if epoch is None:
+                    self._holders.pop(host, None)
+                    raise LeaseLostError("another process has just become this host")
+                holder = Holder(instance, epoch, now_s)
+            self._holders[host] = Holder(instance, holder.epoch, now_s)
+            return holder.epoch
+
+    def left(self, host: str) -> None:
+        """Its process has ended: another one need not wait."""
+        if (holder := self._holders.get(host)) is not None:
+            self._holders[host] = replace(holder, seen_s=-math.inf)
+
+    async def epoch_of(self, host: str) -> int:
+        """The latest epoch of the host; 0 if it never had one. Raises BusError."""
+        holder = await self._holder(host)
+        return holder.epoch if holder else 0
+
+    def silent_s(self, host: str) -> float:
+        """For how long nothing was heard of the host."""
+        holder = self._holders.get(host)
+        return self._clock.boottime() - max(self._began_s, holder.seen_s if holder else self._began_s)
+
+    def is_away(self, host: str) -> bool:
+        """Whether it has been silent for long, or said that it ends. A new leader gives it time to be heard."""
+        holder = self._holders.get(host)
+        return self.silent_s(host) >= self._ttl_s or (holder is not None and holder.seen_s < self._began_s)
+
+    def is_awake(self, host: str) -> bool:
+        """Whether it was heard lately."""
+        holder = self._holders.get(host)
+        return holder is not None and holder.seen_s > self._began_s and self.silent_s(host) < self._ttl_s
+
+    async def _holder(self, host: str) -> Holder | None:
+        if host not in self._holders and (found := await self._bucket.get(host)) is not None:
+            instance, revision = found
+            self._holders[host] = Holder(instance, revision, self._began_s)
+        return self._holders.get(host)
+
+
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """What a gateway's right to speak rests on: its own lease, and those that it has given to hosts."""
+
+    leadership: Leadership
+    hosts: HostLeases
+
+    @property
+    def epoch(self) -> int:
+        """The gateway's."""
+        return self.leadership.epoch
+
+    @property
+    def is_held(self) -> bool:
+        """Whether no other gateway can lead yet."""
+        return self.leadership.is_held

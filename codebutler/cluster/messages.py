@@ -1,0 +1,254 @@
+"""Every message between the gateway and a host. Encoded as msgpack, so that files travel as they are.
+
+What the gateway says names the host that it is for: a subject alone does not prove that, since the server also sends to
+the reply subjects that others name. ``epoch`` is the sender's: a receiver that knows a later one refuses it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from codebutler.config.schema import RepoSettings
+from codebutler.domain.errors import ProtocolError
+from codebutler.domain.model import Event, File, Operation, Quoted, Request
+from codebutler.domain.refs import NOWHERE, MessageRef, PersonRef
+from codebutler.protocol.conversations import Question as WorkerQuestion
+from codebutler.protocol.conversations import Told
+from codebutler.protocol.messages import (
+    Budget,
+    Doing,
+    Live,
+    Overview,
+    TurnEnded,
+    TurnStarted,
+)
+from codebutler.supervisor.supervisor import RepoRow
+
+CLUSTER_VERSION = 1
+
+M = TypeVar("M")
+
+
+class _ClusterMessage(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
+    """Of either side."""
+
+    epoch: int
+
+
+# From the gateway to a host, kept until the host has it on its disk.
+
+
+class EventForHost(_ClusterMessage, frozen=True, tag="event"):
+    """An accepted event of a repository; acknowledged once the worker has it in its store."""
+
+    host: str
+    repo: str
+    event: Event
+    request: Request
+    received_at: datetime
+
+
+class CallAnswer(_ClusterMessage, frozen=True, tag="answer"):
+    """What became of the call ``call``; with ``code`` or ``text`` it failed for good."""
+
+    host: str
+    call: str
+    ref: MessageRef = NOWHERE
+    failed: bool = False
+    code: str = ""
+    text: str = ""
+
+
+ToHost = EventForHost | CallAnswer
+
+
+# From a host to the gateway, kept until the gateway has done it. A call is answered.
+
+
+class SendCall(_ClusterMessage, frozen=True, tag="send"):
+    """Do this in the repository's channel. ``unsure``: it may have been done before, so look first."""
+
+    call: str
+    repo: str
+    op_id: str
+    operation: Operation
+    unsure: bool
+
+
+class EndedCall(_ClusterMessage, frozen=True, tag="ended"):
+    """A run has its outcome."""
+
+    call: str
+    repo: str
+    ended: TurnEnded
+
+
+class DownCall(_ClusterMessage, frozen=True, tag="down"):
+    """The repository's worker stays down."""
+
+    call: str
+    repo: str
+    why: str
+
+
+class ReturnedCall(_ClusterMessage, frozen=True, tag="returned"):
+    """An event that a gateway sent which leads no more: the leader decides about it."""
+
+    call: str
+    repo: str
+    event: Event
+    request: Request
+    received_at: datetime
+
+
+Call = SendCall | EndedCall | DownCall | ReturnedCall
+
+
+# From a host to the gateway, not kept.
+
+
+class HostNews(_ClusterMessage, frozen=True, tag="news"):
+    """What a worker reports as it happens."""
+
+    repo: str
+    news: Budget | Doing | Live | Overview | TurnStarted
+
+
+# Questions of a host, each answered at once.
+
+
+class Beat(_ClusterMessage, frozen=True, tag="beat"):
+    """Alive. ``instance`` is new for each process; ``rows`` say how its repositories are; ``known`` is the digest of
+    the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin."""
+
+    version: int
+    instance: str
+    rows: tuple[RepoRow, ...] = ()
+    outbox: int = 0
+    known: str = ""
+    leaves: bool = False
+
+
+class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):
+    """Piece ``number`` of a file: the one after the last answer, or that one again. Piece 0 starts the download."""
+
+    repo: str
+    request: str
+    file_id: str
+    number: int
+
+
+class ThreadQuestion(_ClusterMessage, frozen=True, tag="thread"):
+    """What was said in a thread before ``before``."""
+
+    repo: str
+    thread: MessageRef
+    before: MessageRef
+
+
+HostQuestion = Beat | FetchQuestion | ThreadQuestion
+
+
+class Granted(_ClusterMessage, frozen=True, tag="granted"):
+    """The host's ``host_epoch``, and its repositories unless it knows them already."""
+
+    host_epoch: int
+    digest: str
+    repos: tuple[RepoSettings, ...] | None = None
+
+
+class Refused(_ClusterMessage, frozen=True, tag="refused"):
+    """It may not go on: another process is this host, which may end (``for_now``), or its version does not fit."""
+
+    why: str
+    for_now: bool = False
+
+
+class FilePiece(_ClusterMessage, frozen=True, tag="piece"):
+    """A piece of a file; the ``last`` one has what the chat knows of it."""
+
+    data: bytes = b""
+    last: bool = False
+    file: File | None = None
+    transcript: str = ""
+
+
+class ThreadSaid(_ClusterMessage, frozen=True, tag="said"):
+    """The messages of a thread."""
+
+    said: tuple[Quoted, ...]
+    left_out: int
+
+
+class NotDone(_ClusterMessage, frozen=True, tag="failed"):
+    """Why there is no answer; ``code`` is the chat's word."""
+
+    code: str
+    text: str
+
+
+Reply = Granted | Refused | FilePiece | ThreadSaid | NotDone
+
+
+# Orders of the gateway to a host, each answered at once.
+
+
+class StopOrder(_ClusterMessage, frozen=True, tag="stop"):
+    """End all runs of the repository, as ``user`` asked."""
+
+    repo: str
+    user: PersonRef
+
+
+class AskOrder(_ClusterMessage, frozen=True, tag="ask"):
+    """Ask the repository's worker."""
+
+    repo: str
+    question: WorkerQuestion
+
+
+class LookOrder(_ClusterMessage, frozen=True, tag="look"):
+    """There is news of these pull requests, none = of any."""
+
+    repo: str
+    numbers: tuple[int, ...]
+
+
+class WorkerOrder(_ClusterMessage, frozen=True, tag="worker"):
+    """Wake the repository's worker, or restart it."""
+
+    repo: str
+    how: Literal["wake", "restart"]
+
+
+Order = StopOrder | AskOrder | LookOrder | WorkerOrder
+
+
+class OrderDone(_ClusterMessage, frozen=True, tag="done"):
+    """What came of an order; ``problem`` says why nothing did."""
+
+    told: Told | None = None
+    problem: str = ""
+
+
+class ClusterCodec(Generic[M]):
+    """Reads messages of one union, and writes any."""
+
+    def __init__(self, kind: object) -> None:
+        self._decoder: msgspec.msgpack.Decoder[M] = msgspec.msgpack.Decoder(kind)
+
+    def decode(self, body: bytes) -> M:
+        """Raises ProtocolError for anything else."""
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ProtocolError(f"unreadable message from the cluster: {error}") from error
+
+
+def encode(message: _ClusterMessage) -> bytes:
+    """The message's body."""
+    return msgspec.msgpack.encode(message)

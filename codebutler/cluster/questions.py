@@ -1,0 +1,163 @@
+"""What hosts ask the gateway, answered at once: beats, threads, and files piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+
+from msgspec import msgpack
+
+from codebutler.cluster.bus import BusError
+from codebutler.cluster.leases import Epochs, LeaseLostError
+from codebutler.cluster.messages import (
+    CLUSTER_VERSION,
+    Beat,
+    FetchQuestion,
+    FilePiece,
+    Granted,
+    HostQuestion,
+    NotDone,
+    Refused,
+    Reply,
+    ThreadQuestion,
+    ThreadSaid,
+)
+from codebutler.config.hosts import assigned
+from codebutler.config.schema import RepoSettings
+from codebutler.domain.errors import ChatError, CodeButlerError
+from codebutler.platform.tasks import Tasks
+from codebutler.supervisor.port import Services
+
+PIECE_WAIT_S = 3.0
+FORGOTTEN_S = 60.0
+
+log = logging.getLogger("codebutler.cluster")
+
+
+class HostDownload:
+    """A file on its way to a host, no faster than it asks. One that nobody asks for any more ends."""
+
+    def __init__(self) -> None:
+        self.pieces: asyncio.Queue[FilePiece | NotDone] = asyncio.Queue(1)
+        self.number = -1
+        self.given: FilePiece | NotDone | None = None
+
+    async def run(self, services: Services, repo: RepoSettings, file_id: str, epoch: int) -> None:
+        """Fetch it. Its end is a piece, too."""
+        end: FilePiece | NotDone
+        try:
+            told = await services.fetch(
+                repo, file_id, lambda data: self._put(FilePiece(epoch=epoch, data=data))
+            )
+            end = FilePiece(epoch=epoch, last=True, file=told.file, transcript=told.transcript)
+        except CodeButlerError as error:
+            code = error.code if isinstance(error, ChatError) else "internal_error"
+            end = NotDone(epoch=epoch, code=code, text=str(error))
+        with suppress(TimeoutError):
+            await self._put(end)
+
+    async def _put(self, piece: FilePiece | NotDone) -> None:
+        async with asyncio.timeout(FORGOTTEN_S):
+            await self.pieces.put(piece)
+
+    async def piece(self, number: int) -> FilePiece | NotDone | None:
+        """None if it is not there yet."""
+        if number == self.number:
+            return self.given
+        try:
+            async with asyncio.timeout(PIECE_WAIT_S):
+                self.given = await self.pieces.get()
+        except TimeoutError:
+            return None
+        self.number = number
+        return self.given
+
+
+class HostQuestions:
+    """``repos`` are those of a host; ``heard`` takes each beat."""
+
+    def __init__(
+        self,
+        authority: Epochs,
+        services: Services,
+        repos: Callable[[str], tuple[RepoSettings, ...]],
+        heard: Callable[[str, Beat], None],
+    ) -> None:
+        self._authority = authority
+        self._services = services
+        self._repos = repos
+        self._heard = heard
+        self._downloads: dict[tuple[str, str], HostDownload] = {}
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
+
+    async def answer(self, host: str, question: HostQuestion) -> Reply | None:
+        """None while we do not lead: another gateway answers."""
+        if not self._authority.is_held:
+            return None
+        if isinstance(question, Beat):
+            return await self._beat(host, question)
+        epoch = self._authority.epoch
+        repo = next((each for each in self._repos(host) if each.name == question.repo), None)
+        if repo is None or question.epoch != await self._authority.hosts.epoch_of(host):
+            return NotDone(epoch=epoch, code="fenced", text=f"{question.repo} is not served by this host")
+        if isinstance(question, FetchQuestion):
+            return await self._piece(host, repo, question)
+        return await self._thread(repo, question)
+
+    async def close(self) -> None:
+        """Give up what is on its way."""
+        await self._tasks.close(0)
+
+    async def _beat(self, host: str, beat: Beat) -> Reply:
+        epoch = self._authority.epoch
+        if beat.version != CLUSTER_VERSION:
+            return Refused(
+                epoch=epoch,
+                why=f"it speaks version {beat.version} of the cluster's messages, and this gateway {CLUSTER_VERSION}: "
+                "update the older of the two",
+            )
+        try:
+            host_epoch = await self._authority.hosts.granted(host, beat.instance)
+        except LeaseLostError as error:
+            return Refused(epoch=epoch, why=str(error), for_now=True)
+        except BusError as error:
+            return NotDone(epoch=epoch, code="unreachable", text=str(error))
+        self._heard(host, beat)
+        if beat.leaves:
+            self._authority.hosts.left(host)
+        repos = tuple(assigned(each) for each in self._repos(host))
+        digest = digest_of(repos)
+        known = digest == beat.known
+        return Granted(epoch=epoch, host_epoch=host_epoch, digest=digest, repos=None if known else repos)
+
+    async def _piece(self, host: str, repo: RepoSettings, question: FetchQuestion) -> Reply:
+        epoch, key = self._authority.epoch, (host, question.request)
+        download = self._downloads.get(key)
+        if download is None:
+            if question.number:
+                return NotDone(
+                    epoch=epoch, code="unreachable", text="the gateway has changed: ask for it again"
+                )
+            download = self._downloads[key] = HostDownload()
+            work = download.run(self._services, repo, question.file_id, epoch)
+            self._tasks.start(work, name=f"download for {host}")
+        piece = await download.piece(question.number)
+        if isinstance(piece, NotDone) or (piece is not None and piece.last):
+            asyncio.get_running_loop().call_later(FORGOTTEN_S, self._downloads.pop, key, None)
+        return piece or NotDone(epoch=epoch, code="wait", text="")
+
+    async def _thread(self, repo: RepoSettings, question: ThreadQuestion) -> Reply:
+        epoch = self._authority.epoch
+        try:
+            said, left_out = await self._services.thread(repo, question.thread, question.before)
+        except ChatError as error:
+            return NotDone(epoch=epoch, code=error.code, text=str(error))
+        return ThreadSaid(epoch=epoch, said=said, left_out=left_out)
+
+
+def digest_of(repos: tuple[RepoSettings, ...]) -> str:
+    """The same for the same assignment."""
+    return sha256(msgpack.encode(repos)).hexdigest()

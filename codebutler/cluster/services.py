@@ -1,0 +1,209 @@
+"""The host's side of the seam: what its workers ask of the parent, asked of the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+from codebutler.chat.port import Download, Take
+from codebutler.cluster.bus import Bus, BusError
+from codebutler.cluster.messages import (
+    Call,
+    CallAnswer,
+    ClusterCodec,
+    DownCall,
+    EndedCall,
+    FetchQuestion,
+    FilePiece,
+    HostNews,
+    HostQuestion,
+    NotDone,
+    Reply,
+    SendCall,
+    ThreadQuestion,
+    ThreadSaid,
+    encode,
+)
+from codebutler.cluster.subjects import calls_of, news_of, questions_of
+from codebutler.config.schema import RepoSettings
+from codebutler.domain.errors import ChatError, FrameTooLargeError
+from codebutler.domain.model import Operation, Quoted
+from codebutler.domain.refs import MessageRef
+from codebutler.platform.tasks import Tasks
+from codebutler.protocol.messages import MAX_FETCH_BYTES, Audit, Budget, LogTag, Overview, TurnEnded
+from codebutler.supervisor.port import News as Reported
+
+WAITS = 10
+"""Questions for one piece of a file, each waiting some seconds."""
+FENCED = "this host's lease is over"
+
+
+@dataclass
+class Standing:
+    """What this process of a host was granted, and by which gateway. ``valid_until_s`` is of ``Clock.boottime``."""
+
+    host: str
+    instance: str
+    epoch: int = 0
+    gateway_epoch: int = 0
+    valid_until_s: float = 0.0
+
+
+class HostServices:
+    """The port ``Services``. Log and audit log are this machine's own: ``log`` and ``audit`` write them."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        standing: Standing,
+        log: Callable[[str, LogTag, str], None],
+        audit: Callable[[RepoSettings, Audit], None],
+    ) -> None:
+        self.log = log
+        self.audit = audit
+        self._bus = bus
+        self._standing = standing
+        self._answers: dict[str, asyncio.Future[CallAnswer]] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By repository: a publication that is repeated must not be overtaken by the next one."""
+        self._stored: dict[int, asyncio.Event] = {}
+        self._latest: dict[tuple[str, type[Reported]], tuple[RepoSettings, Reported]] = {}
+        self._tasks = Tasks(lambda name, error: self.log("", "ERR", f"{name} failed: {error!r}"))
+        self._replies: ClusterCodec[Reply] = ClusterCodec(Reply)
+
+    # The port
+
+    async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> MessageRef:
+        """Do ``operation`` in the repository's channel; returns the message's ref. Raises ChatError."""
+        call = SendCall(
+            epoch=self._standing.epoch,
+            call=uuid4().hex,
+            repo=repo.name,
+            op_id=op_id,
+            operation=operation,
+            unsure=unsure,
+        )
+        return (await self.call(call)).ref
+
+    async def fetch(self, repo: RepoSettings, file_id: str, take: Take) -> Download:
+        """A file, piece by piece. Raises ChatError."""
+        request, number, size_bytes = uuid4().hex, 0, 0
+        while True:
+            piece = await self._piece(repo.name, request, file_id, number)
+            size_bytes += len(piece.data)
+            if size_bytes > MAX_FETCH_BYTES:
+                raise ChatError(code="file_too_large")
+            if piece.data:
+                await take(piece.data)
+            if piece.last:
+                if piece.file is None:
+                    raise ChatError(code="internal_error")
+                return Download(file=piece.file, transcript=piece.transcript)
+            number += 1
+
+    def total(self, repo: RepoSettings) -> None:
+        """A budget over all repositories is not told to hosts."""
+
+    def show(self, repo: RepoSettings, news: Reported) -> None:
+        """Best effort."""
+        if isinstance(news, Budget | Overview):
+            self._latest[repo.name, type(news)] = repo, news
+        told = HostNews(epoch=self._standing.epoch, repo=repo.name, news=news)
+        self._tasks.start(self._bus.tell(news_of(self._standing.host), encode(told)), name="news")
+
+    async def thread(
+        self, repo: RepoSettings, thread: MessageRef, before: MessageRef
+    ) -> tuple[tuple[Quoted, ...], int]:
+        """The messages of a thread. Raises ChatError."""
+        reply = await self._ask(
+            ThreadQuestion(epoch=self._standing.epoch, repo=repo.name, thread=thread, before=before)
+        )
+        if not isinstance(reply, ThreadSaid):
+            raise _refusal(reply)
+        return reply.said, reply.left_out
+
+    async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
+        """Returns once the gateway has passed it on."""
+        call = EndedCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, ended=ended)
+        await self.call(call)
+
+    async def settle(self, seq: int) -> None:
+        """The event that came as ``seq`` is on this disk."""
+        if (event := self._stored.get(seq)) is not None:
+            event.set()
+
+    async def quarantined(self, repo: RepoSettings, why: str) -> None:
+        """Tell the channel."""
+        await self.call(DownCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, why=why))
+
+    # For the link
+
+    async def call(self, call: Call) -> CallAnswer:
+        """Returns when the gateway has done it, however long that takes. Raises ChatError if it failed."""
+        answer: asyncio.Future[CallAnswer] = asyncio.get_running_loop().create_future()
+        self._answers[call.call] = answer
+        try:
+            subject = calls_of(self._standing.host, call.repo)
+            try:
+                async with self._turns[call.repo]:
+                    await self._bus.publish(subject, encode(call), call.call, in_parts=True)
+            except FrameTooLargeError as error:
+                raise ChatError(str(error), "msg_too_long") from error
+            answered = await answer
+        finally:
+            del self._answers[call.call]
+        if answered.failed:
+            raise ChatError(answered.text, answered.code)
+        return answered
+
+    def answered(self, answer: CallAnswer) -> None:
+        """Of a call that an earlier process made, nobody waits for it: its worker asks again, unsure."""
+        waiting = self._answers.get(answer.call)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def stored(self, seq: int) -> asyncio.Event:
+        """Set by ``settle``."""
+        return self._stored.setdefault(seq, asyncio.Event())
+
+    def forget(self, seq: int) -> None:
+        """It is acknowledged, or will come again."""
+        self._stored.pop(seq, None)
+
+    def tell_again(self) -> None:
+        """Another gateway does not know how things stand."""
+        for repo, news in list(self._latest.values()):
+            self.show(repo, news)
+
+    async def close(self) -> None:
+        """Give up what is on its way."""
+        await self._tasks.close(0)
+
+    async def _piece(self, repo: str, request: str, file_id: str, number: int) -> FilePiece:
+        question = FetchQuestion(
+            epoch=self._standing.epoch, repo=repo, request=request, file_id=file_id, number=number
+        )
+        reply: Reply = NotDone(epoch=0, code="unreachable", text="")
+        for _ in range(WAITS):
+            reply = await self._ask(question)
+            if isinstance(reply, FilePiece):
+                return reply
+            if not isinstance(reply, NotDone) or reply.code != "wait":
+                break
+        raise _refusal(reply)
+
+    async def _ask(self, question: HostQuestion) -> Reply:
+        try:
+            body = await self._bus.ask(questions_of(self._standing.host), encode(question))
+        except BusError as error:
+            raise ChatError("the gateway did not answer", "unreachable") from error
+        return self._replies.decode(body)
+
+
+def _refusal(reply: Reply) -> ChatError:
+    if isinstance(reply, NotDone):
+        return ChatError(reply.text, "unreachable" if reply.code == "wait" else reply.code)
+    return ChatError(code="internal_error")

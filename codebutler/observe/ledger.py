@@ -1,0 +1,252 @@
+"""The run ledger: what each run was and cost, as the repositories' stores have it.
+
+A store is read whether or not its worker runs: nothing is written, and an older store is read as it is. The rows are
+the runs' own, so the ledger cannot disagree with them.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from codebutler.config.chats import message_url
+from codebutler.config.paths import RepoPaths
+from codebutler.domain.errors import StoreDamagedError
+from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
+from codebutler.platform import sqlitefile
+
+UNDER_WAY = ("queued", "running", "waiting")
+CONTINUED = "continued"
+"""The outcome of a run that another one continued; the store's reason for ending it."""
+MAX_DAYS = 3650
+MAX_NUMBER = 1e15
+_PERIOD = re.compile(r"(?P<days>[1-9][0-9]{0,3})d|(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})")
+_TEXTS = (
+    "id", "started_at", "finished_at", "user_id", "job", "agent", "model", "session_id", "state", "reason", "commits",
+    "checks", "channel_id", "thread", "tree_before", "tree_after",
+)  # fmt: skip
+_NUMBERS = ("input_tokens", "output_tokens", "cost_usd", "worked_s", "files")
+
+
+class LedgerRow(Struct, frozen=True, kw_only=True):
+    """A run, or (without ``run``) a model request of ours. ``at`` and ``ended`` are ISO 8601 in UTC. ``cost_usd`` None:
+    the agent did not say; ``files`` None: unknown. ``duration_s`` is its agent's working time. ``link``: where people
+    see its thread, "" if the chat has no such address."""
+
+    repo: str
+    run: str
+    at: str
+    ended: str
+    user: PersonRef
+    job: str
+    agent: str
+    model: str
+    session: str
+    outcome: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    duration_s: float
+    files: int | None
+    commits: tuple[str, ...]
+    checks: str
+    channel: ConversationRef
+    thread: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From the start of ``first`` to the start of ``until``, both days of ``zone``."""
+
+    first: date
+    until: date
+    zone: tzinfo
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Both moments, as stores write them."""
+        return begin_of(self.first, self.zone), begin_of(self.until, self.zone)
+
+    @property
+    def days(self) -> list[date]:
+        """Every day of it."""
+        return [self.first + timedelta(days=number) for number in range((self.until - self.first).days)]
+
+
+def period(since: str, until: str, now: datetime, zone: tzinfo) -> Period:
+    """``since``: a date, or a number of days up to today (``7d``); ``until``: the last day, "" = today. Raises
+    ValueError with one line that says what is expected."""
+    today = now.astimezone(zone).date()
+    last = _day(until, today) if until else today
+    first = _day(since, last)
+    if first > last:
+        raise ValueError(f"{first} is after {last}")
+    if (last - first).days >= MAX_DAYS:
+        raise ValueError(f"the ledger shows at most {MAX_DAYS} days at once")
+    return Period(first, last + timedelta(days=1), zone)
+
+
+def _day(text: str, last: date) -> date:
+    found = _PERIOD.fullmatch(text.strip())
+    try:
+        if found and found["days"]:
+            return last - timedelta(days=int(found["days"]) - 1)
+        if found:
+            return date.fromisoformat(found["date"])
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{text!r} is neither a date like 2026-02-14 nor a number of days like 7d")
+
+
+def day_of(moment: str, zone: tzinfo) -> date:
+    """The day of ``zone`` to which a stored moment belongs."""
+    return datetime.fromisoformat(moment).astimezone(zone).date()
+
+
+def begin_of(day: date, zone: tzinfo) -> str:
+    """The moment at which a day begins, as stores write it."""
+    return datetime.combine(day, time(), zone).astimezone(UTC).isoformat(timespec="microseconds")
+
+
+# Reading.
+
+
+def read(repo: str, path: Path, during: Period, *, under_way: bool = False) -> list[LedgerRow]:
+    """Runs that started in the period, oldest first; with ``under_way``, those that still run too. ``path``: the
+    repository. Blocks.
+
+    Nothing for a repository without a store. Raises StoreError.
+    """
+    paths = RepoPaths(path)
+    store = paths.store
+    try:
+        # A link could lead anywhere: the repository's content may have put it there.
+        if not stat.S_ISDIR(paths.root.lstat().st_mode) or not sqlitefile.exists(store):
+            return []
+        with closing(sqlitefile.attach(store, writable=not sqlitefile.is_open(store))) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            connection.row_factory = sqlite3.Row
+            rows = [
+                *_turns(connection, repo, during, under_way=under_way),
+                *_expenses(connection, repo, during),
+            ]
+    except FileNotFoundError:
+        return []
+    except (sqlite3.Error, OSError) as error:
+        raise sqlitefile.store_error(store, error) from error
+    except (ValueError, TypeError, OverflowError) as error:
+        raise StoreDamagedError(f"{store}: its rows cannot be read: {error}") from error
+    return sorted(rows, key=lambda row: row.at)
+
+
+def _turns(
+    connection: sqlite3.Connection, repo: str, during: Period, *, under_way: bool
+) -> Iterator[LedgerRow]:
+    for row in _rows(connection, "turns", "started_at", during, (*_TEXTS, *_NUMBERS)):
+        text = {name: _text(row[name]) for name in _TEXTS}
+        if text["state"] in UNDER_WAY and not under_way:
+            continue
+        continued = text["state"] == "stopped" and text["reason"] == CONTINUED
+        files = None if row["files"] is None else _count(row["files"])
+        if files is None and text["tree_before"] and text["tree_before"] == text["tree_after"]:
+            files = 0
+        yield LedgerRow(
+            repo=repo,
+            run=text["id"],
+            at=_moment(text["started_at"]),
+            ended=text["finished_at"],
+            user=PersonRef(text["user_id"]),
+            job=text["job"],
+            agent=text["agent"],
+            model=text["model"],
+            session=text["session_id"],
+            outcome=CONTINUED if continued else text["state"],
+            input_tokens=_count(row["input_tokens"]),
+            output_tokens=_count(row["output_tokens"]),
+            cost_usd=_cost(row["cost_usd"]),
+            duration_s=_number(row["worked_s"]),
+            files=files,
+            commits=tuple(text["commits"].split()),
+            checks=text["checks"],
+            channel=ConversationRef(text["channel_id"]),
+            thread=text["thread"],
+            link=message_url(ConversationRef(text["channel_id"]), text["thread"]) if text["thread"] else "",
+        )
+
+
+def _expenses(connection: sqlite3.Connection, repo: str, during: Period) -> Iterator[LedgerRow]:
+    """Our own model requests."""
+    names = ("purpose", "conversation", "model", "input_tokens", "output_tokens", "cost_usd", "at")
+    for row in _rows(connection, "expenses", "at", during, names):
+        channel, _, thread = _text(row["conversation"]).rpartition(":")
+        yield LedgerRow(
+            repo=repo,
+            run="",
+            at=_moment(row["at"]),
+            ended=_text(row["at"]),
+            user=NO_PERSON,
+            job="",
+            agent=_text(row["purpose"]),
+            model=_text(row["model"]),
+            session="",
+            outcome="done",
+            input_tokens=_count(row["input_tokens"]),
+            output_tokens=_count(row["output_tokens"]),
+            cost_usd=_cost(row["cost_usd"]),
+            duration_s=0.0,
+            files=0,
+            commits=(),
+            checks="",
+            channel=ConversationRef(channel),
+            thread=thread,
+            link=message_url(ConversationRef(channel), thread) if thread else "",
+        )
+
+
+def _rows(
+    connection: sqlite3.Connection, table: str, moment: str, during: Period, names: Iterable[str]
+) -> list[sqlite3.Row]:
+    """Rows of one of our tables; a column that an older store lacks is NULL."""
+    found = connection.execute("SELECT type FROM sqlite_master WHERE name = ?", (table,)).fetchall()
+    if [kind for (kind,) in found] != ["table"]:
+        return []
+    known = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+    if moment not in known:
+        return []
+    # The names are our own constants.
+    columns = ", ".join(name if name in known else f"NULL AS {name}" for name in names)
+    query = f"SELECT {columns} FROM {table} WHERE {moment} >= ? AND {moment} < ? ORDER BY {moment}, rowid"  # noqa: S608
+    return connection.execute(query, during.ends).fetchall()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _moment(value: Any) -> str:
+    """Raises ValueError."""
+    return datetime.fromisoformat(_text(value)).astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _number(value: Any) -> float:
+    """Of a column: never negative, and nothing that could not be told on."""
+    number = float(value or 0)
+    return min(number, MAX_NUMBER) if number > 0 else 0.0
+
+
+def _count(value: Any) -> int:
+    return int(_number(value))
+
+
+def _cost(value: Any) -> float | None:
+    return None if value is None else _number(value)

@@ -1,0 +1,77 @@
+"""The composition root of a gateway: a supervisor whose workers are on the hosts of a cluster, while it leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+from codebutler.cluster.bus import Bus
+from codebutler.cluster.gateway import HostWorkers
+from codebutler.cluster.leases import Epochs, HostLeases, Leadership, LeaseLostError
+from codebutler.cluster.membership import read_membership
+from codebutler.config.paths import Home
+from codebutler.config.resolve import resolve_global
+from codebutler.parent.bootstrap import begun, chats_of, serve
+from codebutler.parent.local import Beginning, Record
+from codebutler.platform.signals import Stopping
+from codebutler.platform.tasks import first_of, ungrouped
+from codebutler.supervisor.port import Services
+
+
+class RemoteWorkers:
+    """Those of the hosts."""
+
+    are_remote = True
+
+    def __init__(self, bus: Bus, leadership: Leadership, beginning: Beginning) -> None:
+        self._bus = bus
+        self._leadership = leadership
+        self._clock = beginning.clock
+
+    def start(self) -> None:
+        """The hosts run already."""
+
+    @asynccontextmanager
+    async def open(self, services: Services, record: Record) -> AsyncIterator[HostWorkers]:
+        """Leaving the block ends nothing on the hosts."""
+        leases = await HostLeases.opened(self._bus, self._clock)
+        authority = Epochs(self._leadership, leases)
+        record("", "INF", f"this gateway leads (epoch {authority.epoch})")
+        async with HostWorkers(self._bus, authority, services, self._clock) as hosts:
+            yield hosts
+
+
+async def gateway(
+    home: Home, env: Mapping[str, str], told: Callable[[str], None], stopping: Stopping | None = None
+) -> None:
+    """Lead as soon as no other gateway does, and serve until ``stopping``, SIGTERM or SIGINT. ``told`` hears whether
+    this one stands by. Raises as ``supervise``."""
+    home.ensure()
+    membership = read_membership(home, gateway=True)
+    chats_of(resolve_global(home, env).config)
+    stopping = stopping or Stopping()
+    async with begun(home, env, stopping) as beginning, Bus.connected(membership, beginning.clock) as bus:
+        while not stopping.asked.is_set():
+            leadership = await Leadership.candidate(bus, uuid4().hex, beginning.clock)
+            told("Standing by: another gateway leads, or none has answered yet.")
+            await first_of(leadership.acquire(), stopping.asked.wait())
+            if leadership.is_held:
+                await _lead(bus, leadership, beginning, told)
+
+
+async def _lead(bus: Bus, leadership: Leadership, beginning: Beginning, told: Callable[[str], None]) -> None:
+    """Until ``stopping``, or until another gateway leads."""
+    config = resolve_global(beginning.home, beginning.env).config
+    source = RemoteWorkers(bus, leadership, beginning)
+    try:
+        with ungrouped():
+            async with asyncio.TaskGroup() as tasks:
+                keeping = tasks.create_task(leadership.keep(), name="lease")
+                await serve(beginning, config, chats_of(config), source)
+                keeping.cancel()
+    except LeaseLostError as error:
+        told(f"No longer leading: {error}.")
+    finally:
+        await leadership.release()

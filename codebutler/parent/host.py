@@ -1,0 +1,135 @@
+"""The composition root of a host: the workers of this machine, for a gateway on another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from codebutler.cluster.bus import Bus
+from codebutler.cluster.host import HostLink, Local
+from codebutler.cluster.membership import read_membership
+from codebutler.cluster.services import HostServices, Standing
+from codebutler.config.hosts import combined
+from codebutler.config.paths import Home
+from codebutler.config.registry import Registry, RepoEntry
+from codebutler.config.resolve import resolve_global, resolve_repo
+from codebutler.config.schema import RepoSettings
+from codebutler.config.secrets import secrets_of
+from codebutler.domain.errors import ConfigError
+from codebutler.intake.repos import Served
+from codebutler.observe.audit import AuditLog, maintain
+from codebutler.observe.chain import worker_act
+from codebutler.observe.logs import Logs
+from codebutler.parent.bootstrap import begun
+from codebutler.parent.local import LocalWorkers, Record
+from codebutler.platform.signals import Stopping
+from codebutler.platform.tasks import beside, first_of
+from codebutler.protocol.messages import Audit
+from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
+from codebutler.supervisor.workers import Workers
+from codebutler.text.redact import Redactor
+
+GRACE_S = 30.0
+
+
+async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
+    """Run the agents of the repositories that the gateway gives this host until ``stopping``, SIGTERM or SIGINT.
+
+    Raises ConfigError, LockHeldError, and LeaseLostError if another process is this host.
+    """
+    home.ensure()
+    membership = read_membership(home, gateway=False)
+    stopping = stopping or Stopping()
+    async with begun(home, env, stopping) as beginning, AsyncExitStack() as stack:
+        source = LocalWorkers(beginning)
+        source.start()
+        config, clock = resolve_global(home, env).config, beginning.clock
+        redactor = Redactor(secrets_of(config) | {membership.password} - {""})
+        level, days = config.logs.level, config.logs.retention_days
+        logs = stack.enter_context(Logs(home.log_file, level, redactor.redact, retention_days=days))
+        audit = stack.enter_context(AuditLog(home.audit, clock, redactor.redact, retention_days=days))
+        await stack.enter_async_context(beside(maintain(audit, clock), name="audit-log"))
+        bus = await stack.enter_async_context(Bus.connected(membership, clock))
+        standing = Standing(membership.name, uuid4().hex)
+
+        def executed(repo: RepoSettings, record: Audit) -> None:
+            audit.append(worker_act(repo.channel_id, record))
+
+        services = HostServices(bus, standing, logs.record, executed)
+        stack.push_async_callback(services.close)
+        workers = await stack.enter_async_context(source.open(services, logs.record))
+        workers.start()
+        repositories = Repositories(home, beginning.env, membership.name, redactor)
+        link = HostLink(bus, standing, services, workers, repositories.local, clock)
+        logs.record("", "INF", f"the host {membership.name} is connected to NATS")
+        await _work(link, workers, stopping, logs.record)
+
+
+async def _work(link: HostLink, workers: Workers, stopping: Stopping, record: Record) -> None:
+    """Until ``stopping``: then what runs may finish, and its answers still go out. Raises LeaseLostError."""
+    linked = asyncio.create_task(link.run(), name="link")
+    asked = asyncio.create_task(stopping.asked.wait(), name="stop")
+    try:
+        await asyncio.wait({linked, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if linked.done():
+            linked.result()
+        record("", "INF", f"stopping: {GRACE_S:g} s for what runs, a second signal ends it now")
+        await first_of(workers.shutdown(GRACE_S), stopping.insisted.wait())
+        record("", "INF", "stopped")
+    finally:
+        asked.cancel()
+        linked.cancel()
+        await asyncio.gather(asked, linked, return_exceptions=True)
+        await link.leave()
+
+
+class Repositories:
+    """What this machine has registered, combined with what the gateway says of it."""
+
+    def __init__(self, home: Home, env: Mapping[str, str], host: str, redactor: Redactor) -> None:
+        self._home = home
+        self._env = env
+        self._host = host
+        self._redactor = redactor
+
+    def local(self, given: Sequence[RepoSettings]) -> Local:
+        """Reads the registry and each repository's configuration; one's fault does not affect the others. Blocks."""
+        served: dict[str, RepoSettings] = {}
+        missing: list[RepoRow] = []
+        try:
+            entries = {entry.name: entry for entry in Registry(self._home).load()}
+        except ConfigError as error:
+            return Local({}, tuple(_unserved(each, str(error)) for each in given))
+        for each in given:
+            entry = entries.get(each.name)
+            if entry is None:
+                there = f"run `codebutler add-repo PATH --name {each.name}` there"
+                missing.append(_unserved(each, f"{self._host} has no repository of that name: {there}"))
+                continue
+            try:
+                served[each.name] = self._settings(entry, each)
+            except ConfigError as error:
+                missing.append(_unserved(each, str(error)))
+        return Local(served, tuple(missing))
+
+    def _settings(self, entry: RepoEntry, given: RepoSettings) -> RepoSettings:
+        resolved = resolve_repo(self._home, entry, self._env)
+        self._redactor.learn(secrets_of(resolved.config))
+        config = combined(resolved.config, given.config)
+        settings = Served(entry, config, resolved.notes, resolved.trusted).settings(self._env)
+        return replace(settings, channel_id=given.channel_id)
+
+
+def _unserved(given: RepoSettings, problem: str) -> RepoRow:
+    return RepoRow(
+        name=given.name,
+        path="",
+        channel_id=given.channel_id,
+        worker=WorkerRow(state="stopped", pid=None, restarts=0),
+        turns=TurnsRow(running=0, queued=0, waiting=0),
+        problem=problem,
+    )

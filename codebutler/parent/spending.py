@@ -1,0 +1,170 @@
+"""What every repository uses, day by day: for the budget of all together, and for people who ask.
+
+Read from the stores: all of them before the first worker starts, then again whenever a worker tells that it used
+something. So a restart forgets nothing, and two repositories that tell at once are both counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+from codebutler.config.programs import asks_model
+from codebutler.config.schema import Config, RepoSettings
+from codebutler.domain.clock import Clock, zone_of
+from codebutler.domain.errors import StoreError
+from codebutler.intake.repos import RepoTable
+from codebutler.observe.ledger import LedgerRow, Period, begin_of, read
+from codebutler.observe.sums import by_day, together
+from codebutler.platform.tasks import Observers, wait_for
+from codebutler.protocol.messages import DayUse, LogTag, TotalUse
+
+WEEK_DAYS = 7
+LOOK_AGAIN_S = 60.0
+"""The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
+Record = Callable[[str, LogTag, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A registered repository, and how its runs are counted."""
+
+    name: str
+    path: Path
+    config: Config
+
+    def today(self, now: datetime) -> date:
+        """Its day."""
+        return now.astimezone(zone_of(self.config.budget.timezone)).date()
+
+
+class Spending:
+    """``load`` once, then ``run``. ``changed`` is told after each change."""
+
+    def __init__(self, table: Callable[[], RepoTable], clock: Clock, record: Record) -> None:
+        self.changed = Observers[()]()
+        self._table = table
+        self._clock = clock
+        self._record = record
+        self._days: dict[str, dict[date, DayUse]] = {}
+        self._read_on: dict[str, date] = {}
+        self._unread: set[str] = set()
+        self._due: dict[str, None] = {}
+        self._news = asyncio.Event()
+
+    async def load(self) -> None:
+        """Read every store."""
+        for account in self._accounts().values():
+            await self._look(account)
+
+    def told(self, repo: str) -> None:
+        """Its worker says that something was used."""
+        self._due[repo] = None
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await wait_for(self._clock, self._news, LOOK_AGAIN_S)
+            self._news.clear()
+            accounts, now = self._accounts(), self._clock.now()
+            due, self._due = self._due, {}
+            new = [name for name, each in accounts.items() if self._read_on.get(name) != each.today(now)]
+            for name in dict.fromkeys((*due, *new)):
+                if name in accounts:
+                    await self._look(accounts[name])
+            if due or new:
+                self.changed.tell()
+
+    def week(self, repo: str) -> DayUse:
+        """What a repository used on the last seven days."""
+        account = self._accounts().get(repo)
+        return self._between(account, WEEK_DAYS) if account else DayUse()
+
+    def total(self, repo: RepoSettings) -> TotalUse:
+        """What all other repositories have used on this one's day, and in its month."""
+        now, accounts = self._clock.now(), self._accounts()
+        others = [each for name, each in accounts.items() if name != repo.name]
+        zone = zone_of(repo.config.budget.timezone)
+        today = now.astimezone(zone).date()
+        next_month = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
+        return TotalUse(
+            day=together(self._between(each, 1) for each in others),
+            until=begin_of(today + timedelta(days=1), zone),
+            month=together(self._between(each, each.today(now).day) for each in others),
+            month_until=begin_of(next_month, zone),
+        )
+
+    def _between(self, account: Account, days: int) -> DayUse:
+        """On this many days, of which today is the last."""
+        today, known = account.today(self._clock.now()), self._days.get(account.name, {})
+        return together(known.get(today - timedelta(days=number), DayUse()) for number in range(days))
+
+    def _accounts(self) -> Mapping[str, Account]:
+        table = self._table()
+        served = [(each.entry, each.config) for each in table.served]
+        absent = [(each.entry, table.config) for each in table.absent]
+        return {
+            entry.name: Account(entry.name, Path(entry.path), config) for entry, config in (*served, *absent)
+        }
+
+    async def _look(self, account: Account) -> None:
+        """Read its days: all of this month and the last week, and if that was done today those that may change."""
+        zone, today = zone_of(account.config.budget.timezone), account.today(self._clock.now())
+        first = min(today.replace(day=1), today - timedelta(days=WEEK_DAYS - 1))
+        known = self._days.get(account.name, {})
+        since = first
+        if self._read_on.get(account.name) == today:
+            since = today - timedelta(days=1)
+        during = Period(since, today + timedelta(days=1), zone)
+        try:
+            rows = await asyncio.to_thread(read, account.name, account.path, during, under_way=True)
+        except StoreError as error:
+            if account.name not in self._unread:
+                self._unread.add(account.name)
+                self._record(account.name, "WRN", f"its use is not known exactly: {error}")
+            return
+        self._unread.discard(account.name)
+        rows = [row for row in rows if asks_model(account.config, row.agent)]
+        kept = {day: use for day, use in known.items() if first <= day < since}
+        self._days[account.name] = kept | by_day(rows, during)
+        self._read_on[account.name] = today
+
+
+class Ledgers:
+    """The rows of the served repositories' runs that asked a model, read when somebody asks."""
+
+    def __init__(self, table: Callable[[], RepoTable], clock: Clock, record: Record) -> None:
+        self._table = table
+        self._clock = clock
+        self._record = record
+
+    @property
+    def names(self) -> list[str]:
+        """Those of the repositories."""
+        return [each.entry.name for each in self._table().served]
+
+    def days(self, count: int, repo: str = "") -> Period:
+        """This many days of a repository, or by the home's configuration; today is the last."""
+        served = self._table().named(repo)
+        zone = zone_of((served.config if served else self._table().config).budget.timezone)
+        today = self._clock.now().astimezone(zone).date()
+        return Period(today - timedelta(days=count - 1), today + timedelta(days=1), zone)
+
+    async def rows(self, during: Period, names: Iterable[str]) -> list[LedgerRow]:
+        """Those of these repositories, oldest first. One that cannot be read is logged and left out."""
+        found: list[LedgerRow] = []
+        for name in names:
+            served = self._table().named(name)
+            if served is None:
+                continue
+            try:
+                rows = await asyncio.to_thread(read, name, Path(served.entry.path), during)
+            except StoreError as error:
+                self._record(name, "WRN", f"its ledger cannot be read: {error}")
+                continue
+            found += [row for row in rows if asks_model(served.config, row.agent)]
+        return sorted(found, key=lambda row: row.at)

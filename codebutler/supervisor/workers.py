@@ -1,0 +1,73 @@
+"""The port to all workers: the supervisor's own, or those of other machines."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from codebutler.config.schema import RepoSettings
+from codebutler.domain.refs import PersonRef
+from codebutler.intake.records import Entry
+from codebutler.protocol.conversations import Question
+from codebutler.protocol.messages import StopReason
+from codebutler.supervisor.questions import T
+from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
+
+
+class Workers(Protocol):
+    """What the parent wants of its repositories. What a repository wants of the parent is ``Services``."""
+
+    def add(self, repo: RepoSettings) -> None:
+        """Serve ``repo`` from now on. Raises RegistryError if its name or its channel is taken."""
+
+    async def remove(self, name: str, grace_s: float) -> None:
+        """Let the worker finish and stop serving the repository. Raises RegistryError."""
+
+    def reconfigure(self, repo: RepoSettings, grace_s: float = RESTART_GRACE_S) -> None:
+        """Apply other settings to the repository of that name. Raises RegistryError."""
+
+    def start(self) -> None:
+        """Start the workers of all repositories."""
+
+    async def wait_started(self) -> None:
+        """Wait until every worker has become ready or failed once."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a worker has neither become ready nor failed yet."""
+
+    def deliver(self, entry: Entry) -> None:
+        """Take an event for its channel's worker. It is settled (``Services.settle``) once the journal may drop it."""
+
+    def stop_turns(self, name: str, user: PersonRef) -> None:
+        """End all turns of the repository; ``user`` is named as the person who did. Raises RegistryError."""
+
+    def look_at_pulls(self, name: str, numbers: tuple[int, ...]) -> None:
+        """There is news of these pull requests of the repository, none = of any."""
+
+    def tell_total(self) -> None:
+        """Tell the running workers what the other repositories use."""
+
+    def wake(self, name: str) -> None:
+        """Start the repository's worker now if it does not run, and forget earlier deaths. Raises RegistryError."""
+
+    def restart(self, name: str) -> None:
+        """End the repository's worker, which may finish what runs, and start it again. Raises RegistryError."""
+
+    async def ask(self, name: str, question: Question, kind: type[T]) -> T:
+        """What the repository's worker answers. Raises CodeButlerError if it does not, RegistryError."""
+
+    def down(self, name: str) -> str:
+        """Why the repository's worker stays down; "" while it runs, sleeps or is about to, and for an unknown name."""
+
+    def rows(self) -> tuple[RepoRow, ...]:
+        """Every repository, in the order they were added; without memory figures."""
+
+    async def status(self) -> tuple[RepoRow, ...]:
+        """Every repository, with each worker's memory and programs if they can be determined."""
+
+    @property
+    def outbox_pending(self) -> int:
+        """How many operations the workers have not seen completed, by their last report."""
+
+    async def shutdown(self, grace_s: float, reason: StopReason = "shutdown") -> None:
+        """End all workers: each finishes within ``grace_s`` seconds or is killed (0: now)."""

@@ -1,0 +1,159 @@
+"""What is done on the dashboard. Whoever has its key is the operator: a decision is the click that it would be in the
+chat, and takes the same way (intake, journal, audit log, worker). Nothing else decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from codebutler.config.permission import ANY_AGENT, Person, Where, may
+from codebutler.control.chat import Speaker
+from codebutler.control.messages import Press
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.message import DENY_ACTION, REASON_ACTION
+from codebutler.domain.model import OPERATOR, TurnNote
+from codebutler.domain.refs import MessageRef
+from codebutler.intake.repos import Served
+from codebutler.observe.chain import AuditAct
+from codebutler.schedule.commands import ScheduleCommands
+from codebutler.supervisor.workers import Workers
+from codebutler.web.dashboard.runs import choices_of
+
+UNKNOWN = "no repository of that name is served"
+DECIDED = "that is no longer open: somebody has decided it, or its run has ended"
+WORDS_CHARS = 4000
+Name = Annotated[str, Meta(max_length=200)]
+Words = Annotated[str, Meta(max_length=WORDS_CHARS)]
+
+
+class _Act(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
+    """In a repository."""
+
+    repo: Name
+
+
+class Decide(_Act, frozen=True, tag="decide"):
+    """Press a button of a run's card; ``words`` are the reason, ``picked`` the boxes that are ticked."""
+
+    run: Name
+    card: Name
+    action: Name
+    value: Name
+    words: Words = ""
+    picked: Annotated[tuple[Name, ...], Meta(max_length=20)] = ()
+
+
+class AnswerQuestion(_Act, frozen=True, tag="answer"):
+    """Answer a run's question in one's own words, in its thread."""
+
+    run: Name
+    words: Annotated[str, Meta(min_length=1, max_length=WORDS_CHARS)]
+
+
+class WorkerAct(_Act, frozen=True, tag="worker"):
+    """Wake a worker that sleeps, start one that is down, or restart it."""
+
+    how: Literal["start", "restart"]
+
+
+class JobAct(_Act, frozen=True, tag="job"):
+    """Run, pause or resume a job, or cancel a timer by its ID."""
+
+    name: Name
+    how: Literal["run", "pause", "resume", "cancel"]
+
+
+Act = Decide | AnswerQuestion | WorkerAct | JobAct
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActSources:
+    """``named`` finds a repository by its name, ``turns`` are the newest runs by repository, ``audit`` writes a line
+    (raises OSError)."""
+
+    named: Callable[[str], Served | None]
+    turns: Callable[[], Mapping[str, tuple[TurnNote, ...]]]
+    speaker: Speaker
+    workers: Workers
+    schedule: ScheduleCommands
+    audit: Callable[[AuditAct], None]
+
+
+class Acts:
+    """Acts of the operator."""
+
+    def __init__(self, sources: ActSources) -> None:
+        self._sources = sources
+
+    async def do(self, act: Act) -> str:
+        """Do it; returns a line about it. Raises CodeButlerError with one line that says why not."""
+        if (served := self._sources.named(act.repo)) is None:
+            raise CodeButlerError(UNKNOWN)
+        match act:
+            case Decide():
+                return await self._decide(served, act)
+            case AnswerQuestion():
+                return await self._answer(served, act)
+            case WorkerAct():
+                return self._tend(served, act)
+            case JobAct():
+                return await self._manage(served, act)
+
+    async def _decide(self, served: Served, act: Decide) -> str:
+        turn = self._turn(act.repo, act.run)
+        pressed = (act.card, act.action, act.value)
+        if not any(pressed == (each.card, each.action, each.value) for each in choices_of(turn)):
+            raise CodeButlerError(DECIDED)
+        # A form's words come with a press of the refusing button, as in a chat.
+        button = DENY_ACTION if act.action == REASON_ACTION else act.action
+        press = Press(ref=MessageRef(act.card), action_id=button, value=act.value, picked=act.picked)
+        await self._sources.speaker.press(served, press, turn.thread or None, act.words.strip())
+        self._sources.speaker.check_up(served)
+        return "Sent. The thread shows what came of it."
+
+    async def _answer(self, served: Served, act: AnswerQuestion) -> str:
+        turn, speaker = self._turn(act.repo, act.run), self._sources.speaker
+        if turn.state != "waiting" or not any(asked.is_question for asked in turn.asked):
+            raise CodeButlerError(DECIDED)
+        thread, seen = turn.thread or None, max(asked.card for asked in turn.asked)
+        ref = await speaker.post(served, act.words, thread)
+        await speaker.said(served, ref, act.words, thread, seen)
+        speaker.check_up(served)
+        return "Sent. The thread shows your answer."
+
+    def _tend(self, served: Served, act: WorkerAct) -> str:
+        self._admit(served, f"dashboard {act.how} worker", served.entry.name)
+        if act.how == "restart":
+            self._sources.workers.restart(act.repo)
+            return f"Restarting the worker of {act.repo}."
+        self._sources.workers.wake(act.repo)
+        return f"Starting the worker of {act.repo}."
+
+    async def _manage(self, served: Served, act: JobAct) -> str:
+        self._admit(served, f"dashboard {act.how} job", act.name)
+        if act.how == "cancel":
+            return await self._sources.schedule.cancel_timer(act.name, act.repo)
+        return await self._sources.schedule.manage(act.how, f"{act.repo}/{act.name}")
+
+    def _turn(self, repo: str, run: str) -> TurnNote:
+        found = (turn for turn in self._sources.turns().get(repo, ()) if turn.id == run)
+        if (turn := next(found, None)) is None:
+            raise CodeButlerError(DECIDED)
+        return turn
+
+    def _admit(self, served: Served, kind: str, text: str) -> None:
+        """For what reaches no worker: whether the operator may, with its line in the audit log first."""
+        where = Where(served.config, served.channel_id, ANY_AGENT)
+        decision = may(Person(OPERATOR, is_owner=True), "command", where)
+        said = "allowed" if decision.allowed else f"refused: {decision.reason}"
+        try:
+            self._sources.audit(
+                AuditAct(kind=kind, user=OPERATOR, channel=served.channel_id, text=text, decision=said)
+            )
+        except OSError as error:
+            raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
+        if not decision.allowed:
+            raise CodeButlerError(decision.told)

@@ -1,0 +1,222 @@
+"""A run's changes as their page shows them, and a person's review comments as one message. Pure. A worker's answer is
+untrusted text, as is every file: it is bounded here, and the page never treats it as markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from codebutler.domain.errors import CodeButlerError
+from codebutler.protocol.conversations import ChangedFile, RunChanges
+from codebutler.text.diffs import redacted
+
+LINE_CHARS = 1000
+MAX_LINES = 20_000
+QUOTE_LINES = 6
+QUOTE_CHARS = 160
+MESSAGE_CHARS = 12_000
+TOO_LONG = f"the comments are longer than {MESSAGE_CHARS} characters together: send some of them first"
+EMPTY = "there is no comment to send"
+FIRST_LINE = "Comments on your changes:"
+"""Neither a command nor an agent's prefix: what follows is always text for the thread's agent."""
+
+_TURNS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that reorder displayed text: they could make code look like other code."""
+
+Shown = Literal["lines", "binary", "long", "empty"]
+
+
+class DiffLineView(Struct, frozen=True, array_like=True):
+    """A line: "+", "-" or " ", its old and new number (0 = not there), and its text."""
+
+    sign: str
+    old: int
+    new: int
+    text: str
+
+
+class HunkView(Struct, frozen=True, kw_only=True):
+    """Consecutive lines; ``title`` is the context that git names."""
+
+    title: str
+    lines: tuple[DiffLineView, ...]
+
+
+class FileView(Struct, frozen=True, kw_only=True):
+    """A file; ``shown``: its lines, or why they are missing."""
+
+    path: str
+    old: str
+    added: int | None
+    removed: int | None
+    shown: Shown
+    hunks: tuple[HunkView, ...] = ()
+
+
+class ChangesView(Struct, frozen=True, kw_only=True):
+    """The page. ``url`` is the thread's, "" if its chat has none; ``is_cut``: some lines are left out."""
+
+    repo: str
+    task: str
+    agent: str
+    at: str
+    thread: str
+    url: str
+    files: tuple[FileView, ...]
+    more: int
+    commits: tuple[str, ...]
+    is_cut: bool
+
+
+class LineComment(Struct, frozen=True, kw_only=True):
+    """A comment: the file, its first and last line (0 = the whole file; "old": by their numbers before the change),
+    the text of the lines, and the comment itself."""
+
+    path: Annotated[str, Meta(max_length=1000)]
+    first: Annotated[int, Meta(ge=0)]
+    last: Annotated[int, Meta(ge=0)]
+    text: Annotated[str, Meta(min_length=1, max_length=MESSAGE_CHARS)]
+    side: Literal["old", "new"] = "new"
+    quote: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
+
+
+class Comments(Struct, frozen=True, kw_only=True):
+    """A review of a run in a repository, sent to its thread ("": to the channel)."""
+
+    repo: str
+    thread: Annotated[str, Meta(max_length=100)]
+    comments: Annotated[tuple[LineComment, ...], Meta(max_length=200)]
+
+
+def view_of(repo: str, told: RunChanges, url: str, redact: Callable[[str], str]) -> ChangesView:
+    """The page for a worker's answer about a run whose thread is at ``url``."""
+    parts = iter(list(_parts(redacted(told.body.decode("utf-8", "replace"), redact).split("\n"))))
+    budget = _Budget()
+    return ChangesView(
+        repo=repo,
+        task=redact(told.task),
+        agent=told.agent,
+        at=told.at,
+        thread=told.thread,
+        url=url,
+        files=tuple(_file(file, parts, budget, redact) for file in told.files),
+        more=told.more,
+        commits=tuple(map(redact, told.commits)),
+        is_cut=told.is_cut or budget.is_spent,
+    )
+
+
+class _Budget:
+    """The number of lines that still fit on the page."""
+
+    def __init__(self) -> None:
+        self._left = MAX_LINES
+        self.is_spent = False
+
+    def take(self) -> bool:
+        """Whether another line fits."""
+        self._left -= 1
+        self.is_spent = self.is_spent or self._left < 0
+        return self._left >= 0
+
+
+def _file(
+    file: ChangedFile, parts: Iterator[list[str]], budget: _Budget, redact: Callable[[str], str]
+) -> FileView:
+    """git prints the files in the order in which the worker lists them."""
+    shown: Shown = "binary" if file.added is None else "long"
+    hunks: tuple[HunkView, ...] = ()
+    if file.is_shown:
+        hunks = tuple(_hunks(next(parts, []), budget))
+        shown = "lines" if hunks else "empty"
+    return FileView(
+        path=redact(file.path),
+        old=redact(file.old),
+        added=file.added,
+        removed=file.removed,
+        shown=shown,
+        hunks=hunks,
+    )
+
+
+def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
+    """The lines of each file. A file's lines all start with a sign, so none can look like the start of a file."""
+    part: list[str] | None = None
+    for line in lines:
+        if line.startswith("diff --git "):
+            if part is not None:
+                yield part
+            part = []
+        elif part is not None:
+            part.append(line)
+    if part is not None:
+        yield part
+
+
+def _hunks(lines: Sequence[str], budget: _Budget) -> Iterator[HunkView]:
+    title, shown = "", list[DiffLineView]()
+    old = new = 0
+    is_within = False
+    for line in lines:
+        if line.startswith("@@ "):
+            if shown:
+                yield HunkView(title=title, lines=tuple(shown))
+            old, new, title = _head(line)
+            is_within, shown = True, []
+        elif is_within and line[:1] in ("+", "-", " ") and budget.take():
+            sign = line[:1]
+            shown.append(
+                DiffLineView(sign, old if sign != "+" else 0, new if sign != "-" else 0, _plain(line[1:]))
+            )
+            old, new = old + (sign != "+"), new + (sign != "-")
+    if shown:
+        yield HunkView(title=title, lines=tuple(shown))
+
+
+def _head(line: str) -> tuple[int, int, str]:
+    """The old and new start of a hunk, and its title, from ``@@ -1,2 +3,4 @@ title``."""
+    ranges, _, title = line[3:].partition(" @@")
+    old, _, new = ranges.partition(" ")
+    return _start(old), _start(new), _clip(_plain(title.strip()), QUOTE_CHARS)
+
+
+def _start(text: str) -> int:
+    digits = text[1:].partition(",")[0]
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else 0
+
+
+def _plain(text: str) -> str:
+    """A line with its deceptive characters made visible."""
+    return _TURNS.sub(lambda found: f"⟦U+{ord(found[0]):04X}⟧", _clip(text, LINE_CHARS))
+
+
+def _clip(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def message_of(comments: Sequence[LineComment]) -> str:
+    """All comments as one message: place, lines, text. Raises CodeButlerError if it is too long or empty."""
+    said = [each for each in comments if each.text.strip()]
+    if not said:
+        raise CodeButlerError(EMPTY)
+    message = "\n\n".join([FIRST_LINE, *map(_one, said)])
+    if len(message) > MESSAGE_CHARS:
+        raise CodeButlerError(TOO_LONG)
+    return message
+
+
+def _one(comment: LineComment) -> str:
+    lines = str(comment.first) if comment.first == comment.last else f"{comment.first}-{comment.last}"
+    place = f"{_flat(comment.path)}:{lines}" if comment.first else _flat(comment.path)
+    where = f"{place} (before the change)" if comment.side == "old" else place
+    quote = [f"> {_clip(_flat(line), QUOTE_CHARS)}" for line in comment.quote[:QUOTE_LINES]]
+    quote += ["> …"] if len(comment.quote) > QUOTE_LINES else []
+    return "\n".join([where, *quote, comment.text.strip()])
+
+
+def _flat(text: str) -> str:
+    """On one line, whatever it contains."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)

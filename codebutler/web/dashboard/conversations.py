@@ -1,0 +1,230 @@
+"""Conversations on the dashboard: a thread's transcript, and search. The workers have both; nothing is kept here."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from msgspec import Struct
+
+from codebutler.domain.errors import CodeButlerError
+from codebutler.intake.repos import Served
+from codebutler.protocol.conversations import (
+    AskedTold,
+    AskFound,
+    AskThread,
+    FoundRun,
+    FoundTold,
+    RunTold,
+    ThreadTold,
+)
+from codebutler.supervisor.workers import Workers
+from codebutler.text.amounts import amount
+from codebutler.text.markup import Addresses
+from codebutler.web.dashboard.reviews import UNKNOWN
+from codebutler.web.dashboard.runs import AskedView, Piece, asked_view, cut, page_path, pieces
+
+AT_ONCE = 4
+"""How many workers are searched at once: each may have to be woken."""
+MAX_HITS = 50
+SEARCH_S = 60.0
+TOO_SLOW = "its worker did not answer in time"
+WHOLE_CHARS = 40_000
+NO_WORDS = "say what to look for"
+_FENCE = re.compile(r"^```[^\n`]*\n(.*?)\n?^```[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+class SaidView(Struct, frozen=True, kw_only=True):
+    """A person's message."""
+
+    who: str
+    at: str
+    text: tuple[Piece, ...]
+
+
+class RunView(Struct, frozen=True, kw_only=True):
+    """A run of the thread; ``changes`` is the page of its changes, "" if none."""
+
+    id: str
+    state: str
+    agent: str
+    at: str
+    cost: str
+    said: tuple[SaidView, ...]
+    decided: tuple[str, ...]
+    answer: tuple[Piece, ...]
+    is_cut: bool
+    changes: str
+
+
+class ThreadView(Struct, frozen=True, kw_only=True):
+    """A conversation, oldest run first, and what the run that was asked about waits for. ``url`` is the thread's in its
+    chat, "" if it has none."""
+
+    repo: str
+    title: str
+    url: str
+    runs: tuple[RunView, ...]
+    has_more: bool
+    asked: tuple[AskedView, ...]
+
+
+class HitView(Struct, frozen=True, kw_only=True):
+    """A conversation that was found: ``page`` is its transcript, ``url`` its thread."""
+
+    repo: str
+    title: str
+    text: tuple[Piece, ...]
+    agent: str
+    at: str
+    page: str
+    url: str
+
+
+class FoundView(Struct, frozen=True, kw_only=True):
+    """What was found, and why some repositories could not be searched."""
+
+    hits: tuple[HitView, ...]
+    missed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationSources:
+    """``served`` are all repositories; ``named`` replaces people's IDs in a text by their names."""
+
+    served: Callable[[], Sequence[Served]]
+    workers: Workers
+    named: Callable[[str], str]
+    redact: Callable[[str], str]
+    addresses: Callable[[], Awaitable[Addresses]]
+
+
+class Conversations:
+    """Asks the workers. ``search_s``: how long all of them together are waited for."""
+
+    def __init__(self, sources: ConversationSources, *, search_s: float = SEARCH_S) -> None:
+        self._sources = sources
+        self._search_s = search_s
+
+    async def thread(self, repo: str, run: str) -> ThreadView:
+        """The conversation of that run. Raises CodeButlerError with one line that says why there is none."""
+        (served,) = self._chosen(repo) if repo else ()
+        told = await self._sources.workers.ask(repo, AskThread(request_id=uuid4().hex, turn=run), ThreadTold)
+        if told.problem:
+            raise CodeButlerError(told.problem)
+        url = (await self._sources.addresses())(served.channel_id, told.thread) if told.thread else ""
+        # Searching a long thread for secrets takes a while.
+        return await asyncio.to_thread(self._thread, repo, told, url)
+
+    async def find(self, words: str, repo: str = "") -> FoundView:
+        """The conversations that have all these words, in one repository or in all. Wakes the workers that sleep.
+        Raises CodeButlerError."""
+        if not words.strip():
+            raise CodeButlerError(NO_WORDS)
+        chosen, slots = self._chosen(repo), asyncio.Semaphore(AT_ONCE)
+
+        async def of(served: Served) -> FoundTold:
+            async with slots:
+                question = AskFound(request_id=uuid4().hex, words=words)
+                return await self._sources.workers.ask(served.entry.name, question, FoundTold)
+
+        asking = [asyncio.create_task(of(served)) for served in chosen]
+        try:
+            if asking:
+                await asyncio.wait(asking, timeout=self._search_s)
+        finally:
+            for task in asking:
+                task.cancel()
+            told = await asyncio.gather(*asking, return_exceptions=True)
+        address = await self._sources.addresses()
+        hits: list[list[HitView]] = []
+        missed: list[str] = []
+        for served, answer in zip(chosen, told, strict=True):
+            match answer:
+                case FoundTold(problem="", runs=runs):
+                    hits.append([self._hit(served, run, address) for run in runs])
+                case FoundTold(problem=why) | CodeButlerError(args=(why, *_)):
+                    missed.append(f"{served.entry.name}: {self._sources.redact(str(why))}")
+                case asyncio.CancelledError():
+                    missed.append(f"{served.entry.name}: {TOO_SLOW}")
+                case BaseException():
+                    raise answer
+        return FoundView(hits=tuple(_in_turn(hits))[:MAX_HITS], missed=tuple(missed))
+
+    def _chosen(self, repo: str) -> Sequence[Served]:
+        chosen = [served for served in self._sources.served() if repo in ("", served.entry.name)]
+        if repo and not chosen:
+            raise CodeButlerError(UNKNOWN)
+        return chosen
+
+    def _hit(self, served: Served, run: FoundRun, address: Addresses) -> HitView:
+        redact = self._sources.redact
+        return HitView(
+            repo=served.entry.name,
+            title=redact(cut(run.title)),
+            text=pieces(redact(run.text)),
+            agent=run.agent,
+            at=run.at,
+            page=page_path("thread", served.entry.name, run.id),
+            url=address(served.channel_id, run.thread) if run.thread else "",
+        )
+
+    def _thread(self, repo: str, told: ThreadTold, url: str) -> ThreadView:
+        first = next((said.text for run in told.runs for said in run.said), "")
+        return ThreadView(
+            repo=repo,
+            title=self._sources.redact(cut(first)),
+            url=url,
+            runs=tuple(self._run(repo, run) for run in told.runs),
+            has_more=told.has_more,
+            asked=tuple(self._asked(each, at) for at, each in enumerate(told.asked)),
+        )
+
+    def _asked(self, told: AskedTold, at: int) -> AskedView:
+        fits = len(told.asked.text) <= WHOLE_CHARS
+        text = self._sources.redact(told.asked.text) if fits else ""
+        shown = foreign(text) if told.is_foreign else pieces(text)
+        return asked_view(told.asked, shown, first=at == 0)
+
+    def _run(self, repo: str, run: RunTold) -> RunView:
+        clean, named = self._sources.redact, self._sources.named
+        return RunView(
+            id=run.id,
+            state=run.state,
+            agent=run.agent,
+            at=run.at,
+            cost="" if run.cost_usd is None else amount("usd", run.cost_usd),
+            said=tuple(
+                SaidView(who=named(said.user), at=said.at, text=foreign(clean(said.text)))
+                for said in run.said
+            ),
+            decided=tuple(named(clean(line)) for line in run.decided),
+            answer=foreign(clean(run.answer)),
+            is_cut=run.is_cut,
+            changes=page_path("changes", repo, run.id) if run.changed else "",
+        )
+
+
+def foreign(markdown: str) -> tuple[Piece, ...]:
+    """Somebody's Markdown: its code blocks, and the rest as it was written."""
+    return tuple(_foreign(markdown))
+
+
+def _foreign(markdown: str) -> Iterator[Piece]:
+    done = 0
+    for found in _FENCE.finditer(markdown):
+        if before := markdown[done : found.start()].strip("\n"):
+            yield Piece("text", before)
+        yield Piece("block", found[1])
+        done = found.end()
+    if rest := markdown[done:].strip("\n"):
+        yield Piece("text", rest)
+
+
+def _in_turn(hits: Sequence[Sequence[HitView]]) -> Iterator[HitView]:
+    """The best of each repository first, then the second best: scores of two indexes do not compare."""
+    for place in range(max(map(len, hits), default=0)):
+        yield from (each[place] for each in hits if place < len(each))

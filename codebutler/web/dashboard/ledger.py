@@ -1,0 +1,282 @@
+"""The page of costs: sums and charts by day, repository, person and agent, and the newest runs.
+
+All of it is made here, as HTML and SVG, so that the page needs no library and no right to make markup from text. This
+module imports no web server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from codebutler.domain.refs import MessageRef, PersonRef
+from codebutler.observe.ledger import LedgerRow, Period
+from codebutler.observe.sums import KEYS, by_day, sums, together, total
+from codebutler.protocol.messages import DayUse
+from codebutler.text.amounts import Unit, amount, thousands
+from codebutler.text.markup import Addresses
+from codebutler.web.dashboard.html import Html, tag
+
+SPANS = (7, 30, 90, 365)
+MOST_BARS = 12
+MOST_RUNS = 100
+WIDTH, HEIGHT = 1000, 100
+"""Of a chart by day, which the page stretches."""
+GAP = 0.25
+"""Between two bars, as a part of their width."""
+REST = "all others"
+
+
+class Wish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page is to show: the last ``days``; "" = all."""
+
+    days: int = 30
+    repository: str = ""
+    person: str = ""
+    agent: str = ""
+
+    @property
+    def chosen(self) -> Mapping[str, str]:
+        """The filters, by the keys of ``KEYS``."""
+        return {"repository": self.repository, "person": self.person, "agent": self.agent}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSources:
+    """``names``: the served repositories; ``days``: a period up to today; ``rows``: their runs in it. ``called`` says a
+    person's name, ``redact`` removes secrets, ``addresses`` finds where people see messages."""
+
+    names: Callable[[], Sequence[str]]
+    days: Callable[[int], Period]
+    rows: Callable[[Period, Iterable[str]], Awaitable[list[LedgerRow]]]
+    called: Callable[[PersonRef], str]
+    redact: Callable[[str], str]
+    addresses: Callable[[], Awaitable[Addresses]]
+
+
+class LedgerPage:
+    """Every view is made anew: nothing is kept."""
+
+    def __init__(self, sources: LedgerSources) -> None:
+        self._sources = sources
+
+    async def html(self, wish: Wish) -> str:
+        """A whole document, of which the page takes what is in its body."""
+        sources = self._sources
+        during = sources.days(wish.days if wish.days in SPANS else Wish().days)
+        rows = [self._cleaned(row) for row in await sources.rows(during, sources.names())]
+        page = _Page(wish, during, rows, sources.called, await sources.addresses())
+        return f"<!doctype html>\n{tag('body', page.filters(), page.contents())}"
+
+    def _cleaned(self, row: LedgerRow) -> LedgerRow:
+        """Agents and repositories choose these texts."""
+        redact = self._sources.redact
+        return replace(row, agent=redact(row.agent), model=redact(row.model), job=redact(row.job))
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    wish: Wish
+    during: Period
+    rows: list[LedgerRow]
+    called: Callable[[PersonRef], str]
+    address: Addresses
+
+    def filters(self) -> Html:
+        """The form with every choice that there is."""
+        spans = [(str(days), f"{days} days") for days in SPANS]
+        fields = [_field("days", "Time", spans, str(len(self.during.days)))]
+        for key, of in KEYS.items():
+            names = sorted({of(row) for row in self.rows} | {self.wish.chosen[key]} - {""})
+            options = [("", "all"), *((name, self._name(key, name)) for name in names)]
+            fields.append(_field(key, key.capitalize(), options, self.wish.chosen[key]))
+        return tag("form", *fields, id="filters", aria_label="Filter")
+
+    def contents(self) -> Html:
+        """The sums, the charts and the runs."""
+        chosen = self.wish.chosen
+        rows = [row for row in self.rows if all(chosen[key] in ("", of(row)) for key, of in KEYS.items())]
+        if not rows:
+            return tag("div", tag("p", "No runs in this time.", class_="empty"), id="costs")
+        groups = [self._group(key, sums(rows, of)) for key, of in KEYS.items()]
+        return tag(
+            "div",
+            _sums(total(rows)),
+            self._by_day(by_day(rows, self.during)),
+            tag("div", *groups, class_="groups"),
+            self._runs(rows),
+            id="costs",
+        )
+
+    def _by_day(self, used: Mapping[date, DayUse]) -> Html:
+        figures = [
+            (f"{day:%a %d %b %Y}", amount("usd", use.usd), str(use.runs), thousands(use.tokens))
+            for day, use in used.items()
+            if use.runs or use.usd
+        ]
+        table = _table(
+            ("Day", "Cost", "Runs", "Tokens"), [tuple(map(_cell, row)) for row in figures], "by day"
+        )
+        return _section(
+            "By day",
+            tag(
+                "div",
+                _chart("Cost by day", "usd", used),
+                _chart("Runs by day", "turns", used),
+                class_="charts",
+            ),
+            tag("details", tag("summary", "Figures"), table),
+        )
+
+    def _group(self, key: str, used: Mapping[str, DayUse]) -> Html:
+        shown = [(self._name(key, name), use) for name, use in used.items()]
+        if len(shown) > MOST_BARS:
+            kept, rest = shown[: MOST_BARS - 1], shown[MOST_BARS - 1 :]
+            shown = [*kept, (f"{REST} ({len(rest)})", together(use for _, use in rest))]
+        by: Unit = "usd" if any(use.usd for _, use in shown) else "turns"
+        most = max(_number(by, use) for _, use in shown) or 1
+        rows = [
+            (
+                tag("th", tag("span", name, class_="text"), _bar(_number(by, use) / most), scope="row"),
+                _cell(amount("usd", use.usd)),
+                _cell(str(use.runs)),
+            )
+            for name, use in shown
+        ]
+        title = f"By {key}"
+        return _section(title, _table((key.capitalize(), "Cost", "Runs"), rows, title.lower()))
+
+    def _runs(self, rows: Sequence[LedgerRow]) -> Html:
+        newest = [row for row in reversed(rows) if row.run][:MOST_RUNS]
+        header = ("Started", "Repository", "Who", "Agent", "Outcome", "Cost", "Tokens", "Time", "Left")
+        title = "Runs" if len(newest) < MOST_RUNS else f"The newest {MOST_RUNS} runs"
+        return _section(title, _table(header, [self._run(row) for row in newest], "runs", "runs"))
+
+    def _run(self, row: LedgerRow) -> tuple[Html, ...]:
+        began = f"{datetime.fromisoformat(row.at).astimezone(self.during.zone):%d %b %H:%M}"
+        url = self.address(row.channel, MessageRef(row.thread)) if row.thread else ""
+        where: str = began
+        if url.startswith(("https://", "http://")):
+            where = tag("a", began, href=url, target="_blank", rel="noopener noreferrer")
+        return (
+            tag("th", where, scope="row"),
+            _text(row.repo, "Repository"),
+            _text(self._name("person", KEYS["person"](row)), "Who"),
+            _text(f"{row.agent} ({row.model})" if row.model else row.agent, "Agent"),
+            tag("td", tag("span", row.outcome, class_="state", data_state=row.outcome), data_label="Outcome"),
+            _cell("–" if row.cost_usd is None else amount("usd", row.cost_usd), "Cost"),
+            _cell(thousands(row.input_tokens + row.output_tokens), "Tokens"),
+            _cell(amount("minutes", row.duration_s / 60), "Time"),
+            _text(_left(row), "Left"),
+        )
+
+    def _name(self, key: str, name: str) -> str:
+        return self.called(PersonRef(name)) if key == "person" else name
+
+
+def _left(row: LedgerRow) -> str:
+    """``2 files, 1 commit, checks passed``."""
+    parts = [
+        f"{row.files} file{'' if row.files == 1 else 's'}" if row.files else "",
+        f"{len(row.commits)} commit{'' if len(row.commits) == 1 else 's'}" if row.commits else "",
+        f"checks {row.checks}" if row.checks else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _field(name: str, label: str, options: Iterable[tuple[str, str]], chosen: str) -> Html:
+    shown = [tag("option", words, value=value, selected=value == chosen) for value, words in options]
+    field = tag("select", *shown, id=f"by-{name}", name=name)
+    return tag("span", tag("label", label, for_=f"by-{name}"), field, class_="field")
+
+
+def _sums(used: DayUse) -> Html:
+    named: tuple[tuple[str, str], ...] = (
+        ("Cost", amount("usd", used.usd)),
+        ("Runs", str(used.runs)),
+        ("Tokens", thousands(used.tokens)),
+        ("Working time", amount("minutes", used.minutes)),
+    )
+    parts = [tag("div", tag("dt", name), tag("dd", value)) for name, value in named]
+    return _section("Total", tag("dl", *parts, class_="sums"))
+
+
+def _section(title: str, *children: Html) -> Html:
+    name = f"{title.lower().replace(' ', '-')}-title"
+    return tag("section", tag("h2", title, id=name), *children, aria_labelledby=name)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[Html]], what: str, kind: str = "figures") -> Html:
+    """A wide one scrolls by itself, with the keyboard too. One of another kind is a list of cards on a phone."""
+    head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in header)))
+    body = tag("tbody", *(tag("tr", *row) for row in rows))
+    return tag(
+        "div",
+        tag("table", head, body, class_=kind),
+        class_="roll",
+        tabindex=0,
+        role="group",
+        aria_label=f"Figures, {what}",
+    )
+
+
+def _cell(text: str, label: str = "") -> Html:
+    return tag("td", text, class_="number", data_label=label or None)
+
+
+def _text(text: str, label: str) -> Html:
+    return tag("td", text, class_="text" if text else "none", data_label=label)
+
+
+def _bar(share: float) -> Html:
+    """Beside its figure, so it says nothing new to those who cannot see it."""
+    drawn = tag("rect", width=f"{share * 100:.2f}", height=6, class_="bar")
+    return tag(
+        "svg", drawn, viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true", class_="share"
+    )
+
+
+def _chart(title: str, by: Unit, used: Mapping[date, DayUse]) -> Html:
+    """A bar for each day; the page stretches it, so words stand beside it."""
+    numbers = [_number(by, use) for use in used.values()]
+    most, step = max(numbers, default=0) or 1, WIDTH / max(len(numbers), 1)
+    bars = []
+    for place, (day, use) in enumerate(used.items()):
+        number = _number(by, use)
+        if not number:
+            continue
+        high = max(number / most * HEIGHT, 1.0)
+        told = f"{day:%a %d %b}: {amount('usd', use.usd)}, {amount('turns', use.runs)}"
+        bars.append(
+            tag(
+                "rect",
+                tag("title", told),
+                x=f"{(place + GAP / 2) * step:.2f}",
+                y=f"{HEIGHT - high:.2f}",
+                width=f"{step * (1 - GAP):.2f}",
+                height=f"{high:.2f}",
+                class_="bar",
+            )
+        )
+    days = [*used]
+    label = f"{title}, {days[0]:%d %B} to {days[-1]:%d %B}: at most {amount(by, max(numbers))} on a day"
+    drawn = tag(
+        "svg",
+        *bars,
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=label,
+        class_="days",
+    )
+    ends = tag("p", tag("span", f"{days[0]:%d %b}"), tag("span", f"{days[-1]:%d %b}"), class_="ends")
+    most_said = tag("span", f"at most {amount(by, max(numbers))}", class_="quiet")
+    return tag("figure", tag("figcaption", title, " ", most_said), drawn, ends)
+
+
+def _number(by: Unit, use: DayUse) -> float:
+    return use.usd if by == "usd" else use.runs

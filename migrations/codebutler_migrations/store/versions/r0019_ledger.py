@@ -1,0 +1,25 @@
+"""What a turn's model was, and what it left behind: files, commits, and how its checks went.
+
+Going back forgets it.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0019"
+down_revision = "0018"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    for name in ("model", "commits", "checks"):
+        op.add_column("turns", sa.Column(name, sa.Text, nullable=False, server_default=sa.text("''")))
+    op.add_column("turns", sa.Column("files", sa.Integer))
+
+
+def downgrade() -> None:
+    for name in ("files", "checks", "commits", "model"):
+        op.drop_column("turns", name)

@@ -1,0 +1,85 @@
+"""At the end of a run that changed something: posts one card in its thread, and requests the automatic checks.
+
+The answer is posted first. The card and the request are one transaction; the checks are a deferred command keyed by
+the run, and their results are an edit of the card.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from codebutler.config.schema import Check, Config, RepoSettings
+from codebutler.domain.errors import StoreError
+from codebutler_worker.changes.card import BESIDE, WAITING, card, line, review_link, running_line
+from codebutler_worker.changes.checks import checks_of
+from codebutler_worker.changes.pending import add_checks, card_id, is_at_rest, take_over_checks
+from codebutler_worker.changes.racing import is_racing
+from codebutler_worker.changes.snapshots import Snapshots
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import WORDLESS, own_tree, talks
+from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
+from codebutler_worker.tree.tree import Difference
+
+LOOKED_AT = 50
+
+
+async def show_changes(runtime: Runtime, turn: TurnRow, snapshots: Snapshots) -> None:
+    """If the run changed anything, keep how much, post the card and request its checks."""
+    config = runtime.settings.config
+    if turn.agent in WORDLESS or not talks(config, turn.agent):
+        return
+    found = await snapshots.changed()
+    if found is None or not found.files:
+        return
+    checks = checks_of(config.checks, Path(runtime.settings.path))
+    try:
+        await runtime.commit(partial(_show, settings=runtime.settings, turn=turn, found=found, checks=checks))
+    except StoreError as error:
+        # The answer has been posted; the changes can still be asked for.
+        runtime.log("ERR", f"what turn {turn.id} changed is not shown: {error}")
+
+
+def _show(
+    uow: UnitOfWork, *, settings: RepoSettings, turn: TurnRow, found: Difference, checks: tuple[Check, ...]
+) -> None:
+    if is_racing(uow, turn.conversation):
+        return  # The race's card shows it beside the others'.
+    config, link = settings.config, review_link(settings.name, turn.id)
+    uow.turns.update(turn.id, files=len(found.files))
+    uow.turns.add_commits(turn.id, [line.partition(" ")[0] for line in found.commits])
+    if config.output.changes == "off":
+        return
+    take_over_checks(uow, config, turn)
+    now = uow.turns.get(turn.id) or turn
+    # A run that was stopped, or will continue, is not judged yet.
+    due = tuple(check for check in checks if check.when == "always") if now.state == "done" else ()
+    notes = [BESIDE] if worked_beside(uow, now, config) else []
+    begin = ""
+    if due:
+        add_checks(uow, turn, turn.user_id)
+        begin = running_line(due) if is_at_rest(uow, config, turn.conversation) else WAITING
+    offer = not due and any(check.when != "never" for check in checks)
+    if config.output.changes == "line":
+        said = line(found, checks=begin, notes=notes, link=link)
+    else:
+        said = card(found, turn.id, checks=begin, notes=notes, offer=offer, link=link)
+    uow.post(place_of(turn), said, op_id=card_id(turn.id), value="notice")
+
+
+def worked_beside(uow: UnitOfWork, turn: TurnRow, config: Config) -> bool:
+    """Whether another conversation's agent worked in the same tree during the run."""
+    others = uow.turns.newest(LOOKED_AT)
+    return any(
+        _is_in_its_tree(config, each, turn)
+        and bool(each.started_at)
+        and (each.finished_at or uow.stamp) > (turn.started_at or "")
+        for each in others
+    )
+
+
+def _is_in_its_tree(config: Config, other: TurnRow, turn: TurnRow) -> bool:
+    """Whether this is another run that works in the same place and may write there."""
+    same = own_tree(config, other.conversation) == own_tree(config, turn.conversation)
+    return same and other.id != turn.id and talks(config, other.agent)

@@ -1,0 +1,142 @@
+"""What leaves this machine: ``!push`` sends commits to the remote, ``!pr`` opens a pull request for them."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct, structs
+
+from codebutler.domain.message import said
+from codebutler.text.markup import plain
+from codebutler_worker.commands.table import Invocation
+from codebutler_worker.forge.following import follow
+from codebutler_worker.forge.news import is_merge_request, link_to, name_of
+from codebutler_worker.forge.pulls import Opened, body_of, open_pull, service_of, title_of
+from codebutler_worker.forge.push import Pushed, Tip, tip_of
+from codebutler_worker.forge.push import push as send
+from codebutler_worker.forge.remote import ForgeError
+from codebutler_worker.present.lines import code, count, one_line
+from codebutler_worker.runtime.deferred import CommandReply
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import Todo, words_of
+from codebutler_worker.store.rows import DeferredRow
+from codebutler_worker.store.unit_of_work import UnitOfWork
+
+HOW_TO_LOG_IN = "To open it from here next time, run `gh auth login` on this machine, or set `forge.token`."
+NO_SERVICE = "The remote is a directory, so there is no pull request to open."
+COMMITS_SHOWN = 5
+SUBJECT_CHARS = 72
+IN_A_THREAD = (
+    "Each thread has a branch of its own here: say `!{word}` in the thread whose commits are to be pushed."
+)
+
+
+class ForgeStep(Struct, frozen=True, omit_defaults=True):
+    """How far a push has got, as a deferred command's argument: what was asked and, once known, what is pushed. That
+    no longer changes when the command is retried."""
+
+    force: bool = False
+    title: str = ""
+    tip: Tip | None = None
+
+
+def push(asked: Invocation) -> Todo:
+    """Deferred: git and the remote have to be asked."""
+    return _deferred(asked, ForgeStep(force=asked.argument.lower() == "force"))
+
+
+def pull(asked: Invocation) -> Todo:
+    """The same, and then the service."""
+    return _deferred(asked, ForgeStep(title=asked.argument))
+
+
+def _deferred(asked: Invocation, step: ForgeStep) -> Todo:
+    if asked.conversation is None and asked.settings.config.agent.isolation == "worktree":
+        return asked.reply(IN_A_THREAD.format(word=asked.command.name))
+    return asked.defer(_encoded(step))
+
+
+def _encoded(step: ForgeStep) -> str:
+    return msgspec.json.encode(step).decode()
+
+
+async def answer_push(runtime: Runtime, command: DeferredRow) -> CommandReply:
+    """Decide what is pushed, then push."""
+    step = msgspec.json.decode(command.argument, type=ForgeStep)
+    if step.tip is None:
+        return await _fixed(runtime, command, step)
+    pushed, _ = await _push(runtime, command, step.tip, force=step.force)
+    return CommandReply((said(told(pushed, step.tip)),))
+
+
+async def answer_pull(runtime: Runtime, command: DeferredRow) -> CommandReply:
+    """Decide what is pushed, push, and open the pull request: each step can be retried."""
+    step = msgspec.json.decode(command.argument, type=ForgeStep)
+    if step.tip is None:
+        return await _fixed(runtime, command, step)
+    pushed, task = await _push(runtime, command, step.tip)
+    settings = runtime.settings
+    try:
+        service = service_of(settings, pushed.remote, runtime.home.root)
+        if service is None:
+            hint = HOW_TO_LOG_IN if pushed.remote.host else NO_SERVICE
+            return CommandReply((said(f"{told(pushed, step.tip)}\n{hint}"),))
+        body = await runtime.commit(lambda uow: body_of(uow, settings, command.conversation, pushed))
+        opened = await open_pull(runtime, service, pushed, title_of(step.title, pushed, task), body)
+    except ForgeError as error:
+        why = plain(runtime.redactor.redact(str(error)))
+        return CommandReply(
+            (said(f"{told(pushed, step.tip)}\n❌ No pull request was opened: {why}"),), ok=False
+        )
+    await runtime.commit(lambda uow: follow(uow, settings, command, pushed.remote, opened))
+    runtime.followed.set()
+    runtime.log("INF", f"{command.user_id}: pull request {name_of(pushed.remote, opened.pull)}")
+    return CommandReply((said(f"{_told_of(pushed, opened)}\n{told(pushed, step.tip, link=False)}"),))
+
+
+async def _fixed(runtime: Runtime, command: DeferredRow, step: ForgeStep) -> CommandReply:
+    tip = await tip_of(runtime, command.conversation)
+    return CommandReply(then=_encoded(structs.replace(step, tip=tip)))
+
+
+async def _push(
+    runtime: Runtime, command: DeferredRow, tip: Tip, *, force: bool = False
+) -> tuple[Pushed, str]:
+    """As above, with the conversation's first prompt."""
+    task = await runtime.commit(lambda uow: first_words(uow, command.conversation))
+    pushed = await send(runtime, command.conversation, tip, task, force=force)
+    runtime.log(
+        "INF", f"{command.user_id} pushed {pushed.commit[:12]} to {pushed.branch}, {pushed.remote.shown}"
+    )
+    return pushed, task
+
+
+def first_words(uow: UnitOfWork, conversation: str) -> str:
+    """The conversation's first prompt."""
+    turns = uow.turns.newest(200, conversation)
+    return words_of(uow, turns[-1]) if turns else ""
+
+
+def _told_of(pushed: Pushed, opened: Opened) -> str:
+    what = "opened" if opened.is_new else "updated"
+    kind = "Merge request" if is_merge_request(opened.pull) else "Pull request"
+    return f"🔗 {kind} {link_to(pushed.remote, opened.pull)} {what}."
+
+
+def told(pushed: Pushed, tip: Tip, *, link: bool = True) -> str:
+    """What was pushed where, as Markdown."""
+    to = f"{code(pushed.branch)} on {plain(pushed.remote.shown)}"
+    lines = [f"☑️ {to} has all of it already." if pushed.was_there else f"⬆️ Pushed to {to}."]
+    if tip.branch and pushed.branch != tip.branch:
+        lines.append(f"{code(tip.branch)} is protected, so this is a branch of its own.")
+    lines += [
+        f"- {code(name)} {plain(one_line(subject, SUBJECT_CHARS))}"
+        for name, subject in pushed.commits[-COMMITS_SHOWN:]
+    ]
+    if (more := len(pushed.commits) - COMMITS_SHOWN) > 0:
+        lines.append(f"- … and {count(more, 'earlier commit')}")
+    if tip.uncommitted:
+        files = count(tip.uncommitted, "file")
+        lines.append(f"⚠️ {files} {'is' if tip.uncommitted == 1 else 'are'} not committed, so not in it.")
+    if link and pushed.link:
+        lines.append(f"[Open a pull request]({pushed.link})")
+    return "\n".join(lines)

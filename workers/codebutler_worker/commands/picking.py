@@ -1,0 +1,219 @@
+"""The decision about a race: one agent's work is merged and its session goes on in the thread, the others' is removed.
+
+Git finishes before a step is committed, so a worker that retries one finds it done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from codebutler.config.permission import admitted, may
+from codebutler.config.schema import Config, RepoSettings
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.message import PICK_RACE_ACTION, Message, said
+from codebutler.domain.model import ButtonClicked
+from codebutler.platform.killpoints import reached
+from codebutler.text.markup import plain
+from codebutler_worker.agents.backend import Usage
+from codebutler_worker.agents.desk import SHARED, Desk
+from codebutler_worker.changes.comparison import ANSWER_CHARS, named
+from codebutler_worker.changes.pending import posted_as
+from codebutler_worker.changes.racing import NOBODY, Race, decide, last_runs, undecided, written
+from codebutler_worker.changes.trailers import with_trailers
+from codebutler_worker.commands.changes import commit_message
+from codebutler_worker.conversation.deciding import already_decided
+from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy
+from codebutler_worker.present.answer import answer as answer_parts
+from codebutler_worker.present.answer import footer
+from codebutler_worker.present.lines import one_line, person
+from codebutler_worker.present.worktrees import conflict_text, merge_line
+from codebutler_worker.runtime.deferred import Also, CommandReply
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import LIVE, Todo, using
+from codebutler_worker.store.rows import DeferredRow, SessionRow, TurnRow
+from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
+from codebutler_worker.tree.merging import Merged, merge
+from codebutler_worker.tree.worktrees import KEPT_DAYS, existing
+
+MERGING = "⏳ Merging the work of {name} …"
+DISCARDING = "⏳ Discarding …"
+NOT_MERGED = "❌ The work of {name} was not merged: {why}."
+AGAIN = "press *Pick* again"
+PICKED = "✅ {who} picked {name}. {what}."
+DISCARDED = "🗑️ {who} discarded all of it."
+NO_FILES = "It changed no files, so there was nothing to merge"
+CONTINUES = "Replies in this thread continue with it."
+KEPT = "Removed the work of {name}; for {days} days `git branch NAME {ref}` restores it."
+LEFT = "⚠️ The worktree of {name} stays: {why}."
+
+
+def pick(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonClicked) -> Todo:
+    """Carry out what a button of a race's card says, once. To discard takes permission for each agent."""
+    found = undecided(uow, turn.conversation)
+    if found is None or found[1].state != "open":
+        return already_decided(uow, event)
+    row, race = found
+    place = ThreadPlace(row.conversation, row.thread)
+    number, told = NOBODY, DISCARDING
+    if event.action_id == PICK_RACE_ACTION:
+        number = race.conversations(row.conversation).index(turn.conversation)
+        told = MERGING.format(name=named([turn.agent]))
+    for agent in race.agents if number == NOBODY else ():
+        decision = may(admitted(event.user), "merge", using(settings.config, event.channel, agent))
+        if not decision.allowed:
+            uow.post(place, decision.told, value="notice")
+            return Todo().logged("WRN", f"{event.user} may not discard the work of {agent}")
+    _note(uow, place, race, told)
+    return Todo(deferred=(decide(uow, row, race, number, event.user),))
+
+
+def _note(uow: UnitOfWork, place: ThreadPlace, race: Race, *verdicts: str) -> None:
+    """Show the outcome on the card; without verdicts, show its buttons again."""
+    card = posted_as(uow, race.card) or Message()
+    shown = said("\n\n".join([card.markdown, "\n".join(verdicts)])) if verdicts else card
+    uow.edit(place, race.card, shown, value="notice")
+
+
+async def merge_picked(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
+    """Merge what was picked. A conflict becomes its agent's next task, and the card waits for another press."""
+    conversation = race.conversations(command.conversation)[race.picked]
+    run = (await runtime.commit(lambda uow: last_runs(uow, command, race)))[race.picked]
+    config, merged = runtime.settings.config, None
+    message = commit_message(runtime.redactor.redact(race.task))
+    message = with_trailers(message, config.git.trailers, run)
+    try:
+        trees = await runtime.agents.worktrees()
+        if existing(trees.repo, conversation) is not None:
+            busy = partial(is_busy, runtime, conversation, LIVE)
+            merged = await merge(trees, conversation, message, busy)
+            reached("race.merged")
+    except CodeButlerError as error:
+        why = NOT_MERGED.format(name=named([run.agent]), why=plain(one_line(str(error), 500)))
+        return _reopened(race, partial(_say_again, race=race, text=why))
+    if merged is not None and merged.conflicts:
+        resolve = partial(_resolve, settings=runtime.settings, race=race, run=run, merged=merged)
+        return _reopened(race, resolve)
+    what = merge_line(merged) if merged is not None else NO_FILES
+    verdict = PICKED.format(who=person(race.by), name=named([run.agent]), what=what)
+    if _has_thread(config, command):
+        verdict = f"{verdict} {CONTINUES}"
+    picked = msgspec.structs.replace(race, state="clearing", verdict=verdict)
+    session_id = await _session(runtime, command, run)
+    also = partial(_settle, config=config, race=picked, run=run, session_id=session_id)
+    return CommandReply(then=written(picked), also=also)
+
+
+def _has_thread(config: Config, command: DeferredRow) -> bool:
+    """Whether there is a conversation that can continue: a slash command has none."""
+    return command.thread is not None or config.agent.scope == "channel"
+
+
+def _reopened(race: Race, also: Also) -> CommandReply:
+    """The card's buttons work again."""
+    return CommandReply(
+        ok=False, then=written(msgspec.structs.replace(race, state="open")), waits=True, also=also
+    )
+
+
+def _say_again(uow: UnitOfWork, command: DeferredRow, *, race: Race, text: str) -> None:
+    place = ThreadPlace(command.conversation, command.thread)
+    _note(uow, place, race)
+    uow.post(place, text, mention=race.by, value="notice")
+
+
+def _resolve(
+    uow: UnitOfWork,
+    command: DeferredRow,
+    *,
+    settings: RepoSettings,
+    race: Race,
+    run: TurnRow,
+    merged: Merged,
+) -> None:
+    """Once for each of its runs: after that the conflicts are others."""
+    about = replace(command, id=f"{command.id}-{run.id}", conversation=run.conversation, user_id=race.by)
+    passed_on = ask_to_resolve(uow, settings, about, merged)
+    _say_again(uow, command, race=race, text=conflict_text(merged, passed_on=passed_on, again=AGAIN))
+
+
+async def _session(runtime: Runtime, command: DeferredRow, run: TurnRow) -> str:
+    """The agent's session as the thread can resume it; "" if it cannot."""
+    if run.agent not in SHARED or not run.session_id:
+        return run.session_id or ""
+    try:
+        desk = Desk(runtime.settings, runtime.agents.home)
+        return await desk.moved(run.agent, run.session_id, run.conversation, command.conversation)
+    except CodeButlerError as error:
+        runtime.log("WRN", f"cannot continue the session of {run.agent}: {error}")
+        return ""
+
+
+def _settle(
+    uow: UnitOfWork,
+    command: DeferredRow,
+    *,
+    config: Config,
+    race: Race,
+    run: TurnRow,
+    session_id: str,
+) -> None:
+    """From now on its runs are the thread's."""
+    place = ThreadPlace(command.conversation, command.thread)
+    if _has_thread(config, command):
+        uow.turns.move(run.conversation, command.conversation)
+        _continue_session(uow, command, run, session_id)
+        agent = "" if run.agent == config.agent.default else run.agent
+        uow.choices.put(replace(uow.choices.get(command.conversation), agent=agent, updated_at=uow.stamp))
+    _note(uow, place, race, race.verdict)
+    text = run.result or ""
+    if len(text) > ANSWER_CHARS or "\n" in text.strip():
+        usage = Usage(run.input_tokens, run.output_tokens, run.cost_usd, run.agent_turns)
+        foot, limit = footer(usage, run.worked_s, run.agent), config.output.max_chars_per_message
+        for part in answer_parts(text, foot, command.thread, limit, redact=uow.redact):
+            uow.add(place, part)
+
+
+def _continue_session(uow: UnitOfWork, command: DeferredRow, run: TurnRow, session_id: str) -> None:
+    used = uow.sessions.get(run.conversation, run.agent)
+    if not session_id:
+        return
+    uow.sessions.put(
+        SessionRow(
+            conversation=command.conversation,
+            channel_id=run.channel_id,
+            thread=run.thread,
+            agent=run.agent,
+            session_id=session_id,
+            updated_at=uow.stamp,
+            total_cost_usd=used.total_cost_usd if used else 0.0,
+        )
+    )
+
+
+async def clear(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
+    """Remove the worktrees. What was not merged is kept for a while, and the card says where."""
+    told = []
+    for number, conversation in enumerate(race.conversations(command.conversation)):
+        if existing(Path(runtime.settings.path), conversation) is None:
+            continue
+        name = named([race.agents[number]])
+        try:
+            trees = await runtime.agents.worktrees()
+            fingerprint = await trees.fingerprint(await trees.state(conversation, await trees.target()))
+            busy = partial(is_busy, runtime, conversation, LIVE)
+            ref = await trees.discard(conversation, busy, runtime.clock.now(), fingerprint)
+        except CodeButlerError as error:
+            told.append(LEFT.format(name=name, why=plain(one_line(str(error), 300))))
+        else:
+            told += [KEPT.format(name=name, days=KEPT_DAYS, ref=ref)] if number != race.picked else []
+    reached("race.cleared")
+    head = race.verdict or DISCARDED.format(who=person(race.by))
+    return CommandReply(also=partial(_clear, race=race, verdicts=(head, *told)))
+
+
+def _clear(uow: UnitOfWork, command: DeferredRow, *, race: Race, verdicts: tuple[str, ...]) -> None:
+    _note(uow, ThreadPlace(command.conversation, command.thread), race, *verdicts)

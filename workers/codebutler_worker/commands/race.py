@@ -1,0 +1,289 @@
+"""``!race``: the same task for two agents, each in a worktree of its own. One card compares them, and a person picks.
+
+Each step is committed before the next one begins. A worker that dies leaves the step it was in to the next one.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from codebutler.config.permission import admitted, may
+from codebutler.config.schema import Check, Config
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.message import Message, said
+from codebutler.domain.model import TurnOutcome
+from codebutler.domain.refs import ConversationRef
+from codebutler.platform.killpoints import reached
+from codebutler.text.markup import plain
+from codebutler_worker.agents.survey import Survey
+from codebutler_worker.changes.card import INTERRUPTED, NOT_RUN, STOPPED
+from codebutler_worker.changes.checking import run_checks
+from codebutler_worker.changes.checks import checks_of
+from codebutler_worker.changes.comparison import Contender, Work, checking_line, compared, racing_line
+from codebutler_worker.changes.racing import (
+    RACE,
+    Checked,
+    Race,
+    are_over,
+    last_runs,
+    queue_runs,
+    read,
+    written,
+)
+from codebutler_worker.commands.picking import clear, merge_picked
+from codebutler_worker.commands.table import Invocation
+from codebutler_worker.conversation.marks import WORKING, clear_mark, set_mark, show_end
+from codebutler_worker.conversation.messages import Incoming, attachments_of, is_crowded
+from codebutler_worker.conversation.parked import able
+from codebutler_worker.present.lines import code, one_line
+from codebutler_worker.present.notices import STILL_CROWDED
+from codebutler_worker.runtime.deferred import CommandReply
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import Todo, agent_name, prefixes_of, talks, using
+from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow, channel_of, key_of
+from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
+from codebutler_worker.tree.tree import AFTER
+
+RACERS = 2
+LAST = ("native", "rehearsal")
+"""The built-in agent races only if no other can."""
+LOOKED_AT = 50
+_NAMED = re.compile(
+    r"([a-z][\w-]*)(?:[\s,]+(?:and\s+|vs\.?\s+)?([a-z][\w-]*))?\s*:\s*(\S.*)", re.IGNORECASE | re.DOTALL
+)
+SAME = "A race needs two different agents: `!race claude kimi: TASK`."
+UNKNOWN = "There is no agent {name} here: `!agents` lists them."
+NOT_READY = "{name} is not ready here{note}. `!agents` lists the agents that are."
+ALONE = "A race needs two agents, and only {name} is ready here. `!agents` shows what the others need."
+
+
+def parsed(argument: str, config: Config) -> tuple[tuple[str, ...], str]:
+    """The agents that are named before a colon, and the task; no agents if the words there name none. Pure."""
+    match = _NAMED.fullmatch(argument.strip())
+    if match is None:
+        return (), argument.strip()
+    names = tuple(agent_name(config, name.lower()) for name in match.groups()[:2] if name)
+    return (names, match[3].strip()) if any(talks(config, name) for name in names) else ((), argument.strip())
+
+
+def chosen(
+    config: Config, wanted: Sequence[str], surveys: Sequence[Survey], allows: Callable[[str], bool]
+) -> tuple[tuple[str, ...], str]:
+    """The agents that race, or why there is no race: those named, else the default one and another that is ready and
+    that the person may use: if there is one, not the built-in one. Pure."""
+    found = {agent_name(config, each.prefix): each for each in surveys}
+    ready = [agent_name(config, name) for name in able(surveys, config)]
+    rest = sorted(ready, key=lambda name: (name != config.agent.default, name in LAST))
+    first = tuple(wanted) or (config.agent.default,)
+    agents = (*first, *(name for name in rest if name not in first and allows(name)))[:RACERS]
+    for name in agents:
+        if name in found and not found[name].ready:
+            note = f": {plain(found[name].note)}" if found[name].note else ""
+            return (), NOT_READY.format(name=code(prefixes_of(name)[-1]), note=note)
+    if len(agents) < RACERS:
+        return (), ALONE.format(name=code(prefixes_of(first[0])[-1]))
+    return agents, ""
+
+
+def run(asked: Invocation) -> Todo:
+    """Deferred: ask the agents whether they are installed."""
+    uow, config = asked.uow, asked.settings.config
+    wanted, task = parsed(asked.argument, config)
+    unknown = next((name for name in wanted if not talks(config, name)), None)
+    if unknown is not None:
+        return asked.reply(UNKNOWN.format(name=code(unknown)))
+    if len(set(wanted)) < len(wanted):
+        return asked.reply(SAME)
+    channel = channel_of(asked.place.conversation)
+    for agent in wanted or (config.agent.default,):
+        decision = may(admitted(asked.user), "ask", using(config, channel, agent, task))
+        if not decision.allowed:
+            return asked.reply(decision.told)
+    if is_crowded(uow, config, asked.user):
+        return asked.reply(STILL_CROWDED)
+    race = Race(key=uuid.uuid4().hex[:8], task=task, agents=wanted)
+    _keep(asked, race, channel)
+    return asked.defer(written(race))
+
+
+def _keep(asked: Invocation, race: Race, channel: ConversationRef) -> None:
+    """The message gets the race's marks, and each agent its files."""
+    uow, ref = asked.uow, key_of(asked.message, channel)
+    if ref and uow.messages.get(channel, ref) is None:
+        row = MessageRow(
+            id=asked.message,
+            from_id=asked.user,
+            channel_id=channel,
+            content=asked.argument,
+            timestamp=uow.stamp,
+            platform_msg_id=ref,
+            thread=asked.place.thread or ref,
+            agent=RACE,
+            acked=True,
+        )
+        uow.messages.add(row)
+        set_mark(uow, asked.place, row, WORKING)
+    for number in range(RACERS if asked.files else 0):
+        given = Incoming(
+            channel=channel,
+            ref=race.message(number),
+            thread=None,
+            user=asked.user,
+            text=race.task,
+            files=asked.files,
+        )
+        for file in attachments_of(given):
+            uow.attachments.add(file)
+
+
+async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
+    """The next step."""
+    race = read(command)
+    match race.state:
+        case "wanted":
+            return await _begin(runtime, command, race)
+        case "running":
+            return await _look(runtime, command, race)
+        case "checking" if len(race.checked) < len(race.agents):
+            return await _check(runtime, command, race)
+        case "checking":
+            return await _compare(runtime, command, race)
+        case "merging":
+            return await merge_picked(runtime, command, race)
+        case "clearing":
+            return await clear(runtime, command, race)
+    return CommandReply(then=command.argument, waits=True)
+
+
+async def _begin(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
+    config, channel = runtime.settings.config, channel_of(command.conversation)
+
+    def allows(agent: str) -> bool:
+        return may(admitted(command.user_id), "ask", using(config, channel, agent, race.task)).allowed
+
+    try:
+        agents, refusal = chosen(config, race.agents, await runtime.agents.survey(), allows)
+    except CodeButlerError as error:
+        agents, refusal = (), f"❌ {plain(one_line(str(error), 300))}"
+    if refusal:
+        return CommandReply((said(refusal),), ok=False, also=partial(_end, outcome="failed"))
+    running = replace(race, state="running", agents=agents)
+    return CommandReply(
+        line=said(racing_line(agents)),
+        then=written(running),
+        waits=True,
+        also=partial(queue_runs, race=running),
+    )
+
+
+async def _look(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
+    """Compare them once all have ended."""
+    runs = await runtime.commit(lambda uow: last_runs(uow, command, race))
+    if not are_over(runs):
+        return CommandReply(then=command.argument, waits=True)
+    due = _checks(runtime)
+    line = said(checking_line(race.agents, [check.name for check in due])) if due else None
+    return CommandReply(line=line, then=written(replace(race, state="checking")))
+
+
+def _checks(runtime: Runtime) -> list[Check]:
+    found = checks_of(runtime.settings.config.checks, Path(runtime.settings.path))
+    return [check for check in found if check.when != "never"]
+
+
+async def _check(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
+    """Run the checks on the next agent's work; not again if a worker died while they ran."""
+    run = (await runtime.commit(lambda uow: last_runs(uow, command, race)))[len(race.checked)]
+    checked = Checked()
+    if race.is_cut_short:
+        checked = Checked(note=STOPPED)
+    elif command.attempts:
+        checked = Checked(note=INTERRUPTED)
+    elif (due := _checks(runtime)) and (await _work(runtime, run)).found is not None:
+        try:
+            checked = Checked(tuple(await run_checks(runtime, run, due)))
+            reached("race.checked")
+        except CodeButlerError as error:
+            checked = Checked(note=NOT_RUN.format(why=plain(one_line(str(error), 300))))
+    return CommandReply(then=written(replace(race, checked=(*race.checked, checked))))
+
+
+async def _work(runtime: Runtime, run: TurnRow) -> Work:
+    """All that an agent has changed in its worktree."""
+    try:
+        return await _difference(runtime, run)
+    except CodeButlerError as error:
+        runtime.log("WRN", f"unknown what {run.agent} changed in a race: {error}")
+        return Work(is_known=False)
+
+
+async def _difference(runtime: Runtime, run: TurnRow) -> Work:
+    workdir = await runtime.agents.workdir(run.conversation)
+    earlier = await runtime.commit(lambda uow: uow.turns.newest(LOOKED_AT, run.conversation))
+    before = next((each.tree_before for each in reversed(earlier) if each.tree_before), None)
+    if before is None or workdir == Path(runtime.settings.path):
+        return Work()
+    tree = await runtime.agents.tree(workdir)
+    after = await tree.snapshot(f"{run.id}/{AFTER}")
+    if after is None:
+        return Work(is_known=False)
+    found = await tree.difference(before, after.commit, limit_bytes=1)
+    return Work(found, before, after.commit) if found.files else Work()
+
+
+async def _compare(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
+    """The card. From now on its buttons decide."""
+    runs = await runtime.commit(lambda uow: last_runs(uow, command, race))
+    entries = [
+        Contender(run, await _work(runtime, run), checked)
+        for run, checked in zip(runs, race.checked, strict=True)
+    ]
+    card = compared(runtime.settings.name, entries, runtime.redactor.redact)
+    outcomes = {entry.run.state for entry in entries}
+    outcome: TurnOutcome = "done" if "done" in outcomes else "failed" if "failed" in outcomes else "stopped"
+    also = partial(_show, race=replace(race, state="open"), card=card, entries=entries, outcome=outcome)
+    return CommandReply(ok=outcome == "done", also=also)
+
+
+def _show(
+    uow: UnitOfWork,
+    command: DeferredRow,
+    *,
+    race: Race,
+    card: Message,
+    entries: Sequence[Contender],
+    outcome: TurnOutcome,
+) -> None:
+    for each in entries:
+        if each.work.found is not None:
+            uow.turns.update(each.run.id, tree_before=each.work.before, tree_after=each.work.after)
+    place = ThreadPlace(command.conversation, command.thread)
+    uow.post(place, card, mention=command.user_id, op_id=race.card)
+    if card.buttons:
+        uow.deferred.add(
+            DeferredRow(
+                id=race.decision,
+                name=RACE,
+                argument=written(race),
+                conversation=command.conversation,
+                thread=command.thread,
+                user_id=command.user_id,
+                created_at=uow.stamp,
+            )
+        )
+    _end(uow, command, outcome=outcome, after=race.card)
+
+
+def _end(uow: UnitOfWork, command: DeferredRow, *, outcome: TurnOutcome, after: str | None = None) -> None:
+    """Mark the message that asked for the race."""
+    channel, place = channel_of(command.conversation), ThreadPlace(command.conversation, command.thread)
+    ref = key_of(command.id, channel)
+    if (message := uow.messages.get(channel, ref)) is not None:
+        show_end(uow, place, ref, outcome, after=after)
+        clear_mark(uow, place, message, WORKING, after=after)

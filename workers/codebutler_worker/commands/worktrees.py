@@ -1,0 +1,139 @@
+"""The threads' worktrees (``agent.isolation`` "worktree"): ``!merge``, ``!discard``, and ``!worktrees``. Git finishes
+before the answer is committed, so a worker that retries such a command finds it done."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from codebutler.domain.message import said
+from codebutler.text.markup import message_link, plain
+from codebutler_worker.commands.showing import age
+from codebutler_worker.commands.table import Invocation
+from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy
+from codebutler_worker.media.kinds import size
+from codebutler_worker.present.lines import code, count
+from codebutler_worker.present.worktrees import (
+    SHARED,
+    conflict_text,
+    discarded_text,
+    listed,
+    merged_text,
+    whether_to_discard,
+)
+from codebutler_worker.runtime.deferred import CommandReply
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.turns import LIVE, UNFINISHED, Todo, talks, words_of
+from codebutler_worker.store.rows import DeferredRow, TurnRow
+from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.tree.inventory import WorktreeState, size_kib
+from codebutler_worker.tree.merging import merge as merge_branch
+from codebutler_worker.tree.tree import GitError
+from codebutler_worker.tree.worktrees import GONE, existing, name_of, names_in
+
+LOOKED_AT = 50
+WORDS_CHARS = 60
+LISTED = 20
+NONE = "No thread has a worktree: an agent's first change creates one."
+OUTSIDE = "Say it in the thread it is about: `!worktrees` lists them."
+
+
+def merge(asked: Invocation) -> Todo:
+    """Deferred: git has to be asked."""
+    return _in_thread(asked)
+
+
+def discard(asked: Invocation) -> Todo:
+    """Deferred: git has to say what would be lost."""
+    return _in_thread(asked)
+
+
+def run(asked: Invocation) -> Todo:
+    """Deferred: git has to be asked about each."""
+    return asked.reply(SHARED) if _shares(asked) else asked.defer()
+
+
+def _in_thread(asked: Invocation) -> Todo:
+    if _shares(asked):
+        return asked.reply(SHARED)
+    return asked.reply(OUTSIDE) if asked.conversation is None else asked.defer(asked.argument)
+
+
+def _shares(asked: Invocation) -> bool:
+    return asked.settings.config.agent.isolation == "shared"
+
+
+async def answer_merge(runtime: Runtime, command: DeferredRow) -> CommandReply:
+    """Merge what is new; conflicts become the agent's next task."""
+    conversation = command.conversation
+    trees = await runtime.agents.worktrees()
+    busy = partial(is_busy, runtime, conversation, LIVE)
+    merged = await merge_branch(trees, conversation, command.argument, busy)
+    if not merged.conflicts:
+        return CommandReply((said(merged_text(merged)),))
+    passed_on = await runtime.commit(
+        partial(ask_to_resolve, settings=runtime.settings, command=command, merged=merged)
+    )
+    return CommandReply((said(conflict_text(merged, passed_on=passed_on)),), ok=False)
+
+
+async def answer_discard(runtime: Runtime, command: DeferredRow) -> CommandReply:
+    """Remove a worktree that has nothing to lose, or whose loss is confirmed (``argument``); otherwise ask."""
+    conversation, trees = command.conversation, await runtime.agents.worktrees()
+    turn, now = await runtime.commit(lambda uow: (_last_of_agents(runtime, uow, conversation), uow.now))
+    if turn is None:
+        raise GitError(GONE)
+    state = await trees.state(conversation, await trees.target())
+    if not command.argument and not state.is_saved:
+        fingerprint = await trees.fingerprint(state)
+        return CommandReply((whether_to_discard(f"{turn.id}:{fingerprint}", state),))
+    busy = partial(is_busy, runtime, conversation, LIVE)
+    ref = await trees.discard(conversation, busy, now, command.argument)
+    return CommandReply((said(discarded_text(state, ref)),))
+
+
+def _last_of_agents(runtime: Runtime, uow: UnitOfWork, conversation: str) -> TurnRow | None:
+    """The rules for that agent say who may discard it."""
+    newest = uow.turns.newest(LOOKED_AT, conversation)
+    return next((turn for turn in newest if talks(runtime.settings.config, turn.agent)), None)
+
+
+async def answer(runtime: Runtime, _command: DeferredRow) -> CommandReply:
+    """One line for each, latest threads first."""
+    trees = await runtime.agents.worktrees()
+    names = await asyncio.to_thread(names_in, trees.repo)
+    found = await runtime.commit(partial(_threads_of, names=names))
+    if not found:
+        return CommandReply((said(NONE),))
+    target = await trees.target()
+    lines = []
+    for conversation, thread, runs in found[:LISTED]:
+        try:
+            state = await trees.state(conversation, target)
+            lines.append(listed(state, thread, runs=runs, room=await _room(runtime, conversation, state)))
+        except GitError as error:
+            lines.append(f"⚠️ {thread} · {plain(str(error))}")
+    more = [f"… and {len(found) - LISTED} more"] if len(found) > LISTED else []
+    head = f"{count(len(found), 'worktree')}, compared with {code(target.branch)}:"
+    return CommandReply((said("\n".join([head, *lines, *more])),))
+
+
+async def _room(runtime: Runtime, conversation: str, state: WorktreeState) -> str:
+    trees = await runtime.agents.worktrees()
+    if existing(trees.repo, conversation) is None:
+        return ""
+    kib = await size_kib(trees.git(state.path))
+    return "" if kib is None else size(kib * 1024)
+
+
+def _threads_of(uow: UnitOfWork, names: frozenset[str]) -> list[tuple[str, str, bool]]:
+    """Each conversation with a worktree: a link to its thread with its age, and whether something is running in
+    it."""
+    unfinished = {turn.conversation for turn in uow.turns.in_states(*UNFINISHED)}
+    found = []
+    for turn in uow.turns.newest_of_each():
+        if name_of(turn.conversation) in names:
+            words = plain(words_of(uow, turn, WORDS_CHARS)) or "…"
+            thread = message_link(turn.channel_id, turn.thread, words) if turn.thread else words
+            found.append((turn.conversation, f"{thread} · {age(uow, turn)}", turn.conversation in unfinished))
+    return found

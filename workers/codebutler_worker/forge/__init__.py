@@ -1,0 +1,1 @@
+"""Pushes and pull requests at the remote, with check results."""

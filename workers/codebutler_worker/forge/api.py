@@ -1,0 +1,206 @@
+"""Requests to the service behind the remote: with a configured token, or through the owner's own ``gh``. Responses
+are untrusted data. No error ever contains the token or ``gh`` credentials."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from codebutler.config.secrets import mask_text
+from codebutler_worker.forge.host import OUTPUT_BYTES, Host
+from codebutler_worker.forge.remote import ForgeError
+from codebutler_worker.internet.addresses import PageRefusedError
+from codebutler_worker.internet.fetch import Internet
+from codebutler_worker.internet.remote import proxy_of
+
+if TYPE_CHECKING:
+    import httpx
+
+ANSWER_S = 60.0
+LOG_BYTES = 64 * 2**20
+TAIL_BYTES = 64 * 2**10
+DETAIL_CHARS = 200
+REDIRECTED, REFUSED = 300, 400
+MOST_REDIRECTS = 3
+NOT_LOGGED_IN = 4
+"""gh's exit code when it is not logged in to the host (`gh help exit-codes`)."""
+LOGIN = (
+    "gh has no login for {host}: run `gh auth login --hostname {host}` on this machine, or set `forge.token`"
+)
+
+
+T = TypeVar("T")
+_STATUS = re.compile(r"HTTP (\d{3})")
+
+
+class RefusedError(ForgeError):
+    """The service refused with this HTTP ``status`` (0 = unknown)."""
+
+    def __init__(self, reason: str, status: int) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Api(Protocol):
+    """One service's REST interface. ``path`` is relative to its base URL."""
+
+    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """Its response. Raises ForgeError, with the service's reason for a refusal."""
+
+    async def tail(self, path: str) -> bytes:
+        """The end of a long text, which may be stored elsewhere. Raises ForgeError."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenApi:
+    """Sends ``headers``, which hold a token. ``told`` names the proxies."""
+
+    base_url: str
+    headers: Mapping[str, str]
+    told: Mapping[str, str]
+    internet: Internet = field(default_factory=Internet)
+
+    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """See Api."""
+        import httpx  # half a megabyte that most workers never need
+
+        url = self._url(path)
+        try:
+            async with self._client(url) as client:
+                for _ in range(MOST_REDIRECTS):
+                    async with client.stream(method, url, headers=self.headers, json=body) as response:
+                        found = await _text(response, OUTPUT_BYTES, OUTPUT_BYTES)
+                    if not (moved := _moved(response)):
+                        break
+                    url = moved
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise _unreachable(error) from None
+        if response.status_code >= REDIRECTED:
+            raise RefusedError(_refusal(str(response.status_code), found), response.status_code)
+        return found
+
+    async def tail(self, path: str) -> bytes:
+        """See Api. Another host gets no token, and is asked only if it is on the public internet."""
+        import httpx
+
+        url = self._url(path)
+        try:
+            async with (
+                self._client(url) as client,
+                client.stream("GET", url, headers=self.headers) as response,
+            ):
+                if response.status_code < REDIRECTED:
+                    return await _text(response, LOG_BYTES, TAIL_BYTES)
+                elsewhere = response.headers.get("location", "")
+            if response.status_code >= REFUSED or not elsewhere.startswith("https://"):
+                raise RefusedError(_refusal(str(response.status_code), b""), response.status_code)
+            return await self.internet.end_of(elsewhere, TAIL_BYTES, LOG_BYTES)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise _unreachable(error) from None
+        except PageRefusedError as error:
+            raise ForgeError(str(error)) from None
+
+    def _url(self, path: str) -> str:
+        return f"{self.base_url.rstrip('/')}/{path}"
+
+    def _client(self, url: str) -> httpx.AsyncClient:
+        import httpx
+
+        # Follow redirects by hand: the service could redirect into this machine's network.
+        return httpx.AsyncClient(timeout=ANSWER_S, proxy=proxy_of(url, self.told), trust_env=False)
+
+
+def _moved(response: httpx.Response) -> str:
+    """The new path of a renamed repository; "" if it is on another service: nobody else gets the token."""
+    if response.status_code not in (301, 307, 308) or (then := response.next_request) is None:
+        return ""
+    asked = response.request.url
+    is_same = (then.url.scheme, then.url.host, then.url.port) == (asked.scheme, asked.host, asked.port)
+    return str(then.url) if is_same else ""
+
+
+async def _text(response: httpx.Response, most: int, keep: int) -> bytes:
+    found, size = bytearray(), 0
+    async for piece in response.aiter_bytes():
+        found += piece
+        size += len(piece)
+        if size > most:
+            raise ForgeError("the service sent too much")
+        del found[:-keep]
+    return bytes(found)
+
+
+def _unreachable(error: Exception) -> ForgeError:
+    return ForgeError(f"the service cannot be reached ({type(error).__name__}): try again later")
+
+
+@dataclass(frozen=True, slots=True)
+class GhApi:
+    """Requests through ``gh api``, which keeps its credentials to itself. ``place`` is its working directory, which
+    is not a repository."""
+
+    host: Host
+    hostname: str
+    place: Path
+
+    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """See Api."""
+        words = ["api", "--method", method]
+        words += ["--input", "-"] if body is not None else []
+        stdin = msgspec.json.encode(body) if body is not None else b""
+        # Not --hostname: it does not accept a port.
+        env = {
+            "GH_HOST": self.hostname,
+            "GH_PROMPT_DISABLED": "1",
+            "GH_NO_UPDATE_NOTIFIER": "1",
+            "NO_COLOR": "1",
+            "GH_PAGER": "cat",
+        }
+        ended = await self.host.run(
+            "gh", *words, path, env=env, cwd=self.place, limit_s=ANSWER_S, stdin=stdin
+        )
+        if ended is None:
+            raise ForgeError("gh is not installed: install it, or set `forge.token`")
+        if ended.cut:
+            raise ForgeError("the service sent too much")
+        if ended.code == 0:
+            return ended.output
+        if ended.code is None:
+            raise ForgeError("the service did not answer in time: try again later")
+        if ended.code == NOT_LOGGED_IN or "HTTP 401" in ended.stderr:
+            raise ForgeError(LOGIN.format(host=self.hostname))
+        lines = ended.stderr.strip().splitlines() or ["gh ended with an error"]
+        said = next((line for line in lines if line.startswith("gh: ")), lines[0])
+        status = _STATUS.search(said)
+        reason = _refusal(said.removeprefix("gh: ")[:DETAIL_CHARS], ended.output)
+        raise RefusedError(reason, int(status[1]) if status else 0)
+
+    async def tail(self, path: str) -> bytes:
+        """See Api. gh follows the redirects of a service that its owner has logged in to."""
+        return (await self.ask("GET", path))[-TAIL_BYTES:]
+
+
+def decoded(answer: bytes, kind: type[T]) -> T:
+    """The answer as ``kind``. Raises ForgeError."""
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise ForgeError("the service sent something else than was asked for: check `forge.apiUrl`") from None
+
+
+def _refusal(status: str, body: bytes) -> str:
+    try:
+        told = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        told = {}
+    errors = told.get("errors") if isinstance(told, dict) else None
+    first = errors[0] if isinstance(errors, list) and errors else None
+    reason = first.get("message") if isinstance(first, dict) else None
+    reason = reason or (told.get("message") if isinstance(told, dict) else None)
+    said = f": {' '.join(reason.split())[:DETAIL_CHARS]}" if isinstance(reason, str) else ""
+    return mask_text(f"the service refused ({status}){said}")

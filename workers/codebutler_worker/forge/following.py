@@ -1,0 +1,302 @@
+"""Follows pull requests after ``!pr``: reports check results and review comments once, in the thread they came from.
+
+A row stores what has been reported for each pull request. The report and its record are one transaction, so a restart
+neither loses news nor repeats it. Each poll asks for everything that counts; the responses are untrusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from codebutler.config.schema import RepoSettings
+from codebutler.domain.errors import CodeButlerError, StoreError
+from codebutler.domain.message import Message
+from codebutler.domain.refs import NO_PERSON, NOWHERE, PersonRef
+from codebutler.platform.tasks import wait_for
+from codebutler.text.markup import plain
+from codebutler_worker.forge import news
+from codebutler_worker.forge.pulls import Opened, service_of
+from codebutler_worker.forge.remote import ForgeError, Remote, judged
+from codebutler_worker.forge.service import FailedJob, Pull, PullChecks, PullComment, Service
+from codebutler_worker.present.lines import one_line, visible
+from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.store.rows import DeferredRow, PullNewsRow, PullRow
+from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso
+
+FIRST_LOOK_S, LONGEST_S, GROWTH = 15.0, 300.0, 1.5
+LONGEST_TOLD_S = 1800.0
+"""Between two polls if the service tells us of news by a webhook."""
+TOLD_S, SOME_TOLD_S = 5.0, 30.0
+"""From such news to the poll: of this pull request, or of any of them. Many come at once."""
+LOOK_S = 180.0
+"""The longest that one poll may take."""
+LOOK_AGAIN_S = 60.0
+"""The longest sleep before checking the clock again: it may be set, and the machine may sleep."""
+STORE_RETRY_S = 5.0
+FAILURES_TOLD = 3
+MOST_NEWS = 50
+"""A hostile service may invent news forever."""
+MOST_LOGS = 3
+NEWS_KEPT = timedelta(days=7)
+TROUBLE = "⚠️ I cannot see how {link} stands: {why}. I keep trying for {hours:g} hours."
+ENOUGH = "I do not follow {link} any longer: too much has happened there. Say `!pr` to follow it again."
+ENDED = {"merged": "🔀 {link} was merged.", "closed": "{link} was closed."}
+_ANY = "SELECT EXISTS (SELECT 1 FROM pulls WHERE state = 'open')"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The result of one poll. ``logs`` are of the failed checks, redacted; ``trouble``: why it is incomplete."""
+
+    pull: Pull
+    checks: PullChecks
+    logs: tuple[tuple[str, str], ...] = ()
+    comments: tuple[PullComment, ...] = ()
+    trouble: str = ""
+
+
+def follow(
+    uow: UnitOfWork, settings: RepoSettings, command: DeferredRow, remote: Remote, opened: Opened
+) -> None:
+    """Follow it from now on, in the thread where the command was sent. What is already known of it is kept."""
+    hours, pull = settings.config.forge.follow_hours, opened.pull
+    if not hours:
+        return
+    pull_id = f"{remote.shown}#{pull.number}"
+    known = uow.pulls.get(pull_id)
+    row = PullRow(
+        id=pull_id,
+        conversation=command.conversation,
+        thread=command.thread or NOWHERE,
+        user_id=command.user_id,
+        remote=remote.url,
+        url=pull.url,
+        number=pull.number,
+        next_at=iso(uow.now + timedelta(seconds=FIRST_LOOK_S)),
+        until=iso(uow.now + timedelta(hours=hours)),
+        checks=known.checks if known else "",
+        told=known.told if known else "",
+        seen=known.seen if known else "{}" if opened.is_new else "",
+    )
+    uow.pulls.put(row)
+
+
+class PullFollower:
+    """``run`` runs until cancelled. ``followed`` is how many are followed now: while the worker sleeps, nobody
+    would."""
+
+    def __init__(self, runtime: Runtime, load_changed: Callable[[], None]) -> None:
+        self.followed = 0
+        self._runtime = runtime
+        self._load_changed = load_changed
+        self._longest_s = LONGEST_S
+
+    async def hurry(self, numbers: Collection[int]) -> None:
+        """There is news of these, none = of any: poll soon. From now on it may take longer without news."""
+        self._longest_s = LONGEST_TOLD_S
+        await self._runtime.commit(partial(hurry, numbers=numbers))
+        self._runtime.followed.set()
+
+    def look(self, load: tuple[int, int, int]) -> None:
+        """What runs here says nothing about what happens there."""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        runtime = self._runtime
+        while True:
+            runtime.followed.clear()
+            try:
+                next_s = await self._look_at_due()
+            except StoreError as error:
+                runtime.log("WRN", f"pull requests wait for the store: {error}")
+                next_s = STORE_RETRY_S
+            await wait_for(runtime.clock, runtime.followed, next_s)
+
+    async def _look_at_due(self) -> float | None:
+        """Seconds until the next poll, None if there is nothing to follow."""
+        runtime = self._runtime
+        if not await runtime.store.exists(_ANY):
+            return self._tell([], runtime.clock.now())
+        for row in await runtime.commit(lambda uow: uow.pulls.followed()):
+            if row.next_at <= iso(runtime.clock.now()):
+                await self._look_at(row)
+        rows = await runtime.commit(lambda uow: uow.pulls.followed())
+        return self._tell(rows, runtime.clock.now())
+
+    def _tell(self, rows: Sequence[PullRow], now: datetime) -> float | None:
+        if len(rows) != self.followed:
+            self.followed = len(rows)
+            self._load_changed()
+        ahead = [(datetime.fromisoformat(row.next_at) - now).total_seconds() for row in rows]
+        return max(0.0, min(LOOK_AGAIN_S, *ahead)) if ahead else None
+
+    async def _look_at(self, row: PullRow) -> None:
+        runtime = self._runtime
+        try:
+            remote = _remote_of(runtime.settings, row)
+            service = service_of(runtime.settings, remote, runtime.home.root)
+            if service is None:
+                raise ForgeError("nobody is logged in to the service any longer")
+            async with asyncio.timeout(LOOK_S):
+                found = await look(service, row, runtime.redactor.redact)
+            told = partial(tell, settings=runtime.settings, row=row, remote=remote, found=found,
+                           longest_s=self._longest_s)  # fmt: skip
+            await runtime.commit(told)
+        except StoreError:
+            raise
+        except (CodeButlerError, TimeoutError) as error:
+            await self._failed(row, str(error) or "the service does not answer in time")
+        except Exception as error:  # noqa: BLE001 - whatever a hostile service answers, the worker lives on
+            runtime.log("ERR", f"following {row.id} broke: {runtime.redactor.redact(repr(error)[:300])}")
+            await self._failed(row, "its answer makes no sense")
+
+    async def _failed(self, row: PullRow, why: str) -> None:
+        runtime = self._runtime
+        shown = runtime.redactor.redact(one_line(why, 300))
+        await runtime.commit(partial(tell_trouble, settings=runtime.settings, row=row, why=shown))
+        runtime.log("WRN", f"{row.id} cannot be looked at: {shown}")
+
+
+def _remote_of(settings: RepoSettings, row: PullRow) -> Remote:
+    return judged(row.remote, Path(settings.path), settings.config.git.local_remotes)
+
+
+async def look(service: Service, row: PullRow, redact: Callable[[str], str]) -> Found:
+    """Everything that counts about a pull request. Raises ForgeError."""
+    pull = await service.get(row.number)
+    checks, trouble = PullChecks("pending"), ""
+    logs: tuple[tuple[str, str], ...] = ()
+    if pull.state == "open":
+        try:
+            checks = await service.checks(pull)
+        except ForgeError as error:
+            trouble = str(error)
+    checks = replace(checks, failed=tuple(replace(job, name=redact(job.name)) for job in checks.failed))
+    if checks.state == "failed" and row.told != _key(pull, checks):
+        logs = tuple([await _log(service, job, redact) for job in checks.failed[:MOST_LOGS]])
+    seen = msgspec.json.decode(row.seen, type=dict[str, int]) if row.seen else {}
+    comments = [
+        replace(each, author=redact(each.author), text=redact(each.text), place=redact(each.place))
+        for each in await service.comments(row.number, seen)
+    ]
+    return Found(pull, checks, logs, tuple(comments), trouble)
+
+
+async def _log(service: Service, job: FailedJob, redact: Callable[[str], str]) -> tuple[str, str]:
+    return job.name, redact((await service.log(job)).decode(errors="replace"))
+
+
+def _key(pull: Pull, checks: PullChecks) -> str:
+    return f"{pull.commit[:64]} {checks.key}"
+
+
+def hurry(uow: UnitOfWork, numbers: Collection[int]) -> None:
+    """Poll these soon, none = all."""
+    due = iso(uow.now + timedelta(seconds=TOLD_S if numbers else SOME_TOLD_S))
+    for row in uow.pulls.followed():
+        if (not numbers or row.number in numbers) and row.next_at > due:
+            uow.pulls.put(replace(row, next_at=due))
+
+
+def tell(
+    uow: UnitOfWork,
+    settings: RepoSettings,
+    row: PullRow,
+    remote: Remote,
+    found: Found,
+    longest_s: float = LONGEST_S,
+) -> None:
+    """Report what is new since the last poll, and record that it was reported."""
+    row = uow.pulls.get(row.id) or row
+    pull, checks, link = found.pull, found.checks, news.link_to(remote, found.pull)
+    name, key = news.name_of(remote, pull), _key(pull, checks)
+    # Checks of a new commit start soon, and a second look tells whether all have ended.
+    before, looks = row, row.looks + 1 if key == row.checks else 0
+    row = replace(row, checks=key, looks=looks, url=pull.url[:500])
+    if pull.state != "open":
+        _say(uow, row, Message(markdown=ENDED[pull.state].format(link=link)))
+        uow.pulls.put(replace(row, state=pull.state))
+        return
+    if checks.state == "failed" and row.told != key:
+        row = _say_news(uow, row, lambda news_id: news.failed(link, checks, found.logs[0][1], news_id),
+                        news.fix_prompt(name, pull, checks, found.logs))  # fmt: skip
+        row = replace(row, told=key)
+    # Checks start one after another: all known ones may have passed before the next one starts.
+    if checks.state == "passed" and row.told != key and before.checks == key:
+        _say(uow, row, news.passed(link, checks))
+        row = replace(row, told=key, news=row.news + 1)
+    fresh = [each for each in found.comments if each.text.strip()] if row.seen else []
+    if fresh:
+        row = _say_news(uow, row, partial(news.commented, link, fresh), news.comments_prompt(name, fresh))
+    row = replace(row, seen=_seen(row, found.comments))
+    if row.news > before.news:
+        row = replace(row, until=_until(uow, settings))
+    if found.trouble:
+        _keep(uow, settings, replace(row, failures=before.failures), found.trouble)
+        return
+    _keep(uow, settings, row, longest_s=longest_s)
+
+
+def tell_trouble(uow: UnitOfWork, settings: RepoSettings, row: PullRow, why: str) -> None:
+    """The poll failed."""
+    row = uow.pulls.get(row.id) or row
+    _keep(uow, settings, replace(row, looks=row.looks + 1), why)
+
+
+def _keep(
+    uow: UnitOfWork, settings: RepoSettings, row: PullRow, trouble: str = "", longest_s: float = LONGEST_S
+) -> None:
+    """Report trouble if it lasts, and set the next poll."""
+    remote, hours = _remote_of(settings, row), settings.config.forge.follow_hours
+    link = news.link_to(remote, Pull(row.number, row.url))
+    row = replace(row, failures=row.failures + 1 if trouble else 0)
+    if row.failures == FAILURES_TOLD:
+        _say(uow, row, Message(markdown=TROUBLE.format(link=link, why=plain(visible(trouble)), hours=hours)))
+        row = replace(row, news=row.news + 1)
+    if row.news >= MOST_NEWS:
+        _say(uow, row, Message(markdown=ENOUGH.format(link=link)))
+        row = replace(row, state="left", news=0)
+    elif iso(uow.now) >= row.until:
+        row = replace(row, state="left")
+    pause_s = min(FIRST_LOOK_S * GROWTH ** min(row.looks, 20), longest_s)
+    uow.pulls.put(replace(row, next_at=iso(uow.now + timedelta(seconds=pause_s))))
+
+
+def _say(
+    uow: UnitOfWork, row: PullRow, message: Message, mention: PersonRef = NO_PERSON, op_id: str | None = None
+) -> None:
+    place = ThreadPlace(row.conversation, row.thread or None)
+    uow.post(place, message, mention=mention, op_id=op_id, value="notice")
+
+
+def card_of(news_id: str) -> str:
+    """The operation that posted the news."""
+    return f"news-{news_id}"
+
+
+def _say_news(uow: UnitOfWork, row: PullRow, message: Callable[[str], Message], task: str) -> PullRow:
+    """Something that a person may hand over to an agent."""
+    news_id = hashlib.sha256(f"{row.id} {row.news} {uow.stamp}".encode()).hexdigest()[:24]
+    oldest = iso(uow.now - NEWS_KEPT)
+    uow.pulls.add_news(PullNewsRow(news_id, row.id, task, uow.stamp), oldest)
+    _say(uow, row, message(news_id), mention=row.user_id, op_id=card_of(news_id))
+    return replace(row, news=row.news + 1)
+
+
+def _until(uow: UnitOfWork, settings: RepoSettings) -> str:
+    return iso(uow.now + timedelta(hours=settings.config.forge.follow_hours))
+
+
+def _seen(row: PullRow, comments: Sequence[PullComment]) -> str:
+    seen = msgspec.json.decode(row.seen, type=dict[str, int]) if row.seen else {}
+    for each in comments:
+        seen[each.kind] = max(seen.get(each.kind, 0), each.id)
+    return msgspec.json.encode(seen).decode()

@@ -1,0 +1,184 @@
+"""Pull requests, their checks and comments at GitHub and GitHub Enterprise. Source: GitHub REST API, ``pulls``,
+``check-runs``, ``status``, ``actions/runs``, ``actions/jobs/{id}/logs``, ``comments`` and ``reviews``. All of it is
+untrusted: whoever shows it must bound and escape it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import quote
+
+from msgspec import Meta, Struct
+
+from codebutler_worker.forge.api import Api, RefusedError, decoded
+from codebutler_worker.forge.remote import ForgeError
+from codebutler_worker.forge.service import FailedJob, Pull, PullChecks, PullComment, checks_of
+
+T = TypeVar("T")
+Number = Annotated[int, Meta(ge=0, le=2**62)]
+PASSED = frozenset({"success", "neutral", "skipped"})
+PAGE, MOST_PAGES = 100, 10
+MOST_RUNS = 10
+NOT_FOR_THIS_TOKEN = 403
+
+
+class _Branch(Struct, frozen=True):
+    sha: str
+
+
+class _Pull(Struct):
+    number: Number
+    html_url: str
+    state: str = "open"
+    merged_at: str | None = None
+    head: _Branch = _Branch("")
+
+
+class _Run(Struct):
+    """A check run, or an Actions job or workflow run."""
+
+    id: Number
+    name: str | None = None
+    status: str | None = None
+    conclusion: str | None = None
+
+
+class _CheckRuns(Struct):
+    check_runs: list[_Run]
+
+
+class _ActionRuns(Struct):
+    workflow_runs: list[_Run]
+
+
+class _Jobs(Struct):
+    jobs: list[_Run]
+
+
+class _Status(Struct):
+    id: Number
+    context: str
+    state: str
+    description: str | None = None
+
+
+class _Statuses(Struct):
+    statuses: list[_Status]
+
+
+class _Author(Struct):
+    login: str
+
+
+class _Comment(Struct):
+    id: Number
+    body: str | None = None
+    user: _Author | None = None
+    path: str | None = None
+    line: int | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GitHub:
+    """One repository on the service. Every method raises ForgeError."""
+
+    api: Api
+    path: str
+
+    async def find(self, branch: str) -> Pull | None:
+        """The open pull request of a branch of this repository."""
+        owner = self.path.partition("/")[0]
+        asked = f"pulls?state=open&head={quote(owner)}:{quote(branch, safe='')}"
+        found = await self._get(asked, list[_Pull])
+        return _pull(found[0]) if found else None
+
+    async def open(self, branch: str, base: str, title: str, body: str) -> Pull:
+        """Open one."""
+        said = {"title": title, "head": branch, "base": base, "body": body}
+        return _pull(decoded(await self.api.ask("POST", f"repos/{self.path}/pulls", said), _Pull))
+
+    async def describe(self, number: int, body: str) -> None:
+        """Replace its description."""
+        await self.api.ask("PATCH", f"repos/{self.path}/pulls/{number}", {"body": body})
+
+    async def get(self, number: int) -> Pull:
+        """Its state."""
+        return _pull(await self._get(f"pulls/{number}", _Pull))
+
+    async def checks(self, pull: Pull) -> PullChecks:
+        """The checks of its newest commit, of both kinds."""
+        commit = quote(pull.commit, safe="")
+        try:
+            runs = await self._pages(f"commits/{commit}/check-runs", _CheckRuns, "check_runs")
+        except RefusedError as error:
+            if error.status != NOT_FOR_THIS_TOKEN:
+                raise
+            # A fine-grained personal token cannot read checks, but it can read Actions runs.
+            runs = await self._jobs(commit)
+        statuses = (await self._get(f"commits/{commit}/status?per_page={PAGE}", _Statuses)).statuses
+        pending = any(run.status != "completed" for run in runs)
+        failed = [FailedJob(run.id, run.name or "") for run in runs if _has_failed(run)]
+        failed += [FailedJob(0, each.context, each.description or "", f"status {each.id}") for each in statuses
+                   if each.state in ("failure", "error")]  # fmt: skip
+        pending = pending or any(each.state == "pending" for each in statuses)
+        return checks_of(len(runs) + len(statuses), failed, pending=pending)
+
+    async def log(self, job: FailedJob) -> bytes:
+        """The end of a failed job's log; empty if the service has none."""
+        if not job.id:
+            return job.told.encode()
+        try:
+            return await self.api.tail(f"repos/{self.path}/actions/jobs/{job.id}/logs")
+        except ForgeError:
+            return b""  # another app's check, or a log that is kept no longer
+
+    async def comments(self, number: int, seen: Mapping[str, int]) -> list[PullComment]:
+        """What is newer than the ``seen`` ones, by kind, oldest first."""
+        kinds = {"said": f"issues/{number}/comments", "line": f"pulls/{number}/comments",
+                 "review": f"pulls/{number}/reviews"}  # fmt: skip
+        found: list[PullComment] = []
+        for kind, path in kinds.items():
+            told = await self._pages(path, list[_Comment])
+            found += [_comment(kind, each) for each in told if each.id > seen.get(kind, 0)]
+        return found
+
+    async def _jobs(self, commit: str) -> list[_Run]:
+        runs = (await self._get(f"actions/runs?head_sha={commit}&per_page={PAGE}", _ActionRuns)).workflow_runs
+        found = [run for run in runs if not _has_failed(run)]
+        for run in [run for run in runs if _has_failed(run)][:MOST_RUNS]:
+            jobs = (await self._get(f"actions/runs/{run.id}/jobs?per_page={PAGE}", _Jobs)).jobs
+            found += jobs if any(map(_has_failed, jobs)) else [run]
+        return found
+
+    async def _pages(self, path: str, kind: Any, field: str = "") -> list[Any]:
+        found: list[Any] = []
+        for page in range(1, MOST_PAGES + 1):
+            told = await self._get(f"{path}?per_page={PAGE}&page={page}", kind)
+            items = getattr(told, field) if field else told
+            found += items
+            if len(items) < PAGE:
+                break
+        return found
+
+    async def _get(self, path: str, kind: type[T]) -> T:
+        return decoded(await self.api.ask("GET", f"repos/{self.path}/{path}"), kind)
+
+
+def _has_failed(run: _Run) -> bool:
+    return run.status == "completed" and run.conclusion not in PASSED
+
+
+def _pull(said: _Pull) -> Pull:
+    state: Literal["open", "merged", "closed"] = "closed" if said.state == "closed" else "open"
+    state = "merged" if said.merged_at else state
+    return Pull(said.number, said.html_url, said.head.sha, state)
+
+
+def _comment(kind: str, said: _Comment) -> PullComment:
+    place = f"{said.path}:{said.line}" if said.path and said.line else said.path or ""
+    text = said.body or ""
+    if kind == "review" and said.state in ("APPROVED", "CHANGES_REQUESTED"):
+        text = f"{said.state.replace('_', ' ').lower()}{f': {text}' if text else ''}"
+    return PullComment(kind, said.id, said.user.login if said.user else "somebody", text, place)

@@ -1,0 +1,261 @@
+"""The repository that pushes: our own bare one, beside the checkout that agents write to.
+
+Git on the host never opens that checkout. Commits leave it as a pack made inside the sandbox; here they are only
+data. Other settings, such as where to push and which helpers not to start, go into git's environment; the owner's own
+configuration (credential helpers, ``insteadOf``, ``core.sshCommand``) applies as usual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codebutler.config.secrets import mask_text
+from codebutler_worker.forge.host import Host
+from codebutler_worker.forge.remote import ForgeError, Remote
+from codebutler_worker.programs.process import EndedProgram
+
+LOCAL_S = 300.0
+REMOTE_S = 300.0
+PACK_BYTES = 4 * 2**30
+OURS, PUSHING, FETCHED, TAKEN = "refs/pushed/", "refs/pushing/", "refs/fetched/", "refs/taken/"
+REMOTE = "codebutler"
+COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+PINS = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.pager", "cat"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("push.recurseSubmodules", "no"),
+    ("push.followTags", "false"),
+    ("protocol.ext.allow", "never"),
+)
+_LINK = re.compile(r"^remote:\s+(https://\S+)\s*$", re.MULTILINE)
+_COUNTED = re.compile(r"^remote: .*$", re.MULTILINE)
+STALE_LEASE = (
+    "`{branch}` holds commits on the remote that were not pushed from here: nothing was overwritten. "
+    "If that is what you want, force-push it from your own terminal"
+)
+BEHIND = (
+    "`{branch}` has commits on the remote that are not in this repository: pull them first, "
+    "or say `!push force` if only CodeButler has pushed to it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteState:
+    """The remote's state: its default branch ("" = unknown), and the commits of that and of the requested
+    branch ("" = no such branch)."""
+
+    default: str
+    default_tip: str
+    tip: str
+
+
+class Pack:
+    """A file that receives a pack piece by piece, up to a maximum size."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("xb")
+        self._left = PACK_BYTES
+
+    def write(self, piece: bytes) -> None:
+        """Raises ForgeError if it is too large."""
+        self._left -= len(piece)
+        if self._left < 0:
+            raise ForgeError("these commits are too large to be pushed from here: push them once yourself")
+        self._file.write(piece)
+
+    def close(self) -> None:
+        """The pack is complete."""
+        self._file.close()
+
+
+class Outbound:
+    """The outbound repository of one checkout. Every method raises ForgeError."""
+
+    def __init__(self, directory: Path, remote: Remote, host: Host) -> None:
+        self._directory = directory
+        self._remote = remote
+        self._host = host
+        self._env = environment(directory, remote)
+
+    async def prepare(self, commit: str) -> None:
+        """Create it, with the same object format as ``commit``. The owner's own configuration counts for all that
+        follows, so none of it may be where agents write."""
+        if not (self._directory / "HEAD").exists():
+            await asyncio.to_thread(self._directory.mkdir, 0o700, parents=True, exist_ok=True)
+            kind = "sha256" if len(commit) == 64 else "sha1"
+            await self._git("init", "-q", "--bare", "--template=", f"--object-format={kind}")
+        await self._host.keep_to_owner(self._env, LOCAL_S)
+
+    async def known(self) -> list[str]:
+        """The newest commits it has."""
+        refs = ("for-each-ref", "--sort=-creatordate", "--count=50", "--format=%(objectname)")
+        return (await self._git(*refs)).split()
+
+    def pack(self) -> Pack:
+        """The path for a pack that is not imported yet."""
+        place = self._directory / "objects" / "pack"
+        place.mkdir(parents=True, exist_ok=True)
+        return Pack(place / f"pack-{secrets.token_hex(20)}.pack")
+
+    async def take(self, pack: Pack, commit: str) -> None:
+        """Import a pack, which must contain everything ``commit`` needs."""
+        try:
+            await self._git("index-pack", str(pack.path))
+            if await self._git("cat-file", "-t", commit) != "commit":
+                raise ForgeError("git gave no usable answer")
+            await self._git("rev-list", "--objects", "--quiet", commit, "--not", "--all")
+        except ForgeError as error:
+            for left in (pack.path, pack.path.with_suffix(".idx")):
+                left.unlink(missing_ok=True)
+            raise ForgeError(
+                f"the commits cannot be read completely ({error}): in a shallow or partial clone run "
+                "`git fetch --unshallow` or push them yourself"
+            ) from None
+        await self._git("update-ref", TAKEN + commit, commit)
+
+    async def has(self, commit: str) -> bool:
+        """Whether everything is already imported."""
+        if (await self._run("cat-file", "-e", commit)).code != 0:
+            return False
+        return (await self._run("rev-list", "--objects", "--quiet", commit, "--not", "--all")).code == 0
+
+    async def look(self, branch: str) -> RemoteState:
+        """Query the remote, and fetch what is new on these two branches."""
+        told = await self._git("ls-remote", "--symref", "--", REMOTE, limit_s=REMOTE_S)
+        tips, default = {}, ""
+        for line in told.splitlines():
+            what, _, name = line.partition("\t")
+            if what.startswith("ref: refs/heads/") and name == "HEAD":
+                default = what.removeprefix("ref: refs/heads/")
+            elif COMMIT.fullmatch(what):
+                tips[name] = what
+        state = RemoteState(
+            default, tips.get(f"refs/heads/{default}", ""), tips.get(f"refs/heads/{branch}", "")
+        )
+        wanted = [
+            f"+refs/heads/{name}:{FETCHED}{named(name)}"
+            for name, tip in ((default, state.default_tip), (branch, state.tip))
+            if tip
+        ]
+        if wanted:
+            quiet = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+            await self._git("fetch", *quiet, "--", REMOTE, *dict.fromkeys(wanted), limit_s=REMOTE_S)
+        return state
+
+    async def push(self, commit: str, branch: str, tip: str, *, force: bool) -> str:
+        """Push ``commit`` to ``branch``, which is at ``tip``; with ``force``, replace a branch that was created from
+        here and holds nothing else. Returns the remote's page to open a pull request, "" if it names none."""
+        target, ours = f"refs/heads/{branch}", await self._at(OURS + named(branch))
+        if force and tip and ours != tip:
+            raise ForgeError(STALE_LEASE.format(branch=branch))
+        lease = (f"--force-with-lease={target}:{tip}",) if force else ()
+        quiet = ("--porcelain", "--no-verify", "--no-recurse-submodules", "--no-follow-tags")
+        is_ours = ours == tip  # both "": there is no such branch yet
+        if is_ours:
+            await self._git("update-ref", PUSHING + named(branch), commit)
+        ended = await self._run("push", *quiet, *lease, "--", REMOTE, f"{commit}:{target}", limit_s=REMOTE_S)
+        if ended.code != 0:
+            told = ended.output.decode(errors="replace")
+            raise ForgeError(self._why(ended, told, branch, force=force))
+        if is_ours:
+            await self._git("update-ref", OURS + named(branch), commit)
+        links = [link for link in _LINK.findall(ended.stderr) if self._is_theirs(link)]
+        return links[0] if links else ""
+
+    async def is_there(self, commit: str, branch: str) -> None:
+        """The remote has it: an earlier worker may have pushed it without learning the outcome."""
+        if await self._at(PUSHING + named(branch)) == commit:
+            await self._git("update-ref", OURS + named(branch), commit)
+
+    async def _at(self, ref: str) -> str:
+        return (await self._run("rev-parse", "-q", "--verify", ref)).output.decode().strip()
+
+    async def commits(self, commit: str, base: str) -> list[tuple[str, str]]:
+        """(short ID, subject) of the commits of ``commit`` since ``base``, oldest first."""
+        told = await self._git(
+            "log", "--reverse", "--max-count=200", "--format=%h%x09%s", commit, *_without(base)
+        )
+        return [(found[0], found[2]) for line in told.splitlines() if (found := line.partition("\t"))[2]]
+
+    async def stat(self, commit: str, base: str) -> str:
+        """The changes since ``base``, as git summarises them."""
+        if not base:
+            return ""
+        plain = ("--stat=80", "--no-color", "--no-ext-diff", "--no-textconv")
+        return await self._git("diff", *plain, f"{base}...{commit}", "--")
+
+    def _is_theirs(self, link: str) -> bool:
+        return link.startswith(f"https://{self._remote.web}/") and len(link) < 500
+
+    async def _git(self, *words: str, limit_s: float = LOCAL_S) -> str:
+        ended = await self._run(*words, limit_s=limit_s)
+        if ended.code != 0:
+            raise ForgeError(_said(ended))
+        return ended.output.decode(errors="replace").strip()
+
+    async def _run(self, *words: str, limit_s: float = LOCAL_S) -> EndedProgram:
+        ended = await self._host.run("git", *words, env=self._env, cwd=self._directory, limit_s=limit_s)
+        if ended is None:
+            raise ForgeError("git is not installed on this machine: install it")
+        return ended
+
+    def _why(self, ended: EndedProgram, told: str, branch: str, *, force: bool) -> str:
+        if "(stale info)" in told:
+            return STALE_LEASE.format(branch=branch)
+        if "(fetch first)" in told or "(non-fast-forward)" in told:
+            return (STALE_LEASE if force else BEHIND).format(branch=branch)
+        rejected = re.search(r"^!\t.*\t\[(?:remote )?rejected\] \((.*)\)$", told, re.MULTILINE)
+        said = [line.removeprefix("remote:").strip() for line in _COUNTED.findall(ended.stderr)]
+        if rejected:
+            reason = " ".join(line for line in said if line)[-300:]
+            return mask_text(
+                f"{self._remote.shown} refused it ({rejected[1]}){f': {reason}' if reason else ''}"
+            )
+        return f"{self._remote.shown} did not take it: {_said(ended)}"
+
+
+def _without(base: str) -> Sequence[str]:
+    return ("--not", base) if base else ()
+
+
+def _said(ended: EndedProgram) -> str:
+    if ended.code is None:
+        return "git took too long"
+    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
+    told = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
+    return mask_text(told.removeprefix("fatal: ")[:300]) or f"git ended with exit code {ended.code}"
+
+
+def named(branch: str) -> str:
+    """The name of a branch in one of our refs, encoded so that names never collide."""
+    return hashlib.sha256(branch.encode()).hexdigest()[:32]
+
+
+def environment(directory: Path, remote: Remote) -> dict[str, str]:
+    """Variables added to the owner's environment: the repository, where to push, which helpers not to start."""
+    pins = (*PINS, (f"remote.{REMOTE}.url", remote.url))
+    env = {
+        "LC_ALL": "C",
+        "GIT_DIR": str(directory),
+        "GIT_ALLOW_PROTOCOL": "file" if remote.kind == "file" else "https:ssh",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_GRAFT_FILE": "/dev/null",
+        "GIT_NO_LAZY_FETCH": "1",
+        "SSH_ASKPASS_REQUIRE": "never",
+        "GIT_CONFIG_COUNT": str(len(pins)),
+    }
+    for at, (key, value) in enumerate(pins):
+        env |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
+    return env
