@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.system import this_system
 
 GIT_TIMEOUT_S = 20
 NOT_TRACKED = 1
@@ -38,7 +39,6 @@ BARRED = (
     "{path} is out of reach for user {uid}, whom agents run as: {barrier} is closed to other users; "
     "move it, or run `chmod o+x {barrier}`"
 )
-ACL = "system.posix_acl_access"
 
 
 def repo_root(path: Path) -> Path:
@@ -187,7 +187,7 @@ def barrier(path: Path, owner: Owner) -> Path | None:
             allowed = found.st_mode & 0o010
         else:
             allowed = found.st_mode & 0o001
-        if not allowed and not _has_list(directory):
+        if not allowed and not this_system().has_access_list(directory):
             return directory
     return None
 
@@ -196,10 +196,3 @@ def unreachable_because(path: Path, owner: Owner) -> str:
     """One line on what keeps ``owner`` from ``path`` and what to do; "" if nothing does."""
     found = barrier(path, owner)
     return "" if found is None else BARRED.format(path=path, uid=owner.uid, barrier=found)
-
-
-def _has_list(directory: Path) -> bool:
-    try:
-        return ACL in os.listxattr(directory)
-    except (AttributeError, OSError):  # neither has every system
-        return False

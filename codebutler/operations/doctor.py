@@ -33,6 +33,7 @@ from codebutler.domain.refs import NO_CHANNEL
 from codebutler.intake import journal_file
 from codebutler.intake.repos import AGENT_VARIABLES, RepoTable, with_env_file
 from codebutler.platform.lookup import TERMINAL_PATH
+from codebutler.platform.system import OperatingSystem, this_system
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler.supervisor.forkserver import scrubbed
 from codebutler.supervisor.supervisor import SupervisorLock, is_held
@@ -49,6 +50,7 @@ CHECKUP = "codebutler_worker.checkup"
 # Its longest part, a live turn, has a limit of its own.
 SILENCE_S = 180.0
 MAX_LINE_BYTES = 2**20
+UNTRIED_PAGE = "docs/how-to/run-on-a-mac.md"
 
 
 async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: bool) -> AsyncIterator[Finding]:
@@ -56,7 +58,7 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
     if not home.root.is_dir():
         yield fail("home", str(home.root), "there is none yet: run `codebutler setup`")
         return
-    for finding in check_home(home):
+    for finding in (*check_home(home), *check_system(this_system())):
         yield finding
     async for finding in check_running(home):
         yield finding
@@ -130,6 +132,15 @@ def check_home(home: Home) -> Iterator[Finding]:
     yield disk_finding(home.root, shutil.disk_usage(home.root).free)
     yield _journal(home)
     yield _supervisor(home)
+
+
+def check_system(system: OperatingSystem) -> Iterator[Finding]:
+    """What has never run on this system."""
+    if system.untried:
+        parts = ", ".join(each.part for each in system.untried)
+        yield warn(
+            "system", system.name, f"tested on Linux only, never run here: {parts}. See {UNTRIED_PAGE}"
+        )
 
 
 async def check_running(home: Home) -> AsyncIterator[Finding]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.seccomp import (
     AARCH64,
     MAKING,
@@ -23,7 +24,6 @@ from codebutler_worker.sandbox.seccomp import (
     SETUID,
     TERMINAL_INPUT,
     X86_64,
-    kept,
 )
 
 WORD = 0xFFFFFFFF
@@ -54,7 +54,7 @@ class ProfileFile:
     def option(self, *, shared: bool = False) -> str:
         """For `docker run`; ``shared``: see ``seccomp.program``."""
         if shared not in self._paths:
-            self._paths[shared] = kept(self._owner, profile(shared=shared))
+            self._paths[shared] = this_system().unwritable(profile(shared=shared), self._owner)
         return f"--security-opt=seccomp={self._paths[shared]}"
 
 
