@@ -95,9 +95,14 @@ class _Stream(Struct):
     cluster: _Group | None = None
 
 
+class _Refusal(Struct):
+    description: str = ""
+
+
 class _StreamList(Struct):
     """Source: nats-server 2.15.1, $JS.API.STREAM.LIST."""
 
+    error: _Refusal | None = None
     total: int = 0
     streams: tuple[_Stream, ...] = ()
 
@@ -115,6 +120,8 @@ async def read_servers(system: Client, clock: Clock, wanted: int) -> tuple[Serve
             async with asyncio.timeout(ANSWERS_S):
                 while len(found) < wanted:
                     message = await subscription.next_msg(timeout=ANSWERS_S)
+                    if not message.data:
+                        break  # the server's own answer: we may not ask
                     took = (clock.now() - asked_at) / 2
                     found.append(_server(message.data, asked_at + took))
         await subscription.unsubscribe()
@@ -143,6 +150,8 @@ async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
             asked = msgspec.json.encode({"offset": len(found)})
             answer = await client.request("$JS.API.STREAM.LIST", asked, timeout=ANSWERS_S)
             page = msgspec.json.decode(answer.data, type=_StreamList)
+            if page.error is not None:
+                raise CodeButlerError(f"the streams cannot be listed: {page.error.description}")
             found += page.streams
             if not page.streams or len(found) >= page.total:
                 break
