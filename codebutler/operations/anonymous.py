@@ -13,11 +13,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from codebutler.text.redact import REDACTED
 
-Part = Literal["text", "path", "address", "number", "name"]
 FEWEST_LETTERS = 8
 """A sentence with fewer fixed letters says nothing, and would match anything."""
 LONGEST_CHARS = 2_000
@@ -152,7 +150,7 @@ def _woven(parts: Sequence[str], holes: Sequence[str]) -> Iterator[str]:
         yield part
 
 
-def _kind(text: str) -> Part:
+def _kind(text: str) -> str:
     if "@" in text or "://" in text:
         return "address"
     if text.startswith(("/", "~", "./")) or text.count("/") > 1:

@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import sqlite3
+import stat
 import subprocess
 import zipfile
 from collections import Counter
@@ -32,6 +33,7 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.version import VERSION
 from codebutler.intake.repos import RepoTable
 from codebutler.operations.anonymous import Anonymizer, read_source
+from codebutler.platform import sqlitefile
 from codebutler.protocol.capabilities import LiveResult, last_result
 from codebutler.protocol.messages import Finding
 
@@ -41,7 +43,6 @@ LOG_LINES = 400
 LOG_BYTES = 2**20
 SPEAKING = frozenset(("INF", "WRN", "ERR", "DBG"))
 """Tags of lines that we write about ourselves; the others are what people and agents say."""
-STORE = "store.db"
 PROGRAMS = ("git", "bwrap", "docker", "node")
 PLAIN = re.compile(r"[A-Za-z0-9._-]{1,30}")
 MOST_TABLES = 60
@@ -194,15 +195,17 @@ def counts(home: Home, table: RepoTable | None, secret: Anonymizer) -> dict[str,
     """How many rows each store has, by table."""
     stores = {"journal": home.journal}
     for served in () if table is None else table.served:
-        stores[secret.told(served.entry.name)] = RepoPaths(Path(served.entry.path)).root / STORE
+        stores[secret.told(served.entry.name)] = RepoPaths(Path(served.entry.path)).store
     return {name: _rows(path, secret) for name, path in stores.items()}
 
 
 def _rows(path: Path, secret: Anonymizer) -> Any:
-    if not path.is_file() or path.is_symlink():
-        return "none"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as store:
+        # A link could lead anywhere: the repository's content may have put it there.
+        if not stat.S_ISDIR(path.parent.lstat().st_mode) or not sqlitefile.exists(path):
+            return "none"
+        with closing(sqlitefile.attach(path, writable=not sqlitefile.is_open(path))) as store:
+            store.execute("PRAGMA query_only = ON")
             known = store.execute(
                 "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
             ).fetchall()
@@ -212,7 +215,9 @@ def _rows(path: Path, secret: Anonymizer) -> Any:
                 shown = str(name) if str(name) in secret.book.words else secret.pseudonym(str(name))
                 found[shown] = store.execute(f"SELECT count(*) FROM {quoted}").fetchone()[0]  # noqa: S608 - quoted
             return found
-    except (sqlite3.Error, OSError) as error:
+    except FileNotFoundError:
+        return "none"
+    except (sqlite3.Error, OSError, CodeButlerError) as error:
         return f"unreadable ({type(error).__name__})"
 
 

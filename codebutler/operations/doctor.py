@@ -34,7 +34,7 @@ from codebutler.domain.version import VERSION
 from codebutler.intake import journal_file
 from codebutler.intake.repos import AGENT_VARIABLES, RepoTable, with_env_file
 from codebutler.platform.lookup import TERMINAL_PATH
-from codebutler.protocol.capabilities import AgentResult, Checked, LiveResult, keep_result
+from codebutler.protocol.capabilities import AgentResult, CheckupLine, LiveResult, keep_result
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler.supervisor.forkserver import scrubbed
 from codebutler.supervisor.supervisor import SupervisorLock, is_held
@@ -53,27 +53,29 @@ SILENCE_S = 180.0
 MAX_LINE_BYTES = 2**20
 
 
-async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: bool) -> AsyncIterator[Checked]:
+async def examine(
+    home: Home, env: Mapping[str, str], clock: Clock, *, live: bool
+) -> AsyncIterator[CheckupLine]:
     """Every finding as it is found. ``live``: also try what each ready agent can do, and keep the result."""
     if not home.root.is_dir():
-        yield Checked(finding=fail("home", str(home.root), "there is none yet: run `codebutler setup`"))
+        yield CheckupLine(finding=fail("home", str(home.root), "there is none yet: run `codebutler setup`"))
         return
     for finding in check_home(home):
-        yield Checked(finding=finding)
+        yield CheckupLine(finding=finding)
     async for finding in check_running(home):
-        yield Checked(finding=finding)
+        yield CheckupLine(finding=finding)
     try:
         config = resolve_global(home, env).config
         table = RepoTable.read(home, env)
     except ConfigError as error:
-        yield Checked(finding=fail("home", "configuration", str(error)))
+        yield CheckupLine(finding=fail("home", "configuration", str(error)))
         return
     told = "{} can be used" if home.config.exists() else "there is no {} yet: every key has its default"
-    yield Checked(finding=ok("home", "configuration", told.format(home.config)))
+    yield CheckupLine(finding=ok("home", "configuration", told.format(home.config)))
     async for finding in _chats(config, table, clock):
-        yield Checked(finding=finding)
+        yield CheckupLine(finding=finding)
     for finding in check_repos(home, table):
-        yield Checked(finding=finding)
+        yield CheckupLine(finding=finding)
     env = await _programs(home, env)
     everything = with_env_file(home, env)
     settings = [each.settings(everything) for each in table.served]
@@ -89,8 +91,17 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
     async for line in _workers(settings, home, env, live=live):
         rows += [line.row] if line.row is not None else []
         yield line
-    if rows:
+    for finding in _kept(home, clock, rows):
+        yield CheckupLine(finding=finding)
+
+
+def _kept(home: Home, clock: Clock, rows: Sequence[AgentResult]) -> Iterator[Finding]:
+    if not rows:
+        return
+    try:
         keep_result(home, LiveResult(at=clock.now().isoformat(), codebutler=VERSION, agents=tuple(rows)))
+    except CodeButlerError as error:
+        yield warn("live", "result", f"not kept: {error}")
 
 
 async def _chats(config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:
@@ -106,12 +117,12 @@ async def _programs(home: Home, env: Mapping[str, str]) -> dict[str, str]:
 
 async def _workers(
     settings: list[RepoSettings], home: Home, env: Mapping[str, str], *, live: bool
-) -> AsyncIterator[Checked]:
+) -> AsyncIterator[CheckupLine]:
     alike = groups(settings)
     for group in alike:
         async for line in check_worker(group, home, env, live=live):
             shared = line.finding is not None and line.finding.area not in OWN and len(alike) > 1
-            yield Checked(finding=_named(line.finding, group)) if line.finding and shared else line
+            yield CheckupLine(finding=_named(line.finding, group)) if line.finding and shared else line
 
 
 def _named(finding: Finding, group: tuple[RepoSettings, ...]) -> Finding:
@@ -222,7 +233,7 @@ def groups(settings: Sequence[RepoSettings]) -> list[tuple[RepoSettings, ...]]:
 
 async def check_worker(
     group: Sequence[RepoSettings], home: Home, env: Mapping[str, str], *, live: bool
-) -> AsyncIterator[Checked]:
+) -> AsyncIterator[CheckupLine]:
     """What is found of one group of repositories, as it comes."""
     names = ", ".join(each.name for each in group)
     checkup = {"group": msgspec.to_builtins(tuple(group)), "state": str(home.root), "live": live}
@@ -245,16 +256,16 @@ async def check_worker(
             await process.stdin.drain()
         process.stdin.close()
         while line := await asyncio.wait_for(process.stdout.readline(), SILENCE_S):
-            yield msgspec.json.decode(line, type=Checked)
+            yield msgspec.json.decode(line, type=CheckupLine)
         if await process.wait():
             last = (await errors).decode(errors="replace").strip().splitlines()[-1:]
-            yield Checked(finding=fail("worker", names, f"the check failed: {' '.join(last)[:300]}"))
+            yield CheckupLine(finding=fail("worker", names, f"the check failed: {' '.join(last)[:300]}"))
     except TimeoutError:
         told = f"the check said nothing for {SILENCE_S:g} s"
-        yield Checked(finding=fail("worker", names, told))
+        yield CheckupLine(finding=fail("worker", names, told))
     except msgspec.DecodeError as error:
         told = f"the check printed something unexpected: {error}"
-        yield Checked(finding=fail("worker", names, told))
+        yield CheckupLine(finding=fail("worker", names, told))
     finally:
         errors.cancel()
         with contextlib.suppress(ProcessLookupError):

@@ -57,7 +57,7 @@ class LiveResult(Struct, frozen=True, kw_only=True):
     format: int = RESULT_FORMAT
 
 
-class Checked(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CheckupLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a check's output: a finding, a whole row, or one step for people to watch."""
 
     finding: Finding | None = None

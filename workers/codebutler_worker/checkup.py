@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.domain.errors import CodeButlerError, SandboxUnavailableError
-from codebutler.protocol.capabilities import Checked
+from codebutler.protocol.capabilities import CheckupLine
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
@@ -49,12 +49,12 @@ class Checkup(Struct, frozen=True, kw_only=True):
     live: bool = False
 
 
-async def look(checkup: Checkup, home: Path) -> AsyncIterator[Checked]:
+async def look(checkup: Checkup, home: Path) -> AsyncIterator[CheckupLine]:
     """Every finding and, if that was asked for, every agent's row, as it is found."""
     home_of_programs = home_of_agents(Path(checkup.group[0].path), home)
     surveyed = await survey(checkup.group[0], home_of_programs)
     async for finding in _findings(checkup, home, surveyed):
-        yield Checked(finding=finding)
+        yield CheckupLine(finding=finding)
     if checkup.live:
         async for line in _live(surveyed, checkup, home_of_programs):
             yield line
@@ -191,7 +191,7 @@ def _filter(sandbox: BwrapSandbox) -> Finding:
     return ok("sandbox", "system calls", "filtered: those that no agent needs are refused")
 
 
-async def _live(surveyed: Sequence[Survey], checkup: Checkup, home: Path) -> AsyncIterator[Checked]:
+async def _live(surveyed: Sequence[Survey], checkup: Checkup, home: Path) -> AsyncIterator[CheckupLine]:
     """A row for each agent that is ready, and before them the number of turns that they take."""
     settings = checkup.group[0]
     added = {rule.prefix for rule in settings.config.commands if rule.mode in ("acp", "headless")}
@@ -200,7 +200,7 @@ async def _live(surveyed: Sequence[Survey], checkup: Checkup, home: Path) -> Asy
         for found in surveyed
         if found.ready and found.prefix in (*TURN_AGENTS, *added)
     ]
-    yield Checked(step=price_of(tuple(subject for _, subject in tried)))
+    yield CheckupLine(step=price_of(tuple(subject for _, subject in tried)))
     for found, subject in tried:
         async for line in try_agent(found, subject, checkup.group, home, Path(checkup.state)):
             yield line

@@ -114,7 +114,9 @@ def _fill_logs(path: Path) -> None:
         for at, line in enumerate(lines)
     ]
     path.write_text(
-        "\n".join([*written, EVERYTHING, *(f"2026-03-01 12:00:00 INF  {line}" for line in lines), ""])
+        "\n".join(
+            [*written, EVERYTHING, *(f"2026-03-01 12:00:00 INF  [{NAME}] {line}" for line in lines), ""]
+        )
     )
 
 

@@ -19,7 +19,7 @@ from codebutler.config.schema import (
     RepoSettings,
     SandboxSection,
 )
-from codebutler.protocol.capabilities import AgentResult, Capability, Checked, cells_of
+from codebutler.protocol.capabilities import AgentResult, Capability, CheckupLine, cells_of
 from codebutler_worker.agents.versions import CLAUDE, KIMI, dotted
 from codebutler_worker.checkup import Checkup, look
 from tests.modelserver.obedient import ObedientCompletions, ObedientServer
@@ -32,7 +32,7 @@ WALLS = SandboxSection(mode="bwrap")
 ACP_AGENT = Path(__file__).parents[2] / "acpagent" / "agent.py"
 
 
-async def tried(home: Path, config: Config, env: Mapping[str, str]) -> list[Checked]:
+async def tried(home: Path, config: Config, env: Mapping[str, str]) -> list[CheckupLine]:
     require("bwrap")
     give_logins_away(home)
     given = {"PATH": path_with_node(), **env}
@@ -41,7 +41,7 @@ async def tried(home: Path, config: Config, env: Mapping[str, str]) -> list[Chec
     return [line async for line in look(checkup, home)]
 
 
-def row(lines: list[Checked], agent: str) -> AgentResult:
+def row(lines: list[CheckupLine], agent: str) -> AgentResult:
     return next(line.row for line in lines if line.row is not None and line.row.agent == agent)
 
 

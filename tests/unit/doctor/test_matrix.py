@@ -58,6 +58,10 @@ def test_every_turn_is_named_and_counted_before_it_is_run() -> None:
     assert len(subject_of(Config(), "claude").turns) == 9
     assert subject_of(Config(commands=(forgets,)), "ask").turns == ("remember", "write", "stop", "image")
     assert "recall" in subject_of(Config(commands=(remembers,)), "ask").turns
+    named = CommandRule(prefix="claude", binary="claude", mode="headless")
+    assert subject_of(Config(commands=(named,)), "claude").kind == "claude"
+    speaks = CommandRule(prefix="kimi", binary="other", args=("acp",), mode="acp")
+    assert subject_of(Config(commands=(speaks,)), "kimi").kind == "acp"
     told = price_of((subject_of(Config(), "claude"), subject_of(Config(), "rehearsal")))
     assert "10 short turns (claude 9, rehearsal 1)" in told
 

@@ -7,20 +7,21 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from codebutler.config.choices import section_of
 from codebutler.config.programs import is_headless
 from codebutler.config.schema import Config
 from codebutler.protocol.capabilities import CAPABILITIES, Capability
 from codebutler_worker.agents.headless import remembers
 
-Kind = Literal["claude", "kimi", "native", "rehearsal", "acp", "headless"]
+AgentKind = Literal["claude", "kimi", "native", "rehearsal", "acp", "headless"]
 OFFLINE = "the offline agent only plays what it is told to"
-_OURS: Mapping[str, Kind] = MappingProxyType(
+_OURS: Mapping[str, AgentKind] = MappingProxyType(
     {"claude": "claude", "kimi": "kimi", "native": "native", "rehearsal": "rehearsal"}
 )
 _NO_MODES = "CodeButler knows no mode of it in which it changes nothing"
 _PRINTS = "a program that only prints its answer"
 _FORGETS = "its `args` have no {session}, so each turn is given the conversation's record"
-_ALWAYS: Mapping[Kind, Mapping[Capability, str]] = MappingProxyType(
+_ALWAYS: Mapping[AgentKind, Mapping[Capability, str]] = MappingProxyType(
     {
         "native": {"image": "it reads text only", "mcp": "it has its own tools"},
         "rehearsal": dict.fromkeys((each for each in CAPABILITIES if each != "answer"), OFFLINE),
@@ -54,7 +55,7 @@ class Subject:
     """One agent to be tried. ``unsupported``: why, by what it cannot do by its nature."""
 
     name: str
-    kind: Kind
+    kind: AgentKind
     unsupported: Mapping[Capability, str] = field(default_factory=dict)
 
     @property
@@ -71,6 +72,6 @@ def subject_of(config: Config, name: str) -> Subject:
             {} if remembers(rule) else {"resume": _FORGETS, "resume-after-kill": _FORGETS}
         )
         return Subject(name, "headless", {**_ALWAYS["headless"], **forgets})
-    ours = rule is None or (name == "kimi" and not rule.args)
+    ours = rule is None or section_of(config, name) is not None
     kind = _OURS.get(name, "acp") if ours else "acp"
     return Subject(name, kind, _ALWAYS.get(kind, {}))

@@ -10,7 +10,7 @@ import msgspec
 from codebutler.config.choices import section_of
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import SystemClock
-from codebutler.protocol.capabilities import AgentResult, Cell, Checked, cells_of
+from codebutler.protocol.capabilities import CAPABILITIES, AgentResult, Cell, CheckupLine, cells_of
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.agents.versions import SUPPORTED, dotted
@@ -32,7 +32,7 @@ def price_of(subjects: Sequence[Subject]) -> str:
 
 async def try_agent(
     found: Survey, subject: Subject, group: Sequence[RepoSettings], home: Path, state: Path
-) -> AsyncIterator[Checked]:
+) -> AsyncIterator[CheckupLine]:
     """Its steps, then its row and its finding. ``group``: the repositories with its settings; ``state``: the
     supervisor's directory, which no agent may see."""
     async with scratch_repository(group[0]) as repo:
@@ -50,12 +50,12 @@ async def try_agent(
             steps = subject.turns
             async for name in trial.run():
                 number = f"turn {steps.index(name) + 1} of {len(steps)}"
-                yield Checked(step=f"{subject.name}: {number}: {STEPS[name]}")
+                yield CheckupLine(step=f"{subject.name}: {number}: {STEPS[name]}")
         finally:
             await roster.close()
     row = _row(found, trial, tuple(each.name for each in group))
-    yield Checked(row=row)
-    yield Checked(finding=live_finding(row))
+    yield CheckupLine(row=row)
+    yield CheckupLine(finding=live_finding(row))
 
 
 def _row(found: Survey, trial: Trial, repos: tuple[str, ...]) -> AgentResult:
@@ -69,7 +69,7 @@ def _row(found: Survey, trial: Trial, repos: tuple[str, ...]) -> AgentResult:
         model=_model(trial.config, trial.subject.name) or trial.model,
         turns=trial.trier.turns,
         cost_usd=round(trial.trier.cost_usd, 6),
-        cells=tuple(trial.cells.values()),
+        cells=tuple(trial.cells[name] for name in CAPABILITIES),
     )
 
 
