@@ -16,7 +16,7 @@ import stat
 import subprocess
 import zipfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,11 +29,13 @@ from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
 from codebutler.config.secrets import MASK, is_secret
+from codebutler.config.section import Section
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.version import VERSION
 from codebutler.intake.repos import RepoTable
 from codebutler.operations.anonymous import Anonymizer, read_source
 from codebutler.platform import sqlitefile
+from codebutler.platform.lookup import look_up
 from codebutler.protocol.capabilities import LiveResult, last_result
 from codebutler.protocol.messages import Finding
 
@@ -46,6 +48,7 @@ SPEAKING = frozenset(("INF", "WRN", "ERR", "DBG"))
 PROGRAMS = ("git", "bwrap", "docker", "node")
 PLAIN = re.compile(r"[A-Za-z0-9._-]{1,30}")
 MOST_TABLES = 60
+DEVELOPMENT = re.compile(r"extra == .dev")
 _LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([A-Z]{3})  (?:\[([^\]]*)\] )?(.*)")
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
 _FIXED_DATE = (2000, 1, 1, 0, 0, 0)
@@ -64,7 +67,7 @@ def collect(home: Home, env: Mapping[str, str], findings: Sequence[Finding]) -> 
     packages = [
         Path(next(iter(spec.submodule_search_locations or ()))) for spec in map(find_spec, OURS) if spec
     ]
-    secret = Anonymizer(read_source(packages, (*AGENTS, *findings_words(findings))), names)
+    secret = Anonymizer(read_source(packages, (*AGENTS, *_areas(findings), *_fields(Section))), names)
     return {
         "versions.json": _json(versions(env)),
         "doctor.json": _json([doctor_line(each, secret) for each in findings]),
@@ -75,9 +78,15 @@ def collect(home: Home, env: Mapping[str, str], findings: Sequence[Finding]) -> 
     }
 
 
-def findings_words(findings: Sequence[Finding]) -> set[str]:
-    """The areas, which are ours."""
+def _areas(findings: Sequence[Finding]) -> set[str]:
     return {each.area for each in findings}
+
+
+def _fields(section: type[Section]) -> Iterator[str]:
+    """The keys that settings have, as opposed to those that somebody chose."""
+    for each in section.__subclasses__():
+        yield from (known.encode_name for known in msgspec.structs.fields(each))
+        yield from _fields(each)
 
 
 def versions(env: Mapping[str, str]) -> dict[str, Any]:
@@ -86,6 +95,8 @@ def versions(env: Mapping[str, str]) -> dict[str, Any]:
     release = _VERSION.match(platform.release())
     libraries = {}
     for needed in importlib.metadata.requires("codebutler") or ():
+        if DEVELOPMENT.search(needed):
+            continue
         name = re.split(r"[^A-Za-z0-9._-]", needed, maxsplit=1)[0]
         try:
             libraries[name] = importlib.metadata.version(name)
@@ -106,13 +117,14 @@ def versions(env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _program(name: str, env: Mapping[str, str]) -> str:
+    path = env.get("PATH", os.defpath)
+    # Not by a relative entry: we may stand in a repository.
+    program = look_up(name, path)
+    if program is None:
+        return ""
     try:
         said = subprocess.run(
-            (name, "--version"),
-            capture_output=True,
-            timeout=5,
-            check=False,
-            env={"PATH": env.get("PATH", os.defpath)},
+            (program, "--version"), capture_output=True, timeout=5, check=False, env={"PATH": path}
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -170,6 +170,7 @@ def test_it_still_says_what_a_bug_report_needs(planted: Cli, tmp_path: Path) -> 
     assert config["global"]["sandbox.mode"] == "none"
     assert config["global"]["memory.review"] == "ask"
     assert config["global"]["agent.default"] == "rehearsal"
+    assert config["global"]["commands"][0].keys() >= {"prefix", "binary", "args"}
     # One name for one thing, in every file.
     assert config["<repo-1>"]
     assert "<repo-1>" in json.loads(files["counts.json"])
