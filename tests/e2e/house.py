@@ -156,7 +156,7 @@ class House:
         try:
             await self.workspace.interactions.click(person, given)
         except MethodError as error:
-            if str(error) != "operation_timeout":
+            if error.code != "operation_timeout":
                 raise
             await self.workspace.interactions.click(person, given)
 
