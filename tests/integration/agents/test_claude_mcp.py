@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.mcp import McpServer
 from codebutler.config.schema import ClaudeSection, PermissionMode, SandboxSection
+from codebutler.config.section import McpServer
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import (
     AgentEvent,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from codebutler.config.mcp import OURS
+from codebutler.config.section import OURS
 from codebutler_worker.agents.backend import Approval
 from codebutler_worker.sandbox.system import find_program
 from codebutler_worker.tools.pushing import ASKED, DESCRIPTION, NAME, WHY

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.config.mcp import OURS, McpServer
+from codebutler.config.section import OURS, McpServer
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import look_up
 from codebutler_worker.agents.survey import Surroundings, executable
