@@ -10,7 +10,7 @@ Url = Annotated[str, Meta(pattern=r"^https?://")]
 # An IP address or network; ipaddress validates it when it is used.
 Network = Annotated[str, Meta(pattern=r"^[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?\Z")]
 OURS = "codebutler"
-"""The name of the server that every agent gets (``agents/wishes.py``)."""
+"""The name of the server that every agent gets (``agents/push_server.py``)."""
 SERVER_NAME = rf"^(?!{OURS}\Z)[a-z0-9][a-z0-9-]{{0,39}}\Z"
 ServerName = Annotated[str, Meta(pattern=SERVER_NAME)]
 
