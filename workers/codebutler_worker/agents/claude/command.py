@@ -16,9 +16,9 @@ from codebutler.config.section import OURS, McpServer
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import look_up
 from codebutler_worker.agents.claude.translate import INITIALIZE
+from codebutler_worker.agents.push_server import ALLOWED, server
 from codebutler_worker.agents.survey import PASSED_ON as PASSED_ON_TO_ALL
 from codebutler_worker.agents.survey import Surroundings, executable
-from codebutler_worker.agents.push_server import ALLOWED, server
 from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
 from codebutler_worker.egress.way import HERE
 from codebutler_worker.programs.program import program_root
