@@ -14,12 +14,11 @@ from typing import Any, NoReturn
 import msgspec
 import msgspec.inspect as shapes
 
-from codebutler.config.chats import SECTIONS
-from codebutler.config.mcp import OURS, SERVER_NAME
+from codebutler.config.chats import ALLOWED, ROOT, SECTIONS
 from codebutler.config.merge import leaves
-from codebutler.config.new_repos import ALLOWED, ROOT
 from codebutler.config.programs import pattern_fault
 from codebutler.config.schema import HOST, ON_LIMIT, AuthorizationSection, Config
+from codebutler.config.section import OURS, SERVER_NAME
 from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import ConfigError, LegacyConfigError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.budget import BudgetSection, DailyLimit
 from codebutler.config.schema import Check, ChecksSection, GitSection, RepoSettings
+from codebutler.config.section import BudgetSection, DailyLimit
 from codebutler.domain.message import Button
 from codebutler.domain.model import Post, Upload
 from codebutler.protocol.conversations import AskDiff, RunChanges

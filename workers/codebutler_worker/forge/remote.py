@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from codebutler.config.git_url import address_in
+from codebutler.config.git_repo import address_in
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.sandbox.destinations import read_regular
