@@ -70,10 +70,10 @@ def _call(seen: Seen) -> Call | None:
         return _named(seen, WRITERS, name, seen.word if name == "word.txt" else "PLAN")
     if place := re.search(r"\[attached file: (\S+)", asked):
         return _named(seen, VIEWERS, place[1], "")
-    wish = next((name for name in seen.tools if name.endswith("ask_to_push")), None)
-    if wish is None and SEARCH in seen.tools:
+    push = next((name for name in seen.tools if name.endswith("ask_to_push")), None)
+    if push is None and SEARCH in seen.tools:
         return Call(SEARCH, {"query": f"select:{OURS}", "max_results": 1})
-    return Call(wish, {"why": "TEST"}) if wish else None
+    return Call(push, {"why": "TEST"}) if push else None
 
 
 def _named(seen: Seen, names: tuple[str, ...], first: str, second: str) -> Call | None:

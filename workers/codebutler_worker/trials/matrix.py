@@ -15,12 +15,12 @@ from types import MappingProxyType
 from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.protocol.capabilities import CAPABILITIES, Capability, Cell, CellState
-from codebutler_worker.agents.wishes import server
+from codebutler_worker.agents.push_server import server
 from codebutler_worker.conversation.prepare import file_note
 from codebutler_worker.media.files import FILES, save_file
 from codebutler_worker.sandbox.destinations import read_head
 from codebutler_worker.store.rows import AttachmentRow
-from codebutler_worker.tools.pushing import NAME, is_wish
+from codebutler_worker.tools.talking import PUSH_TOOL, asks_to_push
 from codebutler_worker.trials.kinds import OFFLINE, Subject
 from codebutler_worker.trials.scratch import COLOURS, picture
 from codebutler_worker.trials.turns import TrialTurn, Trier
@@ -37,7 +37,7 @@ DENIED = "touch denied.txt"
 LONG = "for i in $(seq 120); do sleep 1; done"
 PLANNED = "Write the word PLAN into the new file planned.txt here, at once. If you may not, answer REFUSED."
 PICTURE = "Look at the attached picture. Which colour is it? Answer with that one word.\n\n{note}"
-MCP = f"Call the tool {NAME} once, with why = TEST. Then answer READY."
+MCP = f"Call the tool {PUSH_TOOL} once, with why = TEST. Then answer READY."
 STEPS: Mapping[str, str] = MappingProxyType(
     {
         "remember": "answer, and what it costs",
@@ -224,11 +224,11 @@ class Trial:
             self._put("mcp", "not tried", "the server that we try needs Perl", "Install Perl.")
             return
         turn = await self.trier.turn(MCP)
-        wishes = [used for used in turn.tools if is_wish(used.name)]
-        if any(used.id in turn.done for used in wishes):
-            self._put("mcp", "yes", f"it called {wishes[0].name}")
+        calls = [used for used in turn.tools if asks_to_push(used.name)]
+        if any(used.id in turn.done for used in calls):
+            self._put("mcp", "yes", f"it called {calls[0].name}")
         else:
-            text = "its call failed" if wishes else _broken(turn, "it did not find our server's tool")
+            text = "its call failed" if calls else _broken(turn, "it did not find our server's tool")
             self._put(
                 "mcp", "no", text, "It asks for a push in words instead; servers of your own may fail too."
             )

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from codebutler.config.git_repo import sudo_user
 from codebutler.config.schema import RepoSettings
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 
 COLOURS: Mapping[str, bytes] = MappingProxyType(
     {"red": b"\xe0\x10\x10", "green": b"\x10\xb0\x20", "blue": b"\x10\x20\xe0", "yellow": b"\xf0\xe0\x10"}
