@@ -7,6 +7,8 @@ stdio.
 
 from __future__ import annotations
 
+from functools import cache
+
 import msgspec
 
 from codebutler.config.section import OURS
@@ -45,6 +47,7 @@ while (my $line = <STDIN>) {
 """
 
 
+@cache
 def server() -> tuple[str, ...]:
     """How an agent starts it; () if the system has no Perl."""
     if find_program(PERL) is None:

@@ -102,7 +102,7 @@ class DockerSandbox(Sandbox):
         """Starts nothing yet: the container is created with the launch."""
         if "=" in argv[0]:
             raise SandboxUnavailableError(f"{argv[0]} cannot be started in docker: its name contains =")
-        checkout = inspect_checkout(policy.workdir, filling=policy.filling)
+        checkout = inspect_checkout(policy.workdir, policy.home, filling=policy.filling)
         inside = self._view.inside(argv, policy, checkout)
         # Who else could write there? Root is refused.
         who = agent_of(checkout.owner)

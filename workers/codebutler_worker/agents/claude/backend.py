@@ -23,7 +23,7 @@ from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.command import servers
-from codebutler_worker.agents.claude.commands import expansion, listed
+from codebutler_worker.agents.claude.commands import expansion, listed, name_in
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
@@ -121,7 +121,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         )
         request = replace(request, system_prompt="\n\n".join(filter(None, told)))
         opened = ClaudeTurn(request, process, way, self._clock, self._limits, translator)
-        if not self._settings.project_settings:
+        if not self._settings.project_settings and name_in(request.prompt):
             opened.expanded = await asyncio.to_thread(expansion, request.workdir, request.prompt)
         return opened
 
