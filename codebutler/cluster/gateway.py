@@ -10,7 +10,8 @@ from types import TracebackType
 
 from msgspec import structs
 
-from codebutler.cluster.bus import Bus, BusError
+from codebutler.cluster.buckets import BusError
+from codebutler.cluster.bus import Bus
 from codebutler.cluster.calls import HostCalls
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import (

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
-from codebutler.cluster.bus import Bus, BusError, Delivered
+from codebutler.cluster.buckets import BusError
+from codebutler.cluster.bus import Bus, Delivered
 from codebutler.cluster.leases import HOST_TTL_S, LeaseLostError
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,

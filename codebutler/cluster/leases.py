@@ -11,7 +11,8 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from codebutler.cluster.bus import Bus, BusError, KeyBucket
+from codebutler.cluster.buckets import BusError, KeyBucket
+from codebutler.cluster.bus import Bus
 from codebutler.cluster.subjects import GATEWAY, HOSTS_BUCKET, LEADER_BUCKET
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
