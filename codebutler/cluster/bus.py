@@ -1,4 +1,4 @@
-"""NATS JetStream as the gateway and the hosts use it: this module and ``buckets`` alone import nats-py.
+"""NATS JetStream as the gateway and the hosts use it: ``streams`` and ``buckets`` beside it import nats-py, too.
 
 A publication is repeated, under the same message id, until the server says that it is on disk. A body that is larger
 than a message may be travels in parts. A delivered message stays the server's until it is acknowledged.
@@ -20,16 +20,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext, api
-from nats.js.errors import (
-    BadRequestError,
-    BucketNotFoundError,
-    NotFoundError,
-    ServiceUnavailableError,
-)
+from nats.js.errors import ServiceUnavailableError
 
 from codebutler.cluster.buckets import BusError, KeyBucket, cancellable
 from codebutler.cluster.membership import ClusterMembership
 from codebutler.cluster.server import objection
+from codebutler.cluster.streams import Streams
 from codebutler.cluster.subjects import inbox_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ConfigError, FrameTooLargeError
@@ -48,8 +44,6 @@ LONGEST_RETRY_S = 2.0
 POLL_S = 5.0
 ANSWER_S = 5.0
 DUPLICATES_S = 600.0
-STREAM_IS_OTHERWISE = 10058
-"""The server's number for a stream of that name with another configuration."""
 IN_FLIGHT = 512
 
 log = logging.getLogger("codebutler.cluster")
@@ -87,7 +81,7 @@ class Bus:
         self._client = client
         self._jetstream: JetStreamContext = client.jetstream(timeout=ANSWER_S)
         self._clock = clock
-        self._replicas = replicas
+        self.streams = Streams(self._jetstream, replicas)
 
     @classmethod
     @asynccontextmanager
@@ -132,6 +126,12 @@ class Bus:
             with contextlib.suppress(NatsError, OSError):
                 await client.close()
 
+    async def reconnect(self) -> None:
+        """To another server: the one we are connected to may be cut off from the others."""
+        if self._client.is_connected:
+            log.warning("NATS: no answer through %s; trying another server", self._client.connected_url)
+            await self._client.force_reconnect()
+
     # What is kept: streams
 
     async def ensure_stream(self, name: str, subjects: str, max_bytes: int) -> None:
@@ -143,18 +143,9 @@ class Bus:
             discard=api.DiscardPolicy.NEW,
             max_bytes=max_bytes,
             storage=api.StorageType.FILE,
-            num_replicas=self._replicas,
             duplicate_window=DUPLICATES_S,
         )
-        await self._until_done(partial(self._ensure_stream, config))
-
-    async def _ensure_stream(self, config: api.StreamConfig) -> None:
-        try:
-            await self._jetstream.add_stream(config)
-        except BadRequestError as error:
-            if error.err_code != STREAM_IS_OTHERWISE:
-                raise
-            await self._jetstream.update_stream(config)
+        await self._until_done(lambda: self.streams.ensure(config))
 
     async def ensure_consumer(self, stream: str, name: str, subject: str, in_flight: int = IN_FLIGHT) -> None:
         """Make the durable consumer unless it is there. One ``in_flight`` keeps the order through every fault."""
@@ -273,14 +264,11 @@ class Bus:
             bucket=name,
             ttl=ttl_s,
             max_bytes=max_bytes,
-            replicas=self._replicas,
             storage=api.StorageType.FILE,
         )
         try:
-            try:
-                return KeyBucket(await cancellable(self._jetstream.key_value(name)))
-            except (BucketNotFoundError, NotFoundError):
-                return KeyBucket(await cancellable(self._jetstream.create_key_value(config)))
+            await cancellable(self.streams.bucket(config))
+            return KeyBucket(await cancellable(self._jetstream.key_value(name)))
         except (NatsError, OSError) as error:
             raise BusError from error
 

@@ -44,6 +44,8 @@ from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 from codebutler.supervisor.workers import Workers
 
 BEAT_S = 2.0
+UNANSWERED = 3
+"""So many beats: perhaps it is our server that hears no gateway."""
 LOOK_AGAIN_S = 10.0
 LOOK_S = 0.2
 ANSWERS_AT_ONCE = 64
@@ -131,12 +133,17 @@ class HostLink:
     # Beats
 
     async def _beats(self) -> None:
+        unanswered = 0
         while True:
             asked_s = self._clock.boottime()
             try:
                 await self._beat(asked_s)
+                unanswered = 0
             except (BusError, ProtocolError) as error:
                 log.debug("no gateway answers: %s", error)
+                unanswered += 1
+                if unanswered % UNANSWERED == 0:
+                    await self._bus.reconnect()
             await self._clock.sleep(BEAT_S)
 
     async def leave(self) -> None:

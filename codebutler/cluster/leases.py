@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from codebutler.cluster.buckets import BusError, KeyBucket
@@ -32,8 +31,9 @@ class LeaseLostError(CodeButlerError):
 class Leadership:
     """The gateway's lease, once it is held; ``instance`` names this process."""
 
-    def __init__(self, bucket: KeyBucket, instance: str, clock: Clock, ttl_s: float = LEADER_TTL_S) -> None:
+    def __init__(self, bus: Bus, bucket: KeyBucket, instance: str, clock: Clock, ttl_s: float) -> None:
         self.epoch = 0
+        self._bus = bus
         self._bucket = bucket
         self._instance = instance
         self._clock = clock
@@ -48,8 +48,9 @@ class Leadership:
         """One that does not lead yet. Waits until NATS answers."""
         while True:
             try:
-                return cls(await bus.bucket(LEADER_BUCKET, ttl_s), instance, clock, ttl_s)
+                return cls(bus, await bus.bucket(LEADER_BUCKET, ttl_s), instance, clock, ttl_s)
             except BusError:
+                await bus.reconnect()
                 await clock.sleep(LOOK_S)
 
     @property
@@ -61,11 +62,13 @@ class Leadership:
         """Wait until nobody leads, and lead."""
         while True:
             asked_s = self._clock.boottime()
-            with suppress(BusError):
+            try:
                 if (revision := await self._written(None)) is not None:
                     self.epoch = self._revision = revision
                     self._until_s = asked_s + self._ttl_s - MARGIN_S
                     return
+            except BusError:
+                await self._bus.reconnect()
             await self._clock.sleep(LOOK_S)
 
     async def keep(self) -> None:
@@ -76,9 +79,10 @@ class Leadership:
             if asked_s >= self._until_s:
                 raise LeaseLostError("this gateway could not renew its lease in time")
             try:
-                async with asyncio.timeout(self._until_s - asked_s):
+                async with asyncio.timeout(min(RENEW_S, self._until_s - asked_s)):
                     revision = await self._written(self._revision)
             except (BusError, TimeoutError):
+                await self._bus.reconnect()
                 continue
             if revision is None:
                 self._until_s = 0.0

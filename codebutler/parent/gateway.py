@@ -24,6 +24,8 @@ from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import first_of, ungrouped
 from codebutler.supervisor.port import Services
 
+SPREAD_S = 60.0
+
 
 class RemoteWorkers:
     """Those of the hosts."""
@@ -78,9 +80,11 @@ async def _lead(bus: Bus, leadership: Leadership, beginning: Beginning, told: Ca
         with ungrouped():
             async with asyncio.TaskGroup() as tasks:
                 keeping = tasks.create_task(leadership.keep(), name="lease")
+                spreading = tasks.create_task(_spread(bus, beginning.clock), name="replicas")
                 source = RemoteWorkers(bus, leadership, await _taken(bus, beginning.clock), beginning)
                 await serve(beginning, config, chats_of(config), source)
                 keeping.cancel()
+                spreading.cancel()
     except LeaseLostError as error:
         told(f"No longer leading: {error}.")
     finally:
@@ -93,3 +97,11 @@ async def _taken(bus: Bus, clock: Clock) -> KeyBucket:
         with suppress(BusError):
             return await bus.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES)
         await clock.sleep(LOOK_S)
+
+
+async def _spread(bus: Bus, clock: Clock) -> None:
+    """Servers may be added at any time. Until cancelled."""
+    while True:
+        with suppress(BusError):
+            await bus.streams.spread()
+        await clock.sleep(SPREAD_S)
