@@ -90,6 +90,10 @@ class NatsServer:
         await self.kill()
         shutil.rmtree(self.store)
 
+    @property
+    def is_dead(self) -> bool:
+        return self._process is None or self._process.returncode is not None
+
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
 

@@ -15,6 +15,7 @@ from codebutler.cluster.bus import Bus
 from codebutler.cluster.calls import HostCalls
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import (
+    DROPPED,
     AskOrder,
     Beat,
     ClusterCodec,
@@ -44,7 +45,13 @@ from codebutler.config.permission import Where, admitted, may
 from codebutler.config.registry import host_in
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import CodeButlerError, FrameTooLargeError, ProtocolError, RegistryError
+from codebutler.domain.errors import (
+    ChatError,
+    CodeButlerError,
+    FrameTooLargeError,
+    ProtocolError,
+    RegistryError,
+)
 from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler.intake.records import Entry
 from codebutler.platform.tasks import Tasks, cancel
@@ -293,16 +300,15 @@ class HostWorkers:
         )
 
     async def _returned(self, call: ReturnedCall) -> None:
-        """An event that an earlier leader sent too late: it goes again under our epoch, if its author still may."""
-        remote = self._remotes[call.repo]
-        place = Where(remote.repo.config, remote.repo.channel_id)
+        """An event of a gateway that leads no more: its host takes it now, in its place, if its author still may say
+        it. Raises ChatError if not."""
+        repo = self._remotes[call.repo].repo
+        is_here = call.event.channel == repo.channel_id
         if (
-            call.event.channel == remote.repo.channel_id
-            and may(admitted(call.event.user), "see", place).allowed
+            not is_here
+            or not may(admitted(call.event.user), "see", Where(repo.config, repo.channel_id)).allowed
         ):
-            await self._publish(
-                remote, Entry(0, call.event.channel, call.event, call.request, call.received_at)
-            )
+            raise ChatError("its author may not say it any more", DROPPED)
 
     async def _asked(self, subject: str, body: bytes) -> bytes | None:
         host = subject.rpartition(".")[2]

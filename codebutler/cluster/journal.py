@@ -30,7 +30,7 @@ from codebutler.intake.records import Entry
 from codebutler.platform.tasks import Tasks, first_of
 
 ACCEPT_S = 2.0
-"""Slack repeats an event that is not acknowledged within 3 s."""
+"""A chat repeats an event that is not acknowledged soon."""
 KNOWN_S = 7200.0
 """How long a settled event is known: twice as long as a chat repeats it."""
 POSITION_S = 5.0

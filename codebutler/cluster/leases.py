@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass, replace
+from itertools import count
 
 from codebutler.cluster.buckets import BusError, KeyBucket
 from codebutler.cluster.bus import Bus
@@ -20,6 +21,8 @@ LEADER_TTL_S = 6.0
 RENEW_S = 1.5
 LOOK_S = 1.0
 MARGIN_S = 1.0
+UNANSWERED = 2
+"""So many requests: perhaps the server that we are connected to is cut off from the others."""
 HOST_TTL_S = 10.0
 HELD = "another process is this host: end it, or wait until it has been silent for {0:g} s"
 
@@ -60,7 +63,7 @@ class Leadership:
 
     async def acquire(self) -> None:
         """Wait until nobody leads, and lead."""
-        while True:
+        for attempt in count(1):
             asked_s = self._clock.boottime()
             try:
                 if (revision := await self._written(None)) is not None:
@@ -68,11 +71,13 @@ class Leadership:
                     self._until_s = asked_s + self._ttl_s - MARGIN_S
                     return
             except BusError:
-                await self._bus.reconnect()
+                if attempt % UNANSWERED == 0:
+                    await self._bus.reconnect()
             await self._clock.sleep(LOOK_S)
 
     async def keep(self) -> None:
         """Renew it until that fails for too long. Raises LeaseLostError, always."""
+        unanswered = 0
         while True:
             await self._clock.sleep(RENEW_S)
             asked_s = self._clock.boottime()
@@ -82,8 +87,11 @@ class Leadership:
                 async with asyncio.timeout(min(RENEW_S, self._until_s - asked_s)):
                     revision = await self._written(self._revision)
             except (BusError, TimeoutError):
-                await self._bus.reconnect()
+                unanswered += 1
+                if unanswered % UNANSWERED == 0:
+                    await self._bus.reconnect()
                 continue
+            unanswered = 0
             if revision is None:
                 self._until_s = 0.0
                 raise LeaseLostError("another gateway leads")
