@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
@@ -37,6 +37,7 @@ class NatsServer:
         address: str = "127.0.0.1",
         within: tuple[str, ...] = (),
         max_bytes: int | None = None,
+        hosts: Sequence[str] = HOSTS,
     ) -> None:
         self.address = address
         self.port, self.route_port = _free_port(), _free_port()
@@ -45,7 +46,7 @@ class NatsServer:
         self._within = within
         self._config = directory / "nats.conf"
         self._log = directory / "nats.log"
-        passwords = {name: f"secret of {name}" for name in ("gateway", *HOSTS)}
+        passwords = {name: f"secret of {name}" for name in ("gateway", *hosts)}
         config = server_config(passwords, listen=f"{address}:{self.port}", directory=str(self.store))
         self._settings = json.loads(config)
         if max_bytes is not None:
@@ -89,6 +90,11 @@ class NatsServer:
         """It dies, and its disk with it."""
         await self.kill()
         shutil.rmtree(self.store)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def is_dead(self) -> bool:
@@ -161,7 +167,11 @@ class NatsCluster:
         await asyncio.gather(*(each.kill() for each in self.servers))
 
 
-Servers = NatsServer | NatsCluster
+class Servers(Protocol):
+    """Of one cluster, or of none."""
+
+    def membership(self, name: str) -> ClusterMembership:
+        """What a gateway or host needs to know of them."""
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:

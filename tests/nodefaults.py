@@ -13,14 +13,15 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from codebutler.cluster.buckets import BusError
+from codebutler.cluster.buckets import BusError, KeyBucket
+from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
 from codebutler.cluster.leases import Epochs, HostLeases, Leadership, LeaseLostError
@@ -39,7 +40,7 @@ from tests.workers.services import RecordingServices, entry
 HOSTS = {"laptop": ("shop", "books"), "tower": ("tools", "games")}
 CHANNELS = {repo: f"C-{repo}" for repos in HOSTS.values() for repo in repos}
 TTL_S = 3.0
-SILENT_S = 120.0
+SILENT_S = 60.0
 ANAS = Config(slack=SlackSection(allowed_users=("U01",)))
 
 
@@ -57,8 +58,9 @@ class SettlingServices(RecordingServices):
 class MortalGateway:
     """Leads when it can. ``kill`` leaves its lease to run out, and may take its disk along."""
 
-    def __init__(self, servers: NatsCluster, path: Path) -> None:
+    def __init__(self, servers: NatsCluster, path: Path, ttl_s: float = TTL_S) -> None:
         self.path = path
+        self._ttl_s = ttl_s
         self.leads: tuple[GatewayJournal, HostWorkers] | None = None
         self._servers = servers
         self._clock = SystemClock()
@@ -81,7 +83,7 @@ class MortalGateway:
         while True:
             try:
                 async with bus(self._servers) as connected:
-                    leadership = await Leadership.candidate(connected, uuid4().hex, self._clock, TTL_S)
+                    leadership = await Leadership.candidate(connected, uuid4().hex, self._clock, self._ttl_s)
                     await leadership.acquire()
                     async with beside(leadership.keep(), name="lease"):
                         leases = await HostLeases.opened(connected, self._clock)
@@ -92,7 +94,7 @@ class MortalGateway:
             finally:
                 self.leads = None
 
-    async def _lead(self, connected, authority, bucket) -> None:  # type: ignore[no-untyped-def]
+    async def _lead(self, connected: Bus, authority: Epochs, bucket: KeyBucket) -> None:
         def is_held() -> bool:
             return authority.is_held and not self._dead
 
@@ -222,13 +224,13 @@ async def speak(
 
 @asynccontextmanager
 async def everything(
-    directory: Path,
+    directory: Path, ttl_s: float = TTL_S
 ) -> AsyncIterator[tuple[NatsCluster, list[MortalGateway], list[MortalHost]]]:
     servers = NatsCluster.of(directory)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(servers.kill)
         await servers.start()
-        gateways = [MortalGateway(servers, directory / f"journal{number}.db") for number in (1, 2)]
+        gateways = [MortalGateway(servers, directory / f"journal{number}.db", ttl_s) for number in (1, 2)]
         hosts = [MortalHost(servers, name) for name in HOSTS]
         try:
             yield servers, gateways, hosts
@@ -261,15 +263,22 @@ async def survive(
             server.resume()
             if server.is_dead:
                 await server.start()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SILENT_S):
-                while any(len(disks[repo].texts) < each for repo in CHANNELS):  # noqa: ASYNC110 - several places
-                    await asyncio.sleep(0.1)
+        await _no_more_comes(lambda: sum(len(disks[repo].texts) for repo in CHANNELS), each * len(CHANNELS))
         found = {repo: disks[repo].texts for repo in CHANNELS}
-        lost = {repo: sorted(set(wanted[repo]) - set(found[repo])) for repo in CHANNELS}
-        assert not any(lost.values()), f"seed {seed}: lost {lost} after {faults.told}"
-        assert found == wanted, f"seed {seed}: another order after {faults.told}"
+        lost = sorted(text for repo in CHANNELS for text in set(wanted[repo]) - set(found[repo]))
+        assert not lost, f"seed {seed}: {len(lost)} lost, {lost[:10]} … after {faults.told}"
+        wrong = [repo for repo in CHANNELS if found[repo] != wanted[repo]]
+        assert not wrong, f"seed {seed}: doubled or in another order in {wrong} after {faults.told}"
         return faults.told
+
+
+async def _no_more_comes(count: Callable[[], int], wanted: int) -> None:
+    """Return when there are as many as wanted, or when nothing has come for long."""
+    seen, since_s = -1, time.monotonic()
+    while seen < wanted and time.monotonic() - since_s < SILENT_S:
+        if (now := count()) != seen:
+            seen, since_s = now, time.monotonic()
+        await asyncio.sleep(0.1)
 
 
 def main() -> int:

@@ -61,7 +61,7 @@ from codebutler.supervisor.port import Services
 from codebutler.supervisor.questions import T
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow, TurnsRow, WorkerRow
 
-MAX_IN_BYTES = 2**30
+MAX_IN_BYTES = 2**28
 ASK_S = 65.0
 BEGIN_S = 5.0
 
