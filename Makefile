@@ -38,7 +38,7 @@ run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
 test: $(READY) ## run the whole test suite, PARALLEL (4) files at once; of it TESTS (paths), or what is marked SELECT
-	$(PYTEST) --cache-clear -n $(PARALLEL) --dist loadfile --durations=25 $(CHOSEN) || { test $$? = 1 && \
+	$(PYTEST) --cache-clear -n $(PARALLEL) --dist loadfile --no-loadscope-reorder --durations=25 $(CHOSEN) || { test $$? = 1 && \
 	  test "$$(grep -c ': true' .pytest_cache/v/cache/lastfailed)" -le $(AGAIN) && \
 	  echo "Running what failed once more, alone." && $(PYTEST) --last-failed $(CHOSEN); }
 

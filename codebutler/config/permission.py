@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from codebutler.config.chats import PEOPLE
-from codebutler.config.new_repos import EVERYBODY
+from codebutler.config.chats import EVERYBODY, PEOPLE
 from codebutler.config.programs import objection_to
 from codebutler.config.schema import AuthorizationRule, Config
 from codebutler.domain.commands import WORDS

@@ -37,8 +37,7 @@ from codebutler_worker.sandbox.person import home_of_agents, served_findings
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.store.opening import migrate_store
-from codebutler_worker.store.state_dir import STATE_DIR, prepare_state_dir
+from codebutler_worker.store.opening import STATE_DIR, migrate_store, prepare_state_dir
 from codebutler_worker.worker.roster import Roster
 
 LIVE_S = 120.0

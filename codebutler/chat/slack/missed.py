@@ -14,7 +14,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from codebutler.chat.slack.answers import ts_at, written
-from codebutler.chat.slack.marks import FINAL
+from codebutler.chat.slack.render import FINAL
 from codebutler.domain.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import LOOK_BACK_S, Gap, SeenMessage

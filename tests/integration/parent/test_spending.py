@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.budget import BudgetSection
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, RepoSettings
+from codebutler.config.section import BudgetSection
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.parent.spending import SETTLE_S, Spending
 from codebutler.platform.tasks import beside

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.budget import BudgetSection, DailyLimit, TotalLimit
 from codebutler.config.merge import BUILTIN_COMMANDS
 from codebutler.config.programs import asks_model
 from codebutler.config.schema import Config
+from codebutler.config.section import BudgetSection, DailyLimit, TotalLimit
 from codebutler_worker.runtime.budget import (
     SCOPES,
     Beyond,

@@ -21,7 +21,7 @@ from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.destinations import read_head, read_regular
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
-from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.store.opening import STATE_DIR
 
 PASSED_ON = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NO_PROXY", "SSL_CERT_FILE", "TZ"}

@@ -40,6 +40,7 @@ from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import WORDLESS, move
+from codebutler_worker.store.opening import STATE_DIR
 from codebutler_worker.store.rows import (
     REPO_SCOPE,
     AttachmentRow,
@@ -49,9 +50,8 @@ from codebutler_worker.store.rows import (
     main_conversation,
     race_in,
 )
-from codebutler_worker.store.state_dir import STATE_DIR
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
-from codebutler_worker.tools.pushing import ASK_TO_PUSH
+from codebutler_worker.tools.talking import ASK_TO_PUSH
 
 LOOKED_AT = 200
 RESTRICTIONS = """\

@@ -50,7 +50,7 @@ from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import ApprovalAnswer, own_tree, tag_of
 from codebutler_worker.store.rows import key_of, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
-from codebutler_worker.tools.pushing import is_wish
+from codebutler_worker.tools.talking import asks_to_push
 
 STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
@@ -237,7 +237,7 @@ class RunningTurn:
                 if self._asking is None:
                     self._asking = Asking(self._runtime, self.row, self._asking_changed)
                 await self._asking.heard(backend, event, self._session_id or "")
-            case ToolUse(name=name, input=given) if is_wish(name):
+            case ToolUse(name=name, input=given) if asks_to_push(name):
                 await self._publisher.ask_to_push(str(given.get("why", "")))
             case Withdrawn() if self._asking is not None:
                 await self._asking.withdrawn(event)

@@ -14,9 +14,9 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from codebutler.config.budget import BudgetSection, DailyLimit, limits_any
 from codebutler.config.programs import asks_model
 from codebutler.config.schema import Config
+from codebutler.config.section import BudgetSection, DailyLimit, limits_any
 from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import StoreError
 from codebutler.domain.refs import NO_PERSON

@@ -22,8 +22,8 @@ from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
+from codebutler_worker.agents.claude.command import servers
 from codebutler_worker.agents.claude.commands import expansion, listed, name_in
-from codebutler_worker.agents.claude.mcp import servers
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits

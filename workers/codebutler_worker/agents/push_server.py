@@ -11,12 +11,12 @@ from functools import cache
 
 import msgspec
 
-from codebutler.config.mcp import OURS
+from codebutler.config.section import OURS
 from codebutler_worker.agents.backend import Approval
 from codebutler_worker.sandbox.system import find_program
-from codebutler_worker.tools.pushing import ASKED, DESCRIPTION, NAME, WHY
+from codebutler_worker.tools.talking import PUSH_ASKED, PUSH_DESCRIPTION, PUSH_TOOL, PUSH_WHY
 
-ALLOWED = f"mcp__{OURS}__{NAME}"
+ALLOWED = f"mcp__{OURS}__{PUSH_TOOL}"
 """What Claude Code and Kimi Code call the tool."""
 PERL = "perl"
 
@@ -52,11 +52,11 @@ def server() -> tuple[str, ...]:
     """How an agent starts it; () if the system has no Perl."""
     if find_program(PERL) is None:
         return ()
-    why = {"type": "string", "description": WHY}
+    why = {"type": "string", "description": PUSH_WHY}
     schema = {"type": "object", "properties": {"why": why}, "required": ["why"]}
     hints = {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": False}
-    tool = {"name": NAME, "description": DESCRIPTION, "inputSchema": schema, "annotations": hints}
-    answer = {"content": [{"type": "text", "text": ASKED}]}
+    tool = {"name": PUSH_TOOL, "description": PUSH_DESCRIPTION, "inputSchema": schema, "annotations": hints}
+    answer = {"content": [{"type": "text", "text": PUSH_ASKED}]}
     said = (msgspec.json.encode(each).decode() for each in ({"tools": [tool]}, answer))
     return (PERL, "-e", SERVER.strip(), *said)
 
