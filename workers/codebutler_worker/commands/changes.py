@@ -36,7 +36,7 @@ from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, LIVE, Todo, words_of
 from codebutler_worker.store.rows import DeferredRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.tree.trailers import Sign
+from codebutler_worker.tree.unsigned import Sign
 
 __all__ = ["answer_checks"]
 

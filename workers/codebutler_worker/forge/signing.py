@@ -19,7 +19,7 @@ from codebutler_worker.forge.outbound import PINS
 from codebutler_worker.forge.remote import ForgeError
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.programs.process import EndedProgram
-from codebutler_worker.tree.trailers import UnsignedCommit, object_id, without_signature
+from codebutler_worker.tree.unsigned import UnsignedCommit, object_id, without_signature
 
 SIGN_S = 60.0
 WANTED = "commit.gpgsign"

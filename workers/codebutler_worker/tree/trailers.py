@@ -1,4 +1,4 @@
-"""Adds trailers to the commits that an agent made during a run, after it. And a commit before it is signed.
+"""Adds trailers to the commits that an agent made during a run, after it.
 
 Git offers nothing that adds them at commit time but hooks, and a directory of hooks of ours would hide the repository's
 own. So the commits are made again, inside the sandbox: the same trees, authors and dates, with the trailers in their
@@ -7,13 +7,8 @@ messages. Only commits that nothing else has seen yet: whoever has one keeps exa
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
-from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.tree.scripts import FUNCTIONS
 from codebutler_worker.tree.tree import Git
 
@@ -82,7 +77,6 @@ echo $number
 """
 """Arguments: the snapshot from the run's beginning, the trailers as lines, and commits that were pushed. Prints how
 many commits were made again. The branch moves only if it is still where it was."""
-MARK = b"unsigned"
 
 
 async def add_trailers(git: Git, before: str, trailers: Sequence[str], pushed: Iterable[str]) -> int:
@@ -91,59 +85,3 @@ async def add_trailers(git: Git, before: str, trailers: Sequence[str], pushed: I
     said = await git.as_owner().run(AMEND, before, "\n".join(trailers), *pushed)
     number = said.output.strip()
     return int(number) if number.isdigit() else 0
-
-
-@dataclass(frozen=True, slots=True)
-class UnsignedCommit:
-    """``content`` is the commit ``commit``, ``tree`` its tree and ``parent`` the commit before it (None = it is the
-    first): data from inside the sandbox, which match their IDs."""
-
-    commit: str
-    content: bytes
-    tree: bytes
-    parent: bytes | None = None
-
-    def lines(self, name: str) -> list[str]:
-        """The values of its header lines of that name."""
-        head = self.content.partition(b"\n\n")[0].decode("utf-8", "surrogateescape")
-        return [line.removeprefix(f"{name} ") for line in head.split("\n") if line.startswith(f"{name} ")]
-
-
-Sign = Callable[[UnsignedCommit], Awaitable[bytes]]
-"""Returns the content of the signed commit. Raises CodeButlerError."""
-
-
-def unsigned_in(output: bytes) -> UnsignedCommit:
-    """What the script prints: the ID, then content, tree and parent, each in base64 on its own line. Raises
-    CodeButlerError if they do not match."""
-    try:
-        first, *rest = output.split(b"\n")
-        content, tree, parent = [base64.b64decode(line, validate=True) for line in [*rest, b"", b""][:3]]
-        found = UnsignedCommit(first.split()[1].decode(), content, tree, parent or None)
-    except (ValueError, IndexError, binascii.Error):
-        raise CodeButlerError("git gave no usable answer") from None
-    wanted = [(found.commit, "commit", content), *((each, "tree", tree) for each in found.lines("tree"))]
-    wanted += [(each, "commit", parent) for each in found.lines("parent")]
-    if len(found.lines("tree")) != 1 or any(
-        object_id(kind, data, name) != name for name, kind, data in wanted
-    ):
-        raise CodeButlerError("git gave no usable answer")
-    return found
-
-
-def object_id(kind: str, content: bytes, like: str) -> str:
-    """The ID of an object with this content, in the same format as the ID ``like``."""
-    algorithm = hashlib.sha256 if len(like) == 64 else hashlib.sha1
-    return algorithm(f"{kind} {len(content)}\0".encode() + content).hexdigest()
-
-
-def without_signature(content: bytes) -> bytes:
-    """A signed commit as it was before."""
-    head, end, body = content.partition(b"\n\n")
-    kept: list[bytes] = []
-    skips = False
-    for line in head.split(b"\n"):
-        skips = line.startswith((b"gpgsig ", b"gpgsig-sha256 ")) or (skips and line.startswith(b" "))
-        if not skips:
-            kept.append(line)
-    return b"\n".join(kept) + end + body

@@ -21,7 +21,7 @@ from codebutler_worker.programs.process import AgentProcess, EndedProgram, Recor
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from codebutler_worker.tree.scripts import COMMIT, DIFF, NO_REPOSITORY, NOTHING_LEFT, PUT_BACK, SNAPSHOT
-from codebutler_worker.tree.trailers import MARK, Sign, unsigned_in
+from codebutler_worker.tree.unsigned import MARK, Sign, unsigned_in
 
 LIMIT_BYTES = 8 * 2**20
 LIMIT_S = 60.0
