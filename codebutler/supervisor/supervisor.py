@@ -220,7 +220,7 @@ def _with_processes(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
     for row in rows:
         if row.worker.pid is not None and (use := taken.get(row.worker.pid)) is not None:
             worker = structs.replace(row.worker, pss_bytes=use.memory_bytes, programs=use.programs)
-            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, use.programs))  # noqa: PLW2901
+            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, use.programs))  # noqa: PLW2901 - the same row, completed
         measured.append(row)
     return tuple(measured)
 

@@ -18,7 +18,8 @@ from codebutler.platform.macos import MacOS
 from codebutler.platform.system import OperatingSystem, this_system
 from tests.programs import require
 
-MARK = "CODEBUTLER_TEST_MARK"
+MARK = f"CODEBUTLER_TEST_MARK_{os.getpid()}"
+"""Several tests run at once."""
 SYSTEMS: dict[str, type[OperatingSystem]] = {"this": type(this_system()), "macos": MacOS}
 
 
