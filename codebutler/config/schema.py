@@ -11,7 +11,7 @@ from codebutler.config.chats import PERSON, SECTIONS, ChatSection, SlackSection,
 from codebutler.config.mcp import McpServer, ServerName
 from codebutler.config.new_repos import NewReposSection
 from codebutler.config.section import Section, Url
-from codebutler.config.web import DashboardSection, MetricsSection
+from codebutler.config.web import DashboardSection, MetricsSection, TracingSection
 from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -333,6 +333,7 @@ class Config(Section, frozen=True):
     catch_up: CatchUpSection = CatchUpSection()
     dashboard: DashboardSection = DashboardSection()
     metrics: MetricsSection = MetricsSection()
+    tracing: TracingSection = TracingSection()
     budget: BudgetSection = BudgetSection()
     new_repos: NewReposSection = NewReposSection()
 

@@ -96,6 +96,7 @@ class RunningTurn:
         self._display = Display(runtime, self._place, begun)
         self._snapshots = Snapshots(runtime, begun.turn)
         self._watch = BudgetWatch(runtime, begun.turn)
+        self._trace = runtime.traces.begin(begun.messages, begun.turn.agent)
 
     async def run(self) -> None:
         """Run the agent and commit the outcome as soon as it reports it (its program may end later)."""
@@ -247,6 +248,8 @@ class RunningTurn:
                 await self._publisher.ask_to_push(str(given.get("why", "")))
             case Withdrawn() if self._asking is not None:
                 await self._asking.withdrawn(event)
+        if self._trace is not None:
+            self._trace.heard(event)
         self._display.heard(event)
         self._watch.heard(self._display.view.usage)
 
@@ -282,6 +285,8 @@ class RunningTurn:
     async def _conclude(self, finished: Finished) -> None:
         """Commit the outcome."""
         runtime = self._runtime
+        if self._trace is not None:
+            self._trace.end()
         hold: Hold | None = None
         if not self._stopping and not finished.ok:
             # A race's other agent need not wait for this one.
