@@ -12,6 +12,7 @@ from uuid import uuid4
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.host import HostLink, Local
 from codebutler.cluster.leases import Epochs, HostLeases, Leadership
+from codebutler.cluster.notes import SharedNotes
 from codebutler.cluster.services import HostServices, Standing
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import SystemClock
@@ -135,9 +136,10 @@ async def gateway(server: NatsServer, ttl_s: float = 30.0) -> AsyncIterator[Gate
         async with asyncio.timeout(DEADLINE_S):
             await leadership.acquire()
         authority = Epochs(leadership, await HostLeases.opened(connected, clock))
+        notes = await SharedNotes.opened(connected, leadership, clock)
         async with (
             beside(leadership.keep(), name="keep"),
-            HostWorkers(connected, authority, services, clock) as hosts,
+            HostWorkers(connected, authority, services, clock, notes) as hosts,
         ):
             yield Gateway(hosts, services, authority)
         await leadership.release()

@@ -118,12 +118,21 @@ class HostNews(_ClusterMessage, frozen=True, tag="news"):
     news: Budget | Doing | Live | Overview | TurnStarted
 
 
+class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
+    """A gateway, of no epoch, waits until it may lead. ``machine``: the name of its machine."""
+
+    instance: str
+    machine: str
+    version: str
+
+
 # Questions of a host, each answered at once.
 
 
 class Beat(_ClusterMessage, frozen=True, tag="beat"):
     """Alive. ``instance`` is new for each process; ``rows`` say how its repositories are; ``known`` is the digest of
-    the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin."""
+    the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin.
+    ``release``: its version of CodeButler."""
 
     version: int
     instance: str
@@ -131,6 +140,7 @@ class Beat(_ClusterMessage, frozen=True, tag="beat"):
     outbox: int = 0
     known: str = ""
     leaves: bool = False
+    release: str = ""
 
 
 class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from codebutler.config.chats import SECTIONS
+from codebutler.config.registry import host_in
 from codebutler.config.schema import Config, RepoSettings
 
 
@@ -14,7 +15,9 @@ def assigned(repo: RepoSettings) -> RepoSettings:
     told = replace(
         Config(), **chats, authorization=repo.config.authorization, approvals=repo.config.approvals
     )
-    return RepoSettings(name=repo.name, path=repo.path, channel_id=repo.channel_id, config=told)
+    return RepoSettings(
+        name=repo.name, path=repo.path, channel_id=repo.channel_id, config=told, host=host_in(repo.path)
+    )
 
 
 def combined(here: Config, given: Config) -> Config:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
-from codebutler.cluster.leases import Epochs, HostLeases, Leadership, LeaseLostError
+from codebutler.cluster.leases import RENEW_S, Epochs, HostLeases, Leadership, LeaseLostError
 from codebutler.cluster.membership import read_membership
+from codebutler.cluster.messages import StandingBy, encode
+from codebutler.cluster.notes import SharedNotes
+from codebutler.cluster.subjects import STAND_BY
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
+from codebutler.domain.version import VERSION
 from codebutler.parent.bootstrap import begun, chats_of, serve
 from codebutler.parent.local import Beginning, Record
 from codebutler.platform.signals import Stopping
-from codebutler.platform.tasks import first_of, ungrouped
+from codebutler.platform.tasks import beside, first_of, ungrouped
 from codebutler.supervisor.port import Services
 
 
@@ -39,7 +44,8 @@ class RemoteWorkers:
         leases = await HostLeases.opened(self._bus, self._clock)
         authority = Epochs(self._leadership, leases)
         record("", "INF", f"this gateway leads (epoch {authority.epoch})")
-        async with HostWorkers(self._bus, authority, services, self._clock) as hosts:
+        notes = await SharedNotes.opened(self._bus, self._leadership, self._clock)
+        async with HostWorkers(self._bus, authority, services, self._clock, notes) as hosts:
             yield hosts
 
 
@@ -56,9 +62,18 @@ async def gateway(
         while not stopping.asked.is_set():
             leadership = await Leadership.candidate(bus, uuid4().hex, beginning.clock)
             told("Standing by: another gateway leads, or none has answered yet.")
-            await first_of(leadership.acquire(), stopping.asked.wait())
+            async with beside(_standing_by(bus, leadership), name="stand-by"):
+                await first_of(leadership.acquire(), stopping.asked.wait())
             if leadership.is_held:
                 await _lead(bus, leadership, beginning, told)
+
+
+async def _standing_by(bus: Bus, leadership: Leadership) -> None:
+    """Tell the one that leads, until cancelled."""
+    told = StandingBy(epoch=0, instance=leadership.instance, machine=platform.node(), version=VERSION)
+    while True:
+        await bus.tell(STAND_BY, encode(told))
+        await asyncio.sleep(RENEW_S)
 
 
 async def _lead(bus: Bus, leadership: Leadership, beginning: Beginning, told: Callable[[str], None]) -> None:

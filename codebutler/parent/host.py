@@ -121,7 +121,7 @@ class Repositories:
         self._redactor.learn(secrets_of(resolved.config))
         config = combined(resolved.config, given.config)
         settings = Served(entry, config, resolved.notes, resolved.trusted).settings(self._env)
-        return replace(settings, channel_id=given.channel_id)
+        return replace(settings, channel_id=given.channel_id, host=given.host)
 
 
 def _unserved(given: RepoSettings, problem: str) -> RepoRow:
