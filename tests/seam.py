@@ -149,6 +149,7 @@ async def gateway(server: NatsServer, ttl_s: float = 30.0) -> AsyncIterator[Gate
 class Host:
     spawner: StoringSpawner
     standing: Standing
+    services: HostServices
     link: HostLink
     running: asyncio.Task[None]
 
@@ -175,7 +176,7 @@ async def host(
         link = HostLink(connected, standing, services, supervisor, _local, clock)
         running = asyncio.create_task(link.run(), name=f"host {name}")
         try:
-            yield Host(spawner, standing, link, running)
+            yield Host(spawner, standing, services, link, running)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

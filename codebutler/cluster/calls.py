@@ -15,6 +15,7 @@ from codebutler.cluster.messages import (
     ClusterCodec,
     DownCall,
     EndedCall,
+    ReportCall,
     ReturnedCall,
     SendCall,
     encode,
@@ -117,6 +118,8 @@ class HostCalls:
                     await self._services.turn_ended(repo, ended)
                 case DownCall(why=why):
                     await self._services.quarantined(repo, why)
+                case ReportCall(report=report):
+                    await self._services.reported(repo, report)
                 case ReturnedCall():
                     await self._returned(call)
         except ChatUnreachableError:

@@ -18,6 +18,7 @@ from codebutler.domain.model import Event, File, Operation, Quoted, Request
 from codebutler.domain.refs import NOWHERE, MessageRef, PersonRef
 from codebutler.protocol.conversations import Question as WorkerQuestion
 from codebutler.protocol.conversations import Told
+from codebutler.protocol.hosts import HostReport
 from codebutler.protocol.messages import (
     Budget,
     Doing,
@@ -105,7 +106,15 @@ class ReturnedCall(_ClusterMessage, frozen=True, tag="returned"):
     received_at: datetime
 
 
-Call = SendCall | EndedCall | DownCall | ReturnedCall
+class ReportCall(_ClusterMessage, frozen=True, tag="report"):
+    """Note this of the repository."""
+
+    call: str
+    repo: str
+    report: HostReport
+
+
+Call = SendCall | EndedCall | DownCall | ReturnedCall | ReportCall
 
 
 # From a host to the gateway, not kept.

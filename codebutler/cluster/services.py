@@ -22,6 +22,7 @@ from codebutler.cluster.messages import (
     HostQuestion,
     NotDone,
     Reply,
+    ReportCall,
     SendCall,
     ThreadQuestion,
     ThreadSaid,
@@ -33,6 +34,7 @@ from codebutler.domain.errors import ChatError, FrameTooLargeError
 from codebutler.domain.model import Operation, Quoted
 from codebutler.domain.refs import MessageRef
 from codebutler.platform.tasks import Tasks
+from codebutler.protocol.hosts import HostReport
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Audit, Budget, LogTag, Overview, TurnEnded
 from codebutler.supervisor.port import News as Reported
 
@@ -129,6 +131,12 @@ class HostServices:
         """Returns once the gateway has passed it on."""
         call = EndedCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, ended=ended)
         await self.call(call)
+
+    async def reported(self, repo: RepoSettings, report: HostReport) -> None:
+        """Returns once the gateway has it on disk. Raises ChatError if that fails for good."""
+        await self.call(
+            ReportCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, report=report)
+        )
 
     async def settle(self, seq: int) -> None:
         """The event that came as ``seq`` is on this disk."""

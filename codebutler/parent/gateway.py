@@ -18,6 +18,7 @@ from codebutler.cluster.subjects import STAND_BY
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.domain.version import VERSION
+from codebutler.intake.records import Notes
 from codebutler.parent.bootstrap import begun, chats_of, serve
 from codebutler.parent.local import Beginning, Record
 from codebutler.platform.signals import Stopping
@@ -30,7 +31,9 @@ class RemoteWorkers:
 
     are_remote = True
 
-    def __init__(self, bus: Bus, leadership: Leadership, beginning: Beginning) -> None:
+    def __init__(self, bus: Bus, leadership: Leadership, notes: SharedNotes, beginning: Beginning) -> None:
+        self.notes: Notes | None = notes
+        self._notes = notes
         self._bus = bus
         self._leadership = leadership
         self._clock = beginning.clock
@@ -44,8 +47,7 @@ class RemoteWorkers:
         leases = await HostLeases.opened(self._bus, self._clock)
         authority = Epochs(self._leadership, leases)
         record("", "INF", f"this gateway leads (epoch {authority.epoch})")
-        notes = await SharedNotes.opened(self._bus, self._leadership, self._clock)
-        async with HostWorkers(self._bus, authority, services, self._clock, notes) as hosts:
+        async with HostWorkers(self._bus, authority, services, self._clock, self._notes) as hosts:
             yield hosts
 
 
@@ -79,11 +81,12 @@ async def _standing_by(bus: Bus, leadership: Leadership) -> None:
 async def _lead(bus: Bus, leadership: Leadership, beginning: Beginning, told: Callable[[str], None]) -> None:
     """Until ``stopping``, or until another gateway leads."""
     config = resolve_global(beginning.home, beginning.env).config
-    source = RemoteWorkers(bus, leadership, beginning)
     try:
         with ungrouped():
             async with asyncio.TaskGroup() as tasks:
                 keeping = tasks.create_task(leadership.keep(), name="lease")
+                notes = await SharedNotes.opened(bus, leadership, beginning.clock)
+                source = RemoteWorkers(bus, leadership, notes, beginning)
                 await serve(beginning, config, chats_of(config), source)
                 keeping.cancel()
     except LeaseLostError as error:

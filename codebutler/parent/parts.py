@@ -34,6 +34,7 @@ from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.protocol.messages import Budget
+from codebutler.schedule.told import ToldJobs
 from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
 from codebutler.web.front import DashboardAddress
@@ -117,7 +118,8 @@ class LatestTurns:
 
 @dataclass(frozen=True)
 class Given:
-    """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's."""
+    """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's.
+    ``notes``: those that the next gateway needs, None where the journal is enough."""
 
     home: Home
     env: Mapping[str, str]
@@ -126,6 +128,7 @@ class Given:
     descriptors: Descriptors
     stopping: Stopping
     serves_hosts: bool = False
+    notes: Notes | None = None
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,8 @@ class Reloads:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The composition root closes them. ``restored``: the journal is a backup."""
+    """The composition root closes them. ``restored``: the journal is a backup. ``notes``: what the next gateway needs,
+    too."""
 
     given: Given
     signals: Signals
@@ -183,6 +187,8 @@ class Parts:
     listeners: Listeners
     spending: Spending
     ledgers: Ledgers
+    notes: Notes
+    told_jobs: ToldJobs
     budgets: Budgets = field(default_factory=Budgets)
     reloads: Reloads = field(default_factory=Reloads)
     counts: EventCounts = field(default_factory=EventCounts)
@@ -213,6 +219,9 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     repos = Repos(table, lambda: direct.channels)
     spending = Spending(lambda: repos.table, clock, logs.record)
     await spending.load()
+    notes = given.notes or journal
+    told_jobs = ToldJobs(notes)
+    await told_jobs.load(each.entry.name for each in table.served if each.entry.host)
     return Parts(
         given=given,
         signals=signals,
@@ -230,4 +239,6 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         ledgers=Ledgers(lambda: repos.table, clock, logs.record),
         turns=LatestTurns(journal, signals.changed.tell),
         listeners=Listeners(people.called, redactor.redact),
+        notes=notes,
+        told_jobs=told_jobs,
     )

@@ -8,7 +8,6 @@
 | K04 | a second process of the same host waits, and the first one goes on |
 | K06 | a gateway that was stopped for a while wakes up fenced, stands by, and leads again later |
 | K05 | `codebutler supervise` imports nothing of NATS |
-| K07 | while the host is away, a message has ⏳ and its thread says since when; both end when the host is back |
 """
 
 from __future__ import annotations
@@ -209,28 +208,6 @@ async def test_k04_only_one_process_is_a_host(tmp_path: Path, git_repo: Path) ->
         await twin.says("another process is this host")
         await made.answered()
         assert await twin.end() == 0
-
-
-async def test_k07_a_message_whose_host_is_away_says_so(tmp_path: Path, git_repo: Path) -> None:
-    async with cluster(tmp_path, git_repo) as made:
-        await made.up()
-        await made.answered()
-        await made.host.end(signal.SIGKILL)
-        ts = await made.built.say(made.channel, ASKED)
-        await made.built.answer(made.channel, ts, "Its host laptop has been away since 20")
-        assert "hourglass_flowing_sand" in made.built.reactions(made.channel, ts)
-        told = json.loads(await made.gateway.run("cluster", "status", "--json"))
-        assert [(each["name"], each["awake"], each["pending"]) for each in told["hosts"]] == [
-            ("laptop", False, 1)
-        ]
-        assert [(each["name"], each["worker"]["undelivered"]) for each in told["repos"]] == [("shop", 1)]
-        assert "away since 20" in await made.gateway.run("cluster", "status")
-        await made.host.start("host")
-        await made.built.answer(made.channel, ts, LISTED)
-        assert await made.built.outcome(made.channel, ts) == "white_check_mark"
-        await made.built.answer(made.channel, ts, "Its host laptop was away from 20")
-        assert "hourglass_flowing_sand" not in made.built.reactions(made.channel, ts)
-        assert len(made.listings(ts)) == 1
 
 
 async def test_k05_a_supervisor_imports_nothing_of_nats() -> None:

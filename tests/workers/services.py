@@ -11,6 +11,7 @@ from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import File, NoRequest, Operation, Quoted
 from codebutler.intake.records import Entry
+from codebutler.protocol.hosts import HostReport
 from codebutler.protocol.messages import Audit, Doing, LogTag, TotalUse, TurnEnded
 from codebutler.supervisor.port import News
 from tests.events import posted
@@ -42,6 +43,7 @@ class RecordingServices:
         self.answers: dict[str, list[ChatError | str]] = {}
         self.files: dict[str, tuple[bytes, ...] | str | ChatError] = {}
         self.threads: dict[str, tuple[Quoted, ...] | Exception] = {}
+        self.reports: list[tuple[str, HostReport]] = []
         self.hold = asyncio.Event()
         self.hold.set()
         self.settle_error: StoreError | None = None
@@ -82,6 +84,10 @@ class RecordingServices:
         if isinstance(found, Exception):
             raise found
         return tuple(each for each in found if each.ref < before_ts), 0
+
+    async def reported(self, repo: RepoSettings, report: HostReport) -> None:
+        self.reports.append((repo.name, report))
+        self._note()
 
     async def settle(self, seq: int) -> None:
         self._note()
