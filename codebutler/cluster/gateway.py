@@ -162,7 +162,8 @@ class HostWorkers:
             self._order(LookOrder(epoch=self._authority.epoch, repo=name, numbers=numbers))
 
     def tell_total(self) -> None:
-        """Hosts do not know of a budget over all repositories."""
+        """At each host's next beat."""
+        self._questions.use_changed()
 
     def wake(self, name: str) -> None:
         """Start the worker now if it does not run. Raises RegistryError."""

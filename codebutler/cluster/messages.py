@@ -24,6 +24,7 @@ from codebutler.protocol.messages import (
     Doing,
     Live,
     Overview,
+    TotalUse,
     TurnEnded,
     TurnStarted,
 )
@@ -141,7 +142,7 @@ class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
 class Beat(_ClusterMessage, frozen=True, tag="beat"):
     """Alive. ``instance`` is new for each process; ``rows`` say how its repositories are; ``known`` is the digest of
     the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin.
-    ``release``: its version of CodeButler."""
+    ``release``: its version of CodeButler. ``totals``: which of the gateway's totals it has."""
 
     version: int
     instance: str
@@ -150,6 +151,7 @@ class Beat(_ClusterMessage, frozen=True, tag="beat"):
     known: str = ""
     leaves: bool = False
     release: str = ""
+    totals: str = ""
 
 
 class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):
@@ -173,11 +175,14 @@ HostQuestion = Beat | FetchQuestion | ThreadQuestion
 
 
 class Granted(_ClusterMessage, frozen=True, tag="granted"):
-    """The host's ``host_epoch``, and its repositories unless it knows them already."""
+    """The host's ``host_epoch``; and its repositories, and for each that has a budget with all others what those have
+    used, unless it knows that already. ``totals_known`` names this state of them."""
 
     host_epoch: int
     digest: str
     repos: tuple[RepoSettings, ...] | None = None
+    totals: dict[str, TotalUse] | None = None
+    totals_known: str = ""
 
 
 class Refused(_ClusterMessage, frozen=True, tag="refused"):

@@ -217,9 +217,9 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     direct = DirectThreads(journal)
     await direct.load()
     repos = Repos(table, lambda: direct.channels)
-    spending = Spending(lambda: repos.table, clock, logs.record)
-    await spending.load()
     notes = given.notes or journal
+    spending = Spending(lambda: repos.table, clock, logs.record, notes)
+    await spending.load()
     told_jobs = ToldJobs(notes)
     await told_jobs.load(each.entry.name for each in table.served if each.entry.host)
     return Parts(

@@ -20,7 +20,7 @@ from codebutler.intake.records import Entry
 from codebutler.observe.chain import act_of, worker_act
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
-from codebutler.protocol.hosts import HostReport, JobsReport, WatchReport
+from codebutler.protocol.hosts import HostReport, JobsReport, UseReport, WatchReport
 from codebutler.protocol.messages import (
     Audit,
     Budget,
@@ -119,6 +119,8 @@ class ParentServices:
         match report:
             case JobsReport():
                 await self._parts.told_jobs.keep(repo.name, report)
+            case UseReport(days=days):
+                await self._parts.spending.take(repo.name, days)
             case WatchReport(job=job, key=key):
                 await self._parts.told_jobs.on_watched(f"{repo.name}/{job}", key)
 
