@@ -141,6 +141,7 @@ async def gateway(server: NatsServer, ttl_s: float = 30.0) -> AsyncIterator[Gate
             beside(leadership.keep(), name="keep"),
             HostWorkers(connected, authority, services, clock, notes) as hosts,
         ):
+            hosts.start()
             yield Gateway(hosts, services, authority)
         await leadership.release()
 

@@ -84,6 +84,7 @@ class HostWorkers:
         self._gateways: ClusterCodec[StandingBy] = ClusterCodec(StandingBy)
         self._done: ClusterCodec[OrderDone] = ClusterCodec(OrderDone)
         self._stack = AsyncExitStack()
+        self._started = False
 
     async def __aenter__(self) -> HostWorkers:
         await self._stack.enter_async_context(self._bus.listening(questions_of("*"), self._asked))
@@ -134,7 +135,8 @@ class HostWorkers:
         self._listen_to(remote.host)
 
     def start(self) -> None:
-        """The hosts start their own workers."""
+        """The hosts start their own workers; only now do they hear which ones."""
+        self._started = True
 
     async def wait_started(self) -> None:
         """We are ready without any host."""
@@ -324,6 +326,8 @@ class HostWorkers:
 
     async def _asked(self, subject: str, body: bytes) -> bytes | None:
         host = subject.rpartition(".")[2]
+        if not self._started:
+            return None  # a host that is told of no repository ends its workers
         try:
             reply = await self._questions.answer(host, self._question.decode(body))
         except (ProtocolError, BusError) as error:

@@ -43,6 +43,7 @@ class RecordingServices:
         self.answers: dict[str, list[ChatError | str]] = {}
         self.files: dict[str, tuple[bytes, ...] | str | ChatError] = {}
         self.threads: dict[str, tuple[Quoted, ...] | Exception] = {}
+        self.totals: dict[str, TotalUse] = {}
         self.reports: list[tuple[str, HostReport]] = []
         self.hold = asyncio.Event()
         self.hold.set()
@@ -96,7 +97,7 @@ class RecordingServices:
         self.settled.append(seq)
 
     def total(self, repo: RepoSettings) -> TotalUse | None:
-        return None
+        return self.totals.get(repo.name)
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         self.notices.append((repo.name, why))

@@ -19,6 +19,7 @@ from codebutler.intake.repos import RepoTable, Served
 from codebutler.parent.host_jobs import HostedHere, HostJobs
 from codebutler.platform.tasks import beside
 from codebutler.protocol.hosts import HostReport, JobsReport, WatchReport
+from codebutler.protocol.messages import Configure, DayUse, TotalUse
 from codebutler.schedule.files import JobFiles, job_sources
 from codebutler.schedule.told import ToldJobs
 from tests.integration.cluster.test_cluster_absence import notes
@@ -71,6 +72,31 @@ async def test_a_file_and_its_changes_are_told_and_what_it_watches(tmp_path: Pat
             file.write_text("jobs: []")
             await until(lambda: len(told(JobsReport)) == 2)
         assert {name for name, _ in reports} == {"shop"}
+
+
+async def test_a_host_hears_what_all_use_whenever_that_changes(tmp_path: Path) -> None:
+    async with nats_server(tmp_path) as server:
+        async with gateway(server) as first, host(server) as here:
+            first.services.totals = {"shop": total(1)}
+            first.hosts.add(remote())
+            first.hosts.add(remote("tools", "C02"))
+            worker = await here.spawner.worker()
+            await until(lambda: [each for each in worker.heard if isinstance(each, Configure)])
+            assert here.services.total(remote()) == total(1)
+            assert here.services.total(remote("tools")) is None
+            here.services.total_here = lambda _: total(7)
+            assert here.services.total(remote("tools")) == total(7)
+            first.services.totals = {"shop": total(2)}
+            first.hosts.tell_total()
+            await until(lambda: total(2) in worker.heard)
+        async with gateway(server) as second, host(server) as here:
+            second.services.totals = {"shop": total(3)}
+            second.hosts.add(remote())
+            await until(lambda: here.services.total(remote()) == total(3))
+
+
+def total(runs: int) -> TotalUse:
+    return TotalUse(day=DayUse(runs=runs), until="x", month=DayUse(runs=runs), month_until="y")
 
 
 async def test_what_was_told_outlives_its_gateway(tmp_path: Path) -> None:
