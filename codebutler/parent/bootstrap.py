@@ -115,12 +115,7 @@ async def serve(beginning: Beginning, config: Config, used: Sequence[Platform], 
     home, env = beginning.home, beginning.env
     async with AsyncExitStack() as stack:
         given = Given(
-            home,
-            env,
-            config,
-            beginning.clock,
-            beginning.descriptors,
-            beginning.stopping,
+            *(home, env, config, beginning.clock, beginning.descriptors, beginning.stopping),
             serves_hosts=source.are_remote,
             notes=source.notes,
         )
