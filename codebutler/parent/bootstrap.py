@@ -200,7 +200,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance, parts.told_jobs))
     scheduler = Scheduler(parts.notes, publish, files.look, clock, parts.tasks)
     parts.listeners.on_ended.append(scheduler.ended)
-    parts.told_jobs.on_watched = scheduler.watched
+    parts.told_jobs.on_watched.append(scheduler.watched)
     jobs = ScheduleCommands(scheduler, clock, zone_of(""))
     held = HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, outbound.services.nothing_starts)

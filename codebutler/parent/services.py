@@ -122,7 +122,8 @@ class ParentServices:
             case UseReport(days=days):
                 await self._parts.spending.take(repo.name, days)
             case WatchReport(job=job, key=key):
-                await self._parts.told_jobs.on_watched(f"{repo.name}/{job}", key)
+                for told in self._parts.told_jobs.on_watched:
+                    await told(f"{repo.name}/{job}", key)
 
     async def thread(
         self, repo: RepoSettings, thread: MessageRef, before: MessageRef

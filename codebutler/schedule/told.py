@@ -15,8 +15,8 @@ class ToldJobs:
     """``load`` once. What was told is noted, so that the schedule goes on while a host is away."""
 
     def __init__(self, notes: Notes) -> None:
-        self.on_watched: Callable[[str, str], Awaitable[None]] = _nobody
-        """Begins the job REPO/NAME, once for each change of files. Set it before anything is told."""
+        self.on_watched: list[Callable[[str, str], Awaitable[None]]] = []
+        """Told of each change of files: the job REPO/NAME, and a key of the change."""
         self._notes = notes
         self._told: dict[str, JobsReport] = {}
 
@@ -39,10 +39,6 @@ class ToldJobs:
         if report.trouble:
             raise CodeButlerError(report.trouble)
         return report.data, report.path
-
-
-async def _nobody(_job: str, _trigger: str) -> None:
-    raise CodeButlerError("no job runs yet")
 
 
 def _note(repo: str) -> str:
