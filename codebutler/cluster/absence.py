@@ -33,6 +33,7 @@ from codebutler.domain.model import (
     Update,
 )
 from codebutler.domain.refs import NOWHERE, MessageRef
+from codebutler.intake.intake import dated
 from codebutler.intake.records import Kept, Notes
 from codebutler.platform.tasks import Tasks
 from codebutler.supervisor.port import Services
@@ -92,6 +93,20 @@ class AbsenceNotices:
     def sent(self, repo: RepoSettings, event: Event) -> None:
         """The event is on its way to the repository's host."""
         self._sent[host_in(repo.path)].append((self._clock.boottime(), repo, event))
+
+    async def recognised(self, repo: RepoSettings, event: Event) -> Event:
+        """The event as it is to be sent. One from the chat's history that has our ⏳, or our line in its thread, waits
+        for its host: nobody has worked on it."""
+        if not isinstance(event, MessagePosted) or event.handled != "maybe":
+            return event
+        try:
+            absence = await self._of(repo).open()
+        except StoreError:
+            return event
+        if event.ref not in absence.marked and event.root not in absence.lines:
+            return event
+        now = self._clock.now()
+        return dated(replace(event, handled="no"), now, now, repo.config.catch_up.max_age_hours)
 
     def heard(self, host: str, repos: Iterable[RepoSettings]) -> None:
         """The host is there, and serves ``repos``."""

@@ -99,12 +99,21 @@ class HostCalls:
         repo = self._served(call.repo)
         if repo is None:
             log.warning("refused a call of %s: %s is not its repository", self._host, call.repo)
+            if isinstance(call, ReportCall):  # nobody there keeps it for another time
+                await self._refuse(call)
             return True
         answer = await self._answer(repo, call, again=delivered.again)
         if answer is None:
             return False
         await self._bus.publish(answers_to(self._host), encode(answer), f"answer {call.call}")
         return True
+
+    async def _refuse(self, call: ReportCall) -> None:
+        why = f"{call.repo} is not served by this host"
+        answer = CallAnswer(
+            epoch=self._authority.epoch, host=self._host, call=call.call, failed=True, code="fenced", text=why
+        )
+        await self._bus.publish(answers_to(self._host), encode(answer), f"answer {call.call}")
 
     async def _answer(self, repo: RepoSettings, call: Call, *, again: bool) -> CallAnswer | None:
         """None: the chat cannot be reached, and nothing was done."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import platform
 from collections.abc import Mapping
@@ -262,7 +263,8 @@ class HostWorkers:
             while not self._authority.is_held:
                 await self._clock.sleep(BEGIN_S)  # what we send now would be refused
             try:
-                await self._publish(remote, entry)
+                event = await self._absence.recognised(remote.repo, entry.event)
+                await self._publish(remote, dataclasses.replace(entry, event=event))
                 self._absence.sent(remote.repo, entry.event)
             except FrameTooLargeError as error:
                 log.warning("event %d cannot be delivered and is dropped: %s", entry.seq, error)

@@ -23,6 +23,8 @@ from codebutler.schedule.scheduler import LOOK_S, SETTLE_S
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.port import Services
 
+MAX_TROUBLE_CHARS = 2000
+
 
 @dataclass(frozen=True, slots=True)
 class HostedHere:
@@ -73,7 +75,9 @@ class HostJobs:
         data, trouble = content
         path = f"{repo.host}:{Path(repo.path) / '.codebutler' / FILE_NAME}"
         try:
-            await self._services.reported(repo, JobsReport(data=data, path=path, trouble=trouble))
+            await self._services.reported(
+                repo, JobsReport(data=data, path=path, trouble=trouble[:MAX_TROUBLE_CHARS])
+            )
         except CodeButlerError as error:
             self._record(repo.name, "WRN", f"the gateway cannot take its jobs: {error}")
         self._told[repo.name] = content

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.model import MessagePosted, Operation, Post, React, Update
 from codebutler.domain.version import VERSION
 from codebutler.intake.records import Entry
+from codebutler.protocol.messages import Deliver
 from tests.natsserver import NatsServer, bus, nats_server
 from tests.seam import DEADLINE_S, Gateway, gateway, host, remote, until
 from tests.workers.services import RecordingServices, entry
@@ -97,6 +99,36 @@ async def test_the_next_gateway_settles_what_the_one_before_told(tmp_path: Path)
             assert marks(second.services, remove=True) == marks(first.services) == ["2.000100"]
             posted = {op_id for _, op_id, each, _ in first.services.sent if isinstance(each, Post)}
             assert {target for target, _ in ends(second.services)} == {f"posted-{each}" for each in posted}
+
+
+async def test_a_message_that_waits_is_not_taken_for_one_that_was_worked_on(tmp_path: Path) -> None:
+    """A stand-by that has not seen it reads it from the history, with our mark."""
+    async with nats_server(tmp_path) as server:
+        async with gateway(server) as first, left(server, first):
+            first.hosts.deliver(now(2, "one"))
+            await until(lambda: lines(first.services))
+        async with gateway(server) as second:
+            second.hosts.add(remote())
+            for seq, text in ((2, "one"), (3, "another")):
+                read = now(seq, text)
+                assert isinstance(read.event, MessagePosted)
+                second.hosts.deliver(
+                    replace_event(read, replace(read.event, handled="maybe", stale=True, late=True))
+                )
+            async with host(server) as here:
+                await until(lambda: here.taken("another"))
+                worker = await here.spawner.worker()
+                came = [each.event for each in worker.heard if isinstance(each, Deliver)]
+                stale = {each.text: each.stale for each in came if isinstance(each, MessagePosted)}
+                assert stale == {"one": False, "another": True}
+
+
+def now(seq: int, text: str) -> Entry:
+    """Written now."""
+    written, sent_at = entry(seq, text), datetime.now(UTC)
+    assert isinstance(written.event, MessagePosted)
+    event = replace(written.event, sent_at=sent_at.timestamp())
+    return Entry(seq, written.channel, event, written.request, sent_at)
 
 
 async def test_a_message_that_a_dying_host_may_not_have_taken_is_told_of(tmp_path: Path) -> None:

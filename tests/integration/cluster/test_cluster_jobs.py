@@ -14,11 +14,11 @@ from codebutler.config.paths import Home
 from codebutler.config.registry import Provenance, Registry, RepoEntry
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
-from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.parent.host_jobs import HostedHere, HostJobs
 from codebutler.platform.tasks import beside
-from codebutler.protocol.hosts import HostReport, JobsReport, WatchReport
+from codebutler.protocol.hosts import HostReport, JobsReport, UseReport, WatchReport
 from codebutler.protocol.messages import Configure, DayUse, TotalUse
 from codebutler.schedule.files import JobFiles, job_sources
 from codebutler.schedule.told import ToldJobs
@@ -72,6 +72,8 @@ async def test_a_file_and_its_changes_are_told_and_what_it_watches(tmp_path: Pat
             file.write_text("jobs: []")
             await until(lambda: len(told(JobsReport)) == 2)
         assert {name for name, _ in reports} == {"shop"}
+        with pytest.raises(ChatError, match="is not served by this host"):
+            await here.services.reported(remote("tools"), UseReport(days={}))
 
 
 async def test_a_host_hears_what_all_use_whenever_that_changes(tmp_path: Path) -> None:
