@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 
 from codebutler.cluster.bus import Bus, BusError, KeyBucket
 from codebutler.cluster.leases import LOOK_S, Leadership
@@ -12,13 +13,15 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 
 ATTEMPTS = 5
+WAIT_S = 2.0
 
 
 class SharedNotes:
     """The port ``Notes``. Each note carries the epoch of the gateway that kept it: a later one's is never replaced."""
 
-    def __init__(self, bucket: KeyBucket, leadership: Leadership) -> None:
+    def __init__(self, bucket: KeyBucket, leadership: Leadership, clock: Clock) -> None:
         self._bucket = bucket
+        self._clock = clock
         self._leadership = leadership
         self._revisions: dict[str, int | None] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -28,13 +31,17 @@ class SharedNotes:
         """Waits until NATS answers."""
         while True:
             try:
-                return cls(await bus.bucket(NOTES_BUCKET), leadership)
+                return cls(await bus.bucket(NOTES_BUCKET), leadership, clock)
             except BusError:
                 await clock.sleep(LOOK_S)
 
     async def note(self, name: str) -> str:
-        """The note of that name; "" if there is none. Raises StoreError."""
+        """The note of that name; "" if there is none. Waits for NATS longer than a lease lasts. Raises StoreError."""
         async with self._locks[name]:
+            for _ in range(ATTEMPTS):
+                with suppress(StoreError):
+                    return (await self._read(name))[1]
+                await self._clock.sleep(WAIT_S)
             return (await self._read(name))[1]
 
     async def keep_note(self, name: str, value: str) -> None:

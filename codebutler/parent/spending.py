@@ -65,8 +65,11 @@ class Spending:
 
     async def load(self) -> None:
         """Read every store."""
-        for account in self._accounts().values():
-            await self._look(account)
+        accounts = self._accounts().values()
+        await asyncio.gather(*(self._look(each) for each in accounts if each.is_remote))
+        for account in accounts:
+            if not account.is_remote:
+                await self._look(account)
 
     def told(self, repo: str) -> None:
         """Its worker says that something was used."""
@@ -138,7 +141,11 @@ class Spending:
     async def _recall(self, account: Account) -> None:
         """What its host has told an earlier gateway."""
         if account.name not in self._days and self._notes is not None:
-            note = await self._notes.note(_note(account.name))
+            try:
+                note = await self._notes.note(_note(account.name))
+            except StoreError as error:
+                self._record(account.name, "WRN", f"its use is not known exactly: {error}")
+                return
             known = msgspec.json.decode(note, type=dict[date, DayUse]) if note else {}
             self._days.setdefault(account.name, known)
         self._read_on[account.name] = account.today(self._clock.now())

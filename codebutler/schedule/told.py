@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
@@ -22,9 +23,11 @@ class ToldJobs:
 
     async def load(self, repos: Iterable[str]) -> None:
         """Read what was told of these repositories. Raises StoreError."""
-        for name in repos:
-            if note := await self._notes.note(_note(name)):
-                self._told[name] = msgspec.json.decode(note, type=JobsReport)
+        await asyncio.gather(*map(self._recall, repos))
+
+    async def _recall(self, repo: str) -> None:
+        if note := await self._notes.note(_note(repo)):
+            self._told[repo] = msgspec.json.decode(note, type=JobsReport)
 
     async def keep(self, repo: str, report: JobsReport) -> None:
         """Its host says this. Raises StoreError."""
