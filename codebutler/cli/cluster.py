@@ -11,12 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from codebutler.cli.command import App
-from codebutler.cli.context import asked
+from codebutler.cli.context import asked, home
 from codebutler.cli.output import notice, print_json, print_table, say
 from codebutler.cluster.server import server_config
 from codebutler.cluster.subjects import GATEWAY, HOST_NAME
 from codebutler.control.messages import StatusReply, StatusRequest
-from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError, NotRunningError
+from codebutler.supervisor.supervisor import is_held
 from codebutler.text.amounts import load
 
 app = App("Show a cluster, and configure its NATS servers.")
@@ -55,7 +56,12 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
 ) -> None:
     """Show the gateways, the hosts and their repositories, as the gateway of this home sees them."""
-    told = asked(StatusRequest(), StatusReply).status
+    try:
+        told = asked(StatusRequest(), StatusReply).status
+    except NotRunningError:
+        if not is_held(home().lock):
+            raise
+        raise CodeButlerError("this gateway stands by: ask the one that leads") from None
     if "cluster" not in told:
         raise CodeButlerError("what runs here is no gateway: ask where `codebutler gateway` runs")
     shown = {**told["cluster"], "repos": told["repos"]}

@@ -69,6 +69,10 @@ async def test_k08_jobs_of_a_host_run_once(tmp_path: Path, git_repo: Path) -> No
         built, channel = made.built, made.channel
         await made.standby.start("gateway")
         await made.standby.says("Standing by")
+        with pytest.raises(AssertionError, match="this gateway stands by"):
+            await made.standby.run("cluster", "status")
+        told = json.loads(await made.gateway.run("cluster", "status", "--json"))
+        assert [each["leads"] for each in told["gateways"]] == [True, False]
         (git_repo / ".codebutler" / "jobs.yaml").write_text(JOBS)
         async with asyncio.timeout(DEADLINE_S):
             while len(json.loads(await made.gateway.run("jobs", "--json"))) < 2:  # noqa: ASYNC110 - another program
