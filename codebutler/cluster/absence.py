@@ -15,7 +15,7 @@ from uuid import UUID, uuid5
 from msgspec import Struct
 from msgspec.structs import replace
 
-from codebutler.cluster.bus import BusError
+from codebutler.cluster.buckets import BusError
 from codebutler.cluster.leases import HostLeases
 from codebutler.config.registry import host_in
 from codebutler.config.schema import RepoSettings

@@ -6,7 +6,8 @@ import asyncio
 from collections import defaultdict
 from contextlib import suppress
 
-from codebutler.cluster.bus import Bus, BusError, KeyBucket
+from codebutler.cluster.buckets import BusError, KeyBucket
+from codebutler.cluster.bus import Bus
 from codebutler.cluster.leases import LOOK_S, Leadership
 from codebutler.cluster.subjects import NOTES_BUCKET
 from codebutler.domain.clock import Clock

@@ -8,6 +8,7 @@ HOST_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 LEADER_BUCKET = "CB_LEADER"
 HOSTS_BUCKET = "CB_HOSTS"
 NOTES_BUCKET = "CB_NOTES"
+TAKEN_BUCKET = "CB_TAKEN"
 ANSWERS = "answers"
 GATEWAY = "gateway"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from codebutler.config.budget import BudgetSection, limits_any
 from codebutler.config.chats import SECTIONS
 from codebutler.config.registry import host_in
 from codebutler.config.schema import Config, RepoSettings
+from codebutler.config.section import BudgetSection, limits_any
 
 
 def assigned(repo: RepoSettings) -> RepoSettings:

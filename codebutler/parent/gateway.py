@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from uuid import uuid4
 
+from codebutler.cluster.buckets import BusError, KeyBucket
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
-from codebutler.cluster.leases import RENEW_S, Epochs, HostLeases, Leadership, LeaseLostError
+from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
+from codebutler.cluster.leases import LOOK_S, RENEW_S, Epochs, HostLeases, Leadership, LeaseLostError
 from codebutler.cluster.membership import read_membership
 from codebutler.cluster.messages import StandingBy, encode
 from codebutler.cluster.notes import SharedNotes
-from codebutler.cluster.subjects import STAND_BY
+from codebutler.cluster.subjects import STAND_BY, TAKEN_BUCKET
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
+from codebutler.domain.clock import Clock
 from codebutler.domain.version import VERSION
 from codebutler.intake.records import Notes
 from codebutler.parent.bootstrap import begun, chats_of, serve
@@ -25,21 +29,30 @@ from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside, first_of, ungrouped
 from codebutler.supervisor.port import Services
 
+SPREAD_S = 60.0
+
 
 class RemoteWorkers:
     """Those of the hosts."""
 
     are_remote = True
 
-    def __init__(self, bus: Bus, leadership: Leadership, notes: SharedNotes, beginning: Beginning) -> None:
+    def __init__(
+        self, bus: Bus, leadership: Leadership, taken: KeyBucket, notes: SharedNotes, beginning: Beginning
+    ) -> None:
         self.notes: Notes | None = notes
         self._notes = notes
         self._bus = bus
         self._leadership = leadership
+        self._taken = taken
         self._clock = beginning.clock
 
     def start(self) -> None:
         """The hosts run already."""
+
+    def journal(self, path: Path, clock: Clock) -> GatewayJournal:
+        """The file, and what all gateways have in common."""
+        return GatewayJournal(self._taken, lambda: self._leadership.is_held, path, clock)
 
     @asynccontextmanager
     async def open(self, services: Services, record: Record) -> AsyncIterator[HostWorkers]:
@@ -85,11 +98,30 @@ async def _lead(bus: Bus, leadership: Leadership, beginning: Beginning, told: Ca
         with ungrouped():
             async with asyncio.TaskGroup() as tasks:
                 keeping = tasks.create_task(leadership.keep(), name="lease")
+                spreading = tasks.create_task(_spread(bus, beginning.clock), name="replicas")
                 notes = await SharedNotes.opened(bus, leadership, beginning.clock)
-                source = RemoteWorkers(bus, leadership, notes, beginning)
+                taken = await _taken(bus, beginning.clock)
+                source = RemoteWorkers(bus, leadership, taken, notes, beginning)
                 await serve(beginning, config, chats_of(config), source)
                 keeping.cancel()
+                spreading.cancel()
     except LeaseLostError as error:
         told(f"No longer leading: {error}.")
     finally:
         await leadership.release()
+
+
+async def _taken(bus: Bus, clock: Clock) -> KeyBucket:
+    """Waits until NATS answers."""
+    while True:
+        with suppress(BusError):
+            return await bus.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES)
+        await clock.sleep(LOOK_S)
+
+
+async def _spread(bus: Bus, clock: Clock) -> None:
+    """Servers may be added at any time. Until cancelled."""
+    while True:
+        with suppress(BusError):
+            await bus.streams.spread()
+        await clock.sleep(SPREAD_S)

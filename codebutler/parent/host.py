@@ -14,13 +14,13 @@ from codebutler.cluster.bus import Bus
 from codebutler.cluster.host import HostLink, Local
 from codebutler.cluster.membership import read_membership
 from codebutler.cluster.services import HostServices, Standing
-from codebutler.config.budget import limits_any
 from codebutler.config.hosts import combined
 from codebutler.config.paths import Home
 from codebutler.config.registry import Provenance, Registry, RepoEntry
 from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_of
+from codebutler.config.section import limits_any
 from codebutler.domain.errors import ConfigError
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.audit import AuditLog, maintain

@@ -8,10 +8,12 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from codebutler.config.paths import Home
 from codebutler.domain.clock import Clock
+from codebutler.intake.journal import Journal
 from codebutler.intake.records import Notes
 from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
@@ -45,6 +47,9 @@ class WorkerSource(Protocol):
     def start(self) -> None:
         """Called once, before anything else is opened."""
 
+    def journal(self, path: Path, clock: Clock) -> Journal:
+        """Where accepted events are stored. Blocks. Raises as ``Journal.open``."""
+
     def open(self, services: Services, record: Record) -> AbstractAsyncContextManager[Workers]:
         """Leaving the block ends what still runs here."""
 
@@ -65,6 +70,10 @@ class LocalWorkers:
     def start(self) -> None:
         """Start the fork server."""
         self._spawner.start()
+
+    def journal(self, path: Path, clock: Clock) -> Journal:
+        """The file alone."""
+        return Journal.open(path, clock)
 
     @asynccontextmanager
     async def open(self, services: Services, record: Record) -> AsyncIterator[Supervisor]:

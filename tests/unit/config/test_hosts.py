@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from codebutler.config.budget import BudgetSection, DailyLimit, TotalLimit
 from codebutler.config.chats import SlackSection, TelegramSection
 from codebutler.config.hosts import assigned, combined
 from codebutler.config.schema import (
@@ -17,6 +16,7 @@ from codebutler.config.schema import (
     RepoSettings,
     SandboxSection,
 )
+from codebutler.config.section import BudgetSection, DailyLimit, TotalLimit
 
 RULE = AuthorizationRule(channels=("C1",), users=("U1",), allowed_prefixes=("claude",))
 
