@@ -376,7 +376,8 @@ class Config(Section, frozen=True):
 
 
 class RepoSettings(Struct, frozen=True, kw_only=True):
-    """A worker's settings for its repository. The chats' sections come without tokens."""
+    """A worker's settings for its repository. The chats' sections come without tokens. ``host``: the machine's name in
+    a cluster."""
 
     name: str
     path: str
@@ -384,3 +385,4 @@ class RepoSettings(Struct, frozen=True, kw_only=True):
     config: Config
     agent_env: dict[str, str] = {}
     skills_digest: str = ""
+    host: str = ""
