@@ -165,8 +165,9 @@ async def _gateway(
         async with (
             beside(leadership.keep(), name="lease"),
             GatewayJournal(bucket, lambda: leadership.is_held, path, clock) as journal,
-            HostWorkers(connected, authority, SettlingServices(journal), clock) as hosts,
+            HostWorkers(connected, authority, SettlingServices(journal), clock, journal) as hosts,
         ):
+            hosts.start()
             yield journal, hosts, leases
 
 

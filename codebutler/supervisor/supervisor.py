@@ -48,7 +48,7 @@ class TurnsRow(Struct, frozen=True, kw_only=True):
 
 class RepoRow(Struct, frozen=True, kw_only=True):
     """A repository as `codebutler status --json` shows it. ``problem``: why its worker is not running; ``doubt``: a
-    contradiction between the worker's report and what the supervisor observes."""
+    contradiction between the worker's report and what the supervisor observes. ``host``: where it is in a cluster."""
 
     name: str
     path: str
@@ -57,6 +57,7 @@ class RepoRow(Struct, frozen=True, kw_only=True):
     turns: TurnsRow
     problem: str = ""
     doubt: str = ""
+    host: str = ""
 
 
 class Supervisor:
@@ -173,6 +174,9 @@ class Supervisor:
     async def status(self) -> tuple[RepoRow, ...]:
         """Every repository, with each worker's memory and programs if they can be determined."""
         return await asyncio.to_thread(_with_processes, self.rows())
+
+    async def cluster(self) -> None:
+        """There is none: everything is on this machine."""
 
     @property
     def outbox_pending(self) -> int:
