@@ -61,11 +61,11 @@ from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.supervisor import SupervisorLock
 from codebutler.web.dashboard.acts import Acts, ActSources
+from codebutler.web.dashboard.changes import ChangeReviews, ReviewSources
 from codebutler.web.dashboard.conversations import Conversations, ConversationSources
 from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.dashboard.ledger import LedgerPage, LedgerSources
-from codebutler.web.dashboard.reviews import ChangeReviews, ReviewSources
 from codebutler.web.front import Hooks, WebServer
 from codebutler.web.metrics import MetricsPage
 
@@ -229,7 +229,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         parent_command=commands.take,
         audit=audit.take,
         overheard=parts.listeners.overhear,
-        deliver=outbound.supervisor.deliver,
+        deliver=parts.traced(outbound.supervisor.deliver),
     )
     intake = Intake(
         repos=repos.by_channel,
