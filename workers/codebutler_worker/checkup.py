@@ -21,7 +21,7 @@ from codebutler.protocol.capabilities import CheckupLine
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.egress.outlet import for_agents, summary, try_way_out
+from codebutler_worker.egress.policy import for_agents, summary, try_network_access
 from codebutler_worker.memory.learning import memory_finding
 from codebutler_worker.runtime.turns import agent_name
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
@@ -121,7 +121,7 @@ async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncI
         await sandbox.close()
         yield ok("sandbox", "limits", sandbox.told)
     else:
-        yield _limits(section, walls=sandbox.name != "none")
+        yield _limits(section, sandboxed=sandbox.name != "none")
     if isinstance(sandbox, BwrapSandbox):
         yield _filter(sandbox)
     yield await _network(sandbox, section)
@@ -165,9 +165,9 @@ def walls_finding(name: str) -> Finding:
     return ok("sandbox", name, "self-test passed: programs inside see and write only their own files")
 
 
-def _limits(section: SandboxSection, *, walls: bool) -> Finding:
+def _limits(section: SandboxSection, *, sandboxed: bool) -> Finding:
     limiter = Limiter.detect(configured(section))
-    told = limiter.told(walls=walls)
+    told = limiter.told(sandboxed=sandboxed)
     held = not limiter.limits.any or "not enforceable" not in told
     return (ok if held else warn)("sandbox", "limits", told)
 
@@ -175,9 +175,9 @@ def _limits(section: SandboxSection, *, walls: bool) -> Finding:
 async def _network(sandbox: Sandbox, section: SandboxSection) -> Finding:
     try:
         told = summary(section, sandbox.name)
-        outlet = for_agents(section, sandbox.name, {})
-        if outlet.kind == "hosts" and not sandbox.told:
-            await try_way_out(sandbox, outlet)
+        network_policy = for_agents(section, sandbox.name, {})
+        if network_policy.kind == "hosts" and not sandbox.told:
+            await try_network_access(sandbox, network_policy)
     except SandboxUnavailableError as error:
         return fail("sandbox", "network", str(error))
     return ok("sandbox", "network", told)
