@@ -126,6 +126,19 @@ async def test_two_that_end_at_once_are_both_counted_and_a_restart_forgets_neith
     assert desk.total().day == used(2, 3.0)
 
 
+async def test_runs_that_end_within_a_moment_are_read_once(desk: Desk) -> None:
+    await desk.spending.load()
+    changes: list[int] = []
+    desk.spending.changed.add(lambda: changes.append(desk.total().day.runs))
+    async with beside(desk.spending.run(), name="spending"):
+        for run, usd in (("a", 1), ("b", 2)):
+            await desk.ran("blog", run, usd)
+            desk.spending.told("blog")
+            await desk.clock.advance(SETTLE_S / 4)
+        await desk.heard()
+    assert changes == [2]
+
+
 async def test_a_new_day_begins_empty_and_the_month_goes_on(desk: Desk) -> None:
     await desk.ran("blog", "a", 1)
     await desk.spending.load()

@@ -281,8 +281,9 @@ class ProcessBackend(TurnBackend[T]):
             self._live[turn_id] = None
             # The answer does not wait for the process; a consumer that reads to the end does.
             finished = await self._finished(turn)
-            text = noted(finished.text, turn.access.refused) if finished.ok else finished.text
-            yield replace(finished, text=text, usage=metered(finished.usage, turn.access.gauge))
+            if finished.ok and turn.access.refused:
+                finished = replace(finished, text=noted(finished.text, turn.access.refused))
+            yield replace(finished, usage=metered(finished.usage, turn.access.gauge))
         finally:
             self._live[turn_id] = None
             await asyncio.shield(self._end(turn_id, self._ended(turn), last=True))

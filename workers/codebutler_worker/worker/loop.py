@@ -187,8 +187,9 @@ class Worker:
             todo = Todo()
         reached("inbox.after")
         # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
-        self._deferred.withdraw(todo.withdrawn)
-        self._deferred.start(todo.deferred)
+        if todo.withdrawn or todo.deferred:
+            self._deferred.withdraw(todo.withdrawn)
+            self._deferred.start(todo.deferred)
         self._scheduler.wake()
         self._tell_load()
         reached("stored.before")

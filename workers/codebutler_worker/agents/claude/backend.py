@@ -30,15 +30,8 @@ from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.sessions import kept_here
-from codebutler_worker.agents.survey import (
-    Supported,
-    Survey,
-    Version,
-    dotted,
-    repository_says,
-    survey_of,
-    version_in,
-)
+from codebutler_worker.agents.survey import Survey, repository_says, survey_of
+from codebutler_worker.agents.versions import CLAUDE, Version, dotted, version_in
 from codebutler_worker.egress.access import new_token
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner, make_directories
@@ -199,17 +192,12 @@ def poisoned(turn: ClaudeTurn, verdict: Verdict) -> bool:
 
 # Find a supported Claude Code. Done once per worker.
 
-FLOOR = (2, 1, 197)
-TESTED = (2, 1, 328)
-INSTALL = CLAUDE_CODE.install
-SUPPORTED = Supported(CLAUDE_CODE.title, FLOOR, TESTED, INSTALL, probe_s=20.0)
-
 
 def judge_version(version: Version | None) -> str:
     """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
     if version is None:
-        raise AgentUnavailableError(f"claude does not report its version: install it with `{INSTALL}`")
-    return SUPPORTED.judge(version)
+        raise AgentUnavailableError(f"claude does not report its version: install it with `{CLAUDE.install}`")
+    return CLAUDE.judge(version)
 
 
 def find_binary(binary: str, path: str, repo: Path, home: Path) -> Path:
@@ -234,7 +222,7 @@ async def ask_version(binary: Path, env: Mapping[str, str], repo: Path) -> Versi
 
     Raises AgentUnavailableError, and SandboxUnavailableError if root cannot run it as an ordinary user.
     """
-    return version_in(await SUPPORTED.ask((*as_owner(repo, binary), str(binary)), env))
+    return version_in(await CLAUDE.ask((*as_owner(repo, binary), str(binary)), env))
 
 
 # Whether Claude Code could work now. Starts no turn.
