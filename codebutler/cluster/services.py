@@ -35,6 +35,7 @@ from codebutler.domain.model import Operation, Quoted
 from codebutler.domain.refs import MessageRef
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Audit, Budget, LogTag, Overview, TurnEnded
+from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News as Reported
 
 WAITS = 10
@@ -109,7 +110,9 @@ class HostServices:
         """A budget over all repositories is not told to hosts."""
 
     def show(self, repo: RepoSettings, news: Reported) -> None:
-        """Best effort."""
+        """Best effort. A gateway has no traces of its hosts' runs."""
+        if isinstance(news, Traced):
+            return
         if isinstance(news, Budget | Overview):
             self._latest[repo.name, type(news)] = repo, news
         told = HostNews(epoch=self._standing.epoch, repo=repo.name, news=news)

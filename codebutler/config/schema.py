@@ -21,6 +21,7 @@ from codebutler.config.section import (
     MetricsSection,
     Section,
     ServerName,
+    TracingSection,
     Url,
 )
 from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
@@ -344,6 +345,7 @@ class Config(Section, frozen=True):
     catch_up: CatchUpSection = CatchUpSection()
     dashboard: DashboardSection = DashboardSection()
     metrics: MetricsSection = MetricsSection()
+    tracing: TracingSection = TracingSection()
     budget: BudgetSection = BudgetSection()
     new_repos: NewReposSection = NewReposSection()
 

@@ -21,13 +21,14 @@ LOOK_BACK_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A committed event; ``seq`` is its place in the journal."""
+    """A committed event; ``seq`` is its place in the journal. ``trace``: the context of its trace, "" = none."""
 
     seq: int
     channel: ConversationRef
     event: Event
     request: Request
     received_at: datetime
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         parent_command=commands.take,
         audit=audit.take,
         overheard=parts.listeners.overhear,
-        deliver=outbound.supervisor.deliver,
+        deliver=parts.traced(outbound.supervisor.deliver),
     )
     intake = Intake(
         repos=repos.by_channel,

@@ -30,6 +30,7 @@ from codebutler.protocol.messages import (
     TurnEnded,
     TurnStarted,
 )
+from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News
 from codebutler.text.markup import plain
 
@@ -91,6 +92,14 @@ class ParentServices:
             case TurnStarted(messages=messages):
                 for listener in self._listeners.of(repo.channel_id):
                     listener.started(messages)
+            case _:
+                self._note(repo, news)
+
+    def _note(self, repo: RepoSettings, news: Budget | Overview | Traced) -> None:
+        match news:
+            case Traced():
+                if self._parts.tracing is not None:
+                    self._parts.tracing.worked(repo.name, repo.channel_id, news)
             case Overview(turns=turns):
                 self._parts.turns.tell(repo.name, turns)
             case Budget():
@@ -110,6 +119,8 @@ class ParentServices:
             self._signals.interrupted.tell(repo.channel_id)
             self._chats.of(repo.channel_id).sender.turn_over(repo.channel_id, ended.thread)
         self._parts.spending.told(repo.name)
+        if self._parts.tracing is not None:
+            self._parts.tracing.ended(repo.name, repo.channel_id, ended.messages, ended.outcome)
         self._parts.counts.turn(ended.op_id, repo.name, ended.agent, ended.outcome)
         await self._listeners.ended(repo.channel_id, ended.messages, ended.outcome)
 

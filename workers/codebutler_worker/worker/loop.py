@@ -186,6 +186,8 @@ class Worker:
             await self._runtime.commit(partial(self._inbox.give_up, seq=seq, event=event))
             todo = Todo()
         reached("inbox.after")
+        if message.trace:
+            self._runtime.traces.came(event, message.trace)
         # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
         if todo.withdrawn or todo.deferred:
             self._deferred.withdraw(todo.withdrawn)
