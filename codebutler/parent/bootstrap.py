@@ -115,7 +115,14 @@ async def serve(beginning: Beginning, config: Config, used: Sequence[Platform], 
     home, env = beginning.home, beginning.env
     async with AsyncExitStack() as stack:
         given = Given(
-            home, env, config, beginning.clock, beginning.descriptors, beginning.stopping, source.are_remote
+            home,
+            env,
+            config,
+            beginning.clock,
+            beginning.descriptors,
+            beginning.stopping,
+            source.are_remote,
+            source.journal,
         )
         await _serve(given, used, source, stack)
 
@@ -182,8 +189,8 @@ async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> Se
     chat, notes = opened.integration.chat, opened.notes
     await stack.enter_async_context(chat)
     clock, redact = parts.clock, parts.redactor.redact
-    if parts.restored is not None:
-        await begin_anew(notes)
+    if parts.restored is not None or parts.given.serves_hosts:
+        await begin_anew(notes)  # another gateway may have posted since
     editor = Editor(redact, parts.people.called, parts.direct.where, parts.dashboard.seen_from)
     sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.direct, notes=notes))
     sender.channels.changed.add(parts.signals.changed.tell)

@@ -50,9 +50,10 @@ class House:
 
     # -- the command line
 
-    async def run(self, *arguments: str, check: bool = True) -> str:
+    async def run(self, *arguments: str, check: bool = True, deadline_s: float = DEADLINE_S) -> str:
         """Run one `codebutler` command to its end; returns what it printed."""
-        return await output_of(*self.prefix, *command(*arguments), env=self.env, check=check)
+        whole = (*self.prefix, *command(*arguments))
+        return await output_of(*whole, env=self.env, check=check, deadline_s=deadline_s)
 
     async def add_repo(self, path: Path, channel: str, **config: Any) -> str:
         """Register a repository, with a config of its own, on a channel of the workspace; returns the channel's ID."""

@@ -39,6 +39,7 @@ from codebutler_worker.conversation.attachments import AttachmentFetcher, is_usa
 from codebutler_worker.conversation.display import Display
 from codebutler_worker.conversation.end import Ending, conclude, outcome_of, record_end
 from codebutler_worker.conversation.history import Missed, record_of
+from codebutler_worker.conversation.lacking import warn_of_lacks
 from codebutler_worker.conversation.limits import Hold, after_refusal
 from codebutler_worker.conversation.prepare import BegunTurn, keep_session, prompt_of, request_of
 from codebutler_worker.conversation.publisher import Publisher
@@ -212,6 +213,7 @@ class RunningTurn:
         self._publisher.workdir = workdir
         if files:
             files = await AttachmentFetcher(self._runtime, self._place, workdir).fetch(files)
+        await warn_of_lacks(self._runtime, begun, files, self._session_id)
         self._prompt = prompt_of(begun, files, workdir)
         record = ""
         if begun.missed != Missed():

@@ -36,7 +36,7 @@ from codebutler.protocol.messages import (
     ToWorker,
 )
 from codebutler.protocol.pipe import MessagePipe
-from codebutler_worker.changes.told import run_changes
+from codebutler_worker.changes.page import run_changes
 from codebutler_worker.commands.find import found
 from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.parked import RESTARTED, leave_for_restart, recover
