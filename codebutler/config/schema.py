@@ -369,11 +369,6 @@ class Config(Section, frozen=True):
         """The place's name for people."""
         return self.chat.place_name
 
-    @property
-    def allowed_users(self) -> tuple[PersonRef, ...]:
-        """Who may speak there. Nobody of another chat."""
-        return self.chat.allowed_ids
-
 
 class RepoSettings(Struct, frozen=True, kw_only=True):
     """A worker's settings for its repository. The chats' sections come without tokens. ``host``: the machine's name in
