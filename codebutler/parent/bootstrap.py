@@ -44,6 +44,7 @@ from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
+from codebutler.parent.weekly import WeeklyCosts
 from codebutler.platform import killpoints
 from codebutler.platform.processes import (
     disable_core_dumps,
@@ -59,6 +60,7 @@ from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
 from codebutler.schedule.hooks import HookRunner
 from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
+from codebutler.schedule.weekly import weekly_jobs
 from codebutler.supervisor.supervisor import SupervisorLock
 from codebutler.web.dashboard.acts import Acts, ActSources
 from codebutler.web.dashboard.conversations import Conversations, ConversationSources
@@ -139,6 +141,8 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
     configuration = Configuration(parts, outbound, connections)
     operator = Operator(parts, outbound, inbound, status=status, configuration=configuration, front=front)
     serving = Serving(parts, outbound, inbound.intake, configuration, connections)
+    publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
+    weekly = WeeklyCosts(parts.repos.named, parts.ledgers, parts.direct, publish)
     on_files = partial(_use, inbound.hooks, front, watchers)
     for name, work in (
         ("audit", inbound.audit.run()),
@@ -153,7 +157,7 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
         ("front", front.run()),
         ("spending", parts.spending.run()),
         ("reloads", parts.reloads.serve(configuration.reload)),
-        ("schedule", inbound.scheduler.run(inbound.intake.accept, on_files)),
+        ("schedule", inbound.scheduler.run(inbound.intake.accept, on_files, weekly.post)),
     ):
         await stack.enter_async_context(beside(work, name=name))
     async with notifying(given.env, parts.clock, stopping, lambda: status.line):
@@ -195,7 +199,10 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
     publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
     provenance = Provenance(Registry(given.home))
-    files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance))
+    files = JobFiles(
+        lambda: job_sources(given.home, repos.table, given.env, provenance),
+        lambda: weekly_jobs(() if given.serves_hosts else repos.table.served),  # hosts have their own ledgers
+    )
     scheduler = Scheduler(journal, publish, files.look, clock, parts.tasks)
     parts.listeners.on_ended.append(scheduler.ended)
     jobs = ScheduleCommands(scheduler, clock, zone_of(""))
