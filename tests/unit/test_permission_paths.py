@@ -20,6 +20,7 @@ ASKED = {
     "codebutler/parent/apphome.py": {"see"},
     "codebutler/parent/new_repos.py": {"new"},
     "codebutler/parent/services.py": {"see"},
+    "codebutler/parent/weekly.py": {"see"},
     "codebutler/web/dashboard/acts.py": {"command"},
     "workers/codebutler_worker/commands/runs.py": {"continue"},
     "workers/codebutler_worker/commands/pressing.py": {
