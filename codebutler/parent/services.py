@@ -64,7 +64,7 @@ class ParentServices:
         """Carry out ``operation`` in the repository's channel, or in the direct conversation that it is about; it can
         notify only the person it is for. Raises ChatError.
         """
-        operation = addressed(operation, repo.config.allowed_users)
+        operation = addressed(operation, repo.config.chat.allowed_ids)
         sender = self._chats.of(repo.channel_id).sender
         ref, said = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
         if said is not None and (not isinstance(said, Post) or (ref and not said.outdated)):

@@ -34,8 +34,9 @@ def image(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     place = tmp_path_factory.mktemp("image")
     wheels = place / "dist"
     lock = ROOT / "tests" / "requirements.lock"
-    wheel = (sys.executable, "-m", "pip", "-q", "wheel", "-w", wheels, "-c", lock, f"{ROOT}[cluster]")
-    subprocess.run(wheel, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "-q", "wheel", "-w", wheels, "-c", lock, f"{ROOT}[cluster]"], check=True
+    )
     shutil.copytree(ROOT / "deploy", place / "deploy")
     shutil.copy(ROOT / ".dockerignore", place)
     root = minimal_root(place / "root.tar", NEEDED)

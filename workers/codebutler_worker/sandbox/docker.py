@@ -155,7 +155,7 @@ class DockerSandbox(Sandbox):
     @property
     def told(self) -> str:
         """A container's limits, in one line."""
-        return f"each conversation may use {listed(self.limits)} (a container of its own)"
+        return f"each conversation may use {listed(self.limits)} (its own container)"
 
     async def release(self, conversation: str) -> None:
         """The conversation is over: remove everything kept for it."""
