@@ -6,13 +6,16 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from codebutler.cluster.authority import ClusterAuthority
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.membership import ClusterMembership
-from codebutler.cluster.server import server_config
+from codebutler.cluster.server import Trust, server_config, written
+from codebutler.cluster.subjects import GATEWAY
 from codebutler.domain.clock import SystemClock
 from tests.programs import require
 
@@ -24,13 +27,13 @@ class NatsServer:
     """``start`` and ``kill`` as often as wanted: its directory and its port stay."""
 
     def __init__(self, directory: Path) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self._config = directory / "nats.conf"
         self._log = directory / "nats.log"
-        passwords = {name: f"secret of {name}" for name in ("gateway", *HOSTS)}
-        self._config.write_text(
-            server_config(passwords, listen=f"127.0.0.1:{self.port}", directory=str(directory / "store"))
-        )
+        self.authority = ClusterAuthority.new((self.url,), "", 1)
+        trust, self.members = trusted(self.authority)
+        config = server_config(trust, listen=f"127.0.0.1:{self.port}", directory=str(directory / "store"))
+        self._config.write_bytes(written(config))
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -38,7 +41,7 @@ class NatsServer:
         return f"nats://127.0.0.1:{self.port}"
 
     def membership(self, name: str) -> ClusterMembership:
-        return ClusterMembership(servers=(self.url,), name=name, password=f"secret of {name}")
+        return self.members[name]
 
     async def start(self) -> None:
         program = require("nats-server")
@@ -69,6 +72,19 @@ class NatsServer:
         return True
 
 
+def trusted(
+    authority: ClusterAuthority, hosts: tuple[str, ...] = HOSTS
+) -> tuple[Trust, dict[str, ClusterMembership]]:
+    """What servers know from their start, and each member's credential."""
+    now_s = int(time.time())
+    trust, members = authority.trust(now_s), {GATEWAY: authority.of_gateway(now_s)}
+    accounts = dict(trust.accounts)
+    for host in hosts:
+        account, claims, members[host] = authority.invited(host, now_s)
+        accounts[account] = claims
+    return Trust(trust.operator, trust.system, accounts), members
+
+
 @asynccontextmanager
 async def nats_server(directory: Path) -> AsyncIterator[NatsServer]:
     server = NatsServer(directory)
@@ -85,7 +101,7 @@ async def bus(server: NatsServer, name: str = "gateway") -> AsyncIterator[Bus]:
         yield connected
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]

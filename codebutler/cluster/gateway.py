@@ -29,8 +29,10 @@ from codebutler.cluster.messages import (
     encode,
 )
 from codebutler.cluster.questions import HostQuestions
+from codebutler.cluster.removal import Removals
 from codebutler.cluster.subjects import (
     ANSWERS,
+    REMOVALS,
     answers_to,
     consumer_of,
     events_to,
@@ -100,6 +102,8 @@ class HostWorkers:
     async def __aenter__(self) -> HostWorkers:
         await self._stack.enter_async_context(self._bus.listening(questions_of("*"), self._asked))
         await self._stack.enter_async_context(self._bus.listening(news_of("*"), self._told))
+        removals = Removals(self._authority, self._services, self._of)
+        await self._stack.enter_async_context(self._bus.listening(REMOVALS, removals.told))
         return self
 
     async def __aexit__(
@@ -357,6 +361,8 @@ class HostWorkers:
     def _away(self, host: str) -> str:
         if self._authority.hosts.is_awake(host):
             return ""
+        if why := self._questions.misfits.get(host):
+            return why
         return f"its host {host} has been away for {self._authority.hosts.silent_s(host):.0f} s: messages wait for it"
 
     def _remote(self, name: str) -> HostedRepo:

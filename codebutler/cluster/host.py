@@ -35,6 +35,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ProtocolError
 from codebutler.domain.model import Event
+from codebutler.domain.version import VERSION
 from codebutler.intake.intake import LATE_S, dated
 from codebutler.intake.records import Entry
 from codebutler.platform.tasks import beside, cancel, ungrouped, wait_for
@@ -152,6 +153,7 @@ class HostLink:
             outbox=self._workers.outbox_pending,
             known=self._digest,
             leaves=leaves,
+            release=VERSION,
         )
 
     async def _beat(self, asked_s: float) -> None:

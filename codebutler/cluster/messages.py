@@ -33,8 +33,8 @@ CLUSTER_VERSION = 1
 M = TypeVar("M")
 
 
-class _ClusterMessage(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """Of either side."""
+class _ClusterMessage(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Of either side. A field that a later version adds has a default, and is passed over by an earlier one."""
 
     epoch: int
 
@@ -123,7 +123,8 @@ class HostNews(_ClusterMessage, frozen=True, tag="news"):
 
 class Beat(_ClusterMessage, frozen=True, tag="beat"):
     """Alive. ``instance`` is new for each process; ``rows`` say how its repositories are; ``known`` is the digest of
-    the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin."""
+    the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin.
+    ``release``: CodeButler's version there."""
 
     version: int
     instance: str
@@ -131,6 +132,7 @@ class Beat(_ClusterMessage, frozen=True, tag="beat"):
     outbox: int = 0
     known: str = ""
     leaves: bool = False
+    release: str = ""
 
 
 class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):
@@ -233,6 +235,18 @@ class OrderDone(_ClusterMessage, frozen=True, tag="done"):
 
     told: Told | None = None
     problem: str = ""
+
+
+# From a command at the gateway to the one that leads.
+
+
+class HostRemoved(_ClusterMessage, frozen=True, tag="removed"):
+    """The host belongs to the cluster no more: ``waited`` counts the events that it had not taken, by repository,
+    ``calls`` what it had said and nobody had done."""
+
+    host: str
+    waited: dict[str, int]
+    calls: int = 0
 
 
 class ClusterCodec(Generic[M]):
