@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from codebutler.cluster.authority import ClusterAuthority
@@ -50,7 +50,7 @@ class NatsServer:
                 str(program), "-c", str(self._config), stdout=log, stderr=log
             )
         async with asyncio.timeout(DEADLINE_S):
-            while not await self._answers():
+            while not await answers_at(self.port):
                 assert self._process.returncode is None, self._log.read_text()
                 await asyncio.sleep(0.02)
 
@@ -62,14 +62,6 @@ class NatsServer:
         if self._process is not None and self._process.returncode is None:
             os.kill(self._process.pid, number)
             await self._process.wait()
-
-    async def _answers(self) -> bool:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        except OSError:
-            return False
-        writer.close()
-        return True
 
 
 def trusted(
@@ -101,8 +93,23 @@ async def bus(server: NatsServer, name: str = "gateway") -> AsyncIterator[Bus]:
         yield connected
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+async def answers_at(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def free_port(apart: int = 0) -> int:
+    """Free, and so is the one that is ``apart`` from it."""
+    while True:
+        with socket.socket() as sock, socket.socket() as other:
+            sock.bind(("127.0.0.1", 0))
+            port: int = sock.getsockname()[1]
+            if not apart:
+                return port
+            with suppress(OSError, OverflowError):
+                other.bind(("127.0.0.1", port + apart))
+                return port

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 HOST = typer.Argument(help="The host's name: small letters, digits and '-'.")
 LOOPBACK = "127.0.0.1"
+SERVER = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::([0-9]{1,5}))?")
 
 
 def create(
@@ -37,7 +39,10 @@ def create(
     ] = None,
     directory: Annotated[str, typer.Option(help="Where a server keeps its data.")] = "data",
     client_ca: Annotated[
-        Path | None, typer.Option(help="Want certificates of clients, too, signed by this one (PEM).")
+        Path | None,
+        typer.Option(
+            help="Want certificates of clients, too, signed by this one (PEM).", exists=True, dir_okay=False
+        ),
     ] = None,
 ) -> None:
     """Make a cluster: its keys, this gateway's credential, and the configuration of its NATS servers."""
@@ -130,7 +135,7 @@ async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
     membership, clock = read_membership(where, gateway=True), SystemClock()
     async with HostAccounts.opened(read_authority(where), membership, clock) as accounts:
         if not await accounts.remove(host):
-            names = ", ".join(sorted(await accounts.hosts())) or "none"
+            names = ", ".join(await accounts.hosts()) or "none"
             raise CodeButlerError(f"no host named {host} belongs to the cluster (hosts: {names})")
     async with Bus.connected(membership, clock, PATIENCE_S) as bus:
         removed = await emptied(bus, host)
@@ -143,7 +148,7 @@ def _check(host: str) -> None:
 
 
 def _node(text: str) -> NatsNode:
-    host, _, port = text.rpartition(":") if ":" in text else (text, "", "")
-    if not host or (port and not port.isdigit()):
+    named = SERVER.fullmatch(text)
+    if named is None:
         raise typer.BadParameter(f"--server: {text} is not HOST or HOST:PORT")
-    return NatsNode(host, int(port)) if port else NatsNode(host)
+    return NatsNode(named[1], int(named[2])) if named[2] else NatsNode(named[1])

@@ -16,7 +16,6 @@ from codebutler.cluster.authority import ClusterAuthority
 from codebutler.cluster.claims import REMOVED, said_in
 from codebutler.cluster.connection import ANSWER_S, connected_client
 from codebutler.cluster.membership import ClusterMembership
-from codebutler.cluster.subjects import GATEWAY
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 
@@ -56,20 +55,22 @@ class HostAccounts:
     async def remove(self, host: str) -> bool:
         """End its accounts: its connections are closed, and its credentials are refused from now on. False if it has
         none."""
-        accounts = (await self.hosts()).get(host, ())
-        for account in accounts:
-            await self._push(self._authority.removed(account, host, self._now_s()))
+        accounts = [each for each in await self._hosts() if each["name"] == host]
+        for each in accounts:
+            # Of two versions the servers keep the newer one, also if this clock is behind the one that invited.
+            at_s = max(self._now_s(), each["iat"] + 1)
+            await self._push(self._authority.removed(each["sub"], host, at_s))
         return bool(accounts)
 
-    async def hosts(self) -> dict[str, tuple[str, ...]]:
-        """The public keys of their accounts, by host."""
+    async def hosts(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(sorted({each["name"] for each in await self._hosts()}))
+
+    async def _hosts(self) -> list[dict[str, Any]]:
+        """What is signed of their accounts."""
         listed = (await self._asked("$SYS.REQ.CLAIMS.LIST")).get("data", [])
-        found: dict[str, tuple[str, ...]] = {}
-        for account, claims in zip(listed, await asyncio.gather(*map(self._claims, listed)), strict=True):
-            name, nats = str(claims.get("name", "")), claims.get("nats", {})
-            if name != GATEWAY and nats.get("imports") and REMOVED not in nats.get("tags", ()):
-                found[name] = (*found.get(name, ()), account)
-        return found
+        claims = await asyncio.gather(*map(self._claims, listed))
+        return [each for each in claims if _is_host(each)]
 
     async def _claims(self, account: str) -> dict[str, Any]:
         return said_in((await self._request(f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP")).decode())
@@ -95,3 +96,9 @@ class HostAccounts:
 
     def _now_s(self) -> int:
         return int(self._clock.now().timestamp())
+
+
+def _is_host(claims: dict[str, Any]) -> bool:
+    """Only hosts import something."""
+    nats = claims.get("nats", {})
+    return bool(nats.get("imports")) and REMOVED not in nats.get("tags", ())

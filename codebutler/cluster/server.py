@@ -9,6 +9,8 @@ from dataclasses import dataclass
 MINIMUM = (2, 12, 3)
 """Older ones cannot sync each message, or lose what they have synced."""
 MAX_PAYLOAD_BYTES = 8 * 2**20
+SYNC = "5s"
+"""How often servers compare whom they know: one that was down meanwhile then learns who was removed."""
 PORT = 4222
 ROUTES_APART = 2000
 """Between a server's port for clients and the one for the other servers."""
@@ -58,7 +60,7 @@ def server_config(
         "jetstream": {"store_dir": directory, "sync_interval": "always"},
         "operator": trust.operator,
         "system_account": trust.system,
-        "resolver": {"type": "full", "dir": f"{directory}/accounts", "allow_delete": False, "interval": "1m"},
+        "resolver": {"type": "full", "dir": f"{directory}/accounts", "allow_delete": False, "interval": SYNC},
         "resolver_preload": dict(trust.accounts),
         **tls,
     }

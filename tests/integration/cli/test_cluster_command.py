@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError
 from tests.commands import output_of
 from tests.e2e.house import command
-from tests.natsserver import free_port
+from tests.natsserver import answers_at, free_port
 from tests.programs import require
 from tests.seam import DEADLINE_S
 
@@ -189,13 +188,8 @@ async def test_a_server_of_another_authority_and_one_without_tls_get_no_credenti
     (folder / "server-key.pem").write_bytes(false.key)
     async with serving(folder):
         async with asyncio.timeout(DEADLINE_S):
-            while not _answers(port):  # noqa: ASYNC110 - a server tells nobody
+            while not await answers_at(port):  # noqa: ASYNC110 - a server tells nobody
                 await asyncio.sleep(0.05)
         with pytest.raises(CodeButlerError, match="certificate"):
             async with Bus.connected(member, CLOCK, 3.0):
                 raise AssertionError("let in")
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as sock:
-        return sock.connect_ex(("127.0.0.1", port)) == 0
