@@ -21,6 +21,7 @@ from bench import (
     catchup,
     chats,
     click,
+    cluster,
     containers,
     edits,
     first,
@@ -72,6 +73,7 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "walls": walls.measure,
     "containers": containers.measure,
     "native": native.measure,
+    "cluster": cluster.measure,
 }
 
 

@@ -17,7 +17,7 @@ from bench.scene import DEADLINE_S, BenchError, Pace, Scene, all_ready, scene
 from codebutler.domain.clock import SystemClock
 from codebutler.text.envelope import EnvelopeParser
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 
 GB = 1_000_000_000
 SLOWEST_S = 20.0

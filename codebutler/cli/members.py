@@ -62,7 +62,7 @@ def create(
     encrypted = bool(client_pem) or not all(is_loopback(each.host) for each in nodes)
     files = NatsFiles(where.root / "nats", nodes, encrypted=encrypted)
     urls = tuple(each.url(encrypted=encrypted) for each in nodes)
-    authority = ClusterAuthority.new(urls, files.ca.decode(), len(nodes))
+    authority = ClusterAuthority.new(urls, files.ca.decode())
     now_s = int(time.time())
     folders = files.write(authority.trust(now_s), directory, client_pem)
     with where.open() as opened:

@@ -33,18 +33,16 @@ SYSTEM_S = 300
 
 
 class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seeds of keys, where the servers are, and on how many of them everything is kept; ``ca``: the certificate that
-    signed theirs."""
+    """Seeds of keys, and where the servers are; ``ca``: the certificate that signed theirs."""
 
     operator: str
     system: str
     gateway: str
     servers: Annotated[tuple[str, ...], Meta(min_length=1)]
     ca: str = ""
-    replicas: Annotated[int, Meta(ge=1, le=5)] = 1
 
     @classmethod
-    def new(cls, servers: tuple[str, ...], ca: str, replicas: int) -> ClusterAuthority:
+    def new(cls, servers: tuple[str, ...], ca: str) -> ClusterAuthority:
         """One with new keys."""
         operator, system, gateway = Key.new("operator"), Key.new("account"), Key.new("account")
         return cls(
@@ -53,7 +51,6 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             gateway=gateway.seed,
             servers=servers,
             ca=ca,
-            replicas=replicas,
         )
 
     def trust(self, now_s: int) -> Trust:
@@ -96,7 +93,6 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             credential=user_claims(account, user, name, now_s, expires_s),
             seed=user.seed,
             ca=self.ca,
-            replicas=self.replicas,
         )
 
 

@@ -1,4 +1,4 @@
-"""NATS JetStream as the gateway and the hosts use it.
+"""NATS JetStream as the gateway and the hosts use it; ``streams``, ``buckets``, ``connection`` import nats-py, too.
 
 A publication is repeated, under the same message id, until the server says that it is on disk. A body that is larger
 than a message may be travels in parts. A delivered message stays the server's until it is acknowledged.
@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 from uuid import uuid4
 
 from nats.aio.client import Client
@@ -22,22 +21,16 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.js import JetStreamContext, api
-from nats.js.errors import (
-    BadRequestError,
-    BucketNotFoundError,
-    KeyNotFoundError,
-    KeyWrongLastSequenceError,
-    NotFoundError,
-    ServiceUnavailableError,
-)
-from nats.js.kv import KeyValue
+from nats.js.errors import NotFoundError, ServiceUnavailableError
 
+from codebutler.cluster.buckets import BusError, KeyBucket, cancellable
 from codebutler.cluster.connection import ANSWER_S, LONGEST_RETRY_S, Refusals, connected_client
 from codebutler.cluster.membership import ClusterMembership
 from codebutler.cluster.server import objection
+from codebutler.cluster.streams import Streams
 from codebutler.cluster.subjects import answers_of
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import CodeButlerError, ConfigError, FrameTooLargeError
+from codebutler.domain.errors import ConfigError, FrameTooLargeError
 
 PART_BYTES = 700 * 2**10
 """Below the 1 MiB that a NATS server takes unless it is configured otherwise."""
@@ -52,17 +45,9 @@ POLL_S = 5.0
 NOBODY = "503"
 """The status of the server's own answer when nobody listens there."""
 DUPLICATES_S = 600.0
-STREAM_IS_OTHERWISE = 10058
-"""The server's number for a stream of that name with another configuration."""
 IN_FLIGHT = 512
 
-T = TypeVar("T")
-
 log = logging.getLogger("codebutler.cluster")
-
-
-class BusError(CodeButlerError):
-    """The NATS servers cannot be reached, or nobody there answers."""
 
 
 @dataclass
@@ -79,7 +64,7 @@ class Delivered:
         """It is done: the server may forget it. If that cannot be told, it is delivered again."""
         for message in self.messages:
             with contextlib.suppress(NatsError):
-                await _cancellable(message.ack_sync(timeout=ANSWER_S))
+                await cancellable(message.ack_sync(timeout=ANSWER_S))
 
     async def working(self) -> None:
         """Until cancelled: it is being worked on, so nobody else should get it."""
@@ -87,7 +72,7 @@ class Delivered:
             await asyncio.sleep(WORKING_S)
             for message in self.messages:
                 with contextlib.suppress(NatsError):
-                    await _cancellable(message.in_progress())
+                    await cancellable(message.in_progress())
 
 
 class Bus:
@@ -98,7 +83,7 @@ class Bus:
         self._refusals = refusals
         self._jetstream: JetStreamContext = client.jetstream(timeout=ANSWER_S)
         self._clock = clock
-        self._replicas = replicas
+        self.streams = Streams(self._jetstream, replicas)
 
     @classmethod
     @asynccontextmanager
@@ -118,6 +103,12 @@ class Bus:
         await self._refusals.final.wait()
         raise self._refusals.error
 
+    async def reconnect(self) -> None:
+        """To another server: the one we are connected to may be cut off from the others."""
+        if self._client.is_connected:
+            log.warning("NATS: no answer; trying another server")
+            await self._client.force_reconnect()
+
     # What is kept: streams
 
     async def ensure_stream(self, name: str, subjects: str, max_bytes: int) -> None:
@@ -129,18 +120,9 @@ class Bus:
             discard=api.DiscardPolicy.NEW,
             max_bytes=max_bytes,
             storage=api.StorageType.FILE,
-            num_replicas=self._replicas,
             duplicate_window=DUPLICATES_S,
         )
-        await self._until_done(partial(self._ensure_stream, config))
-
-    async def _ensure_stream(self, config: api.StreamConfig) -> None:
-        try:
-            await self._jetstream.add_stream(config)
-        except BadRequestError as error:
-            if error.err_code != STREAM_IS_OTHERWISE:
-                raise
-            await self._jetstream.update_stream(config)
+        await self._until_done(lambda: self.streams.ensure(config))
 
     async def ensure_consumer(self, stream: str, name: str, subject: str, in_flight: int = IN_FLIGHT) -> None:
         """Make the durable consumer unless it is there. One ``in_flight`` keeps the order through every fault."""
@@ -174,7 +156,7 @@ class Bus:
         wait_s = RETRY_S
         while True:
             try:
-                await _cancellable(work())
+                await cancellable(work())
             except (NatsError, OSError) as error:
                 if self._client.is_closed:
                     raise BusError("the connection to NATS is closed") from error
@@ -187,11 +169,11 @@ class Bus:
     async def consume(self, stream: str, consumer: str, at_once: int = 1) -> AsyncGenerator[Delivered, None]:
         """What the durable consumer has, for ever; what is not acknowledged comes again."""
         parts = BodyParts()
-        subscription = await _cancellable(self._jetstream.pull_subscribe_bind(consumer, stream))
+        subscription = await cancellable(self._jetstream.pull_subscribe_bind(consumer, stream))
         try:
             while True:
                 try:
-                    messages = await _cancellable(subscription.fetch(at_once, timeout=POLL_S))
+                    messages = await cancellable(subscription.fetch(at_once, timeout=POLL_S))
                 except (NatsError, OSError) as error:
                     if self._client.is_closed:
                         return
@@ -210,7 +192,7 @@ class Bus:
     async def counts(self, stream: str, subjects: str) -> Mapping[str, int]:
         """How many messages the stream has, by subject. Raises BusError."""
         try:
-            info = await _cancellable(self._jetstream.stream_info(stream, subjects_filter=subjects))
+            info = await cancellable(self._jetstream.stream_info(stream, subjects_filter=subjects))
         except NotFoundError:
             return {}
         except (NatsError, OSError) as error:
@@ -220,7 +202,7 @@ class Bus:
     async def purge(self, stream: str) -> None:
         """Delete all that it has, if it is there. Raises BusError."""
         try:
-            await _cancellable(self._jetstream.purge_stream(stream))
+            await cancellable(self._jetstream.purge_stream(stream))
         except NotFoundError:
             return
         except (NatsError, OSError) as error:
@@ -231,15 +213,15 @@ class Bus:
     async def tell(self, subject: str, body: bytes) -> None:
         """Publish it to those who listen now."""
         with contextlib.suppress(NatsError):
-            await _cancellable(self._client.publish(subject, body))
+            await cancellable(self._client.publish(subject, body))
 
     async def ask(self, subject: str, body: bytes, timeout_s: float = ANSWER_S) -> bytes:
         """The answer. Raises BusError if none comes."""
         answers = answers_of(subject, uuid4().hex)
         try:
             if answers:
-                return await _cancellable(self._ask_across(subject, body, answers, timeout_s))
-            return (await _cancellable(self._client.request(subject, body, timeout=timeout_s))).data
+                return await cancellable(self._ask_across(subject, body, answers, timeout_s))
+            return (await cancellable(self._client.request(subject, body, timeout=timeout_s))).data
         except (NatsError, OSError) as error:
             raise BusError from error
 
@@ -267,15 +249,15 @@ class Bus:
             answered = await heard(message.subject, message.data)
             if answered is not None and message.reply:
                 with contextlib.suppress(NatsError):
-                    await _cancellable(self._client.publish(message.reply, answered))
+                    await cancellable(self._client.publish(message.reply, answered))
 
         async def taken(message: Msg) -> None:
             task = asyncio.create_task(answer(message), name=f"cluster:{message.subject}")
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-        subscription = await _cancellable(self._client.subscribe(subject, cb=taken))
-        await _cancellable(self._client.flush())
+        subscription = await cancellable(self._client.subscribe(subject, cb=taken))
+        await cancellable(self._client.flush())
         try:
             yield
         finally:
@@ -287,62 +269,19 @@ class Bus:
 
     # Leases
 
-    async def bucket(self, name: str, ttl_s: float | None = None) -> KeyBucket:
+    async def bucket(self, name: str, ttl_s: float | None = None, max_bytes: int = -1) -> KeyBucket:
         """A bucket of the key-value store, made unless it is there. Raises BusError."""
         config = api.KeyValueConfig(
-            bucket=name, ttl=ttl_s, replicas=self._replicas, storage=api.StorageType.FILE
+            bucket=name,
+            ttl=ttl_s,
+            max_bytes=max_bytes,
+            storage=api.StorageType.FILE,
         )
         try:
-            try:
-                return KeyBucket(await _cancellable(self._jetstream.key_value(name)))
-            except (BucketNotFoundError, NotFoundError):
-                return KeyBucket(await _cancellable(self._jetstream.create_key_value(config)))
+            await cancellable(self.streams.bucket(config))
+            return KeyBucket(await cancellable(self._jetstream.key_value(name)))
         except (NatsError, OSError) as error:
             raise BusError from error
-
-
-class KeyBucket:
-    """Values that change only for whoever knows their latest revision. Everything raises BusError."""
-
-    def __init__(self, store: KeyValue) -> None:
-        self._store = store
-
-    async def get(self, key: str) -> tuple[str, int] | None:
-        """(value, revision); None if there is none."""
-        try:
-            entry = await _cancellable(self._store.get(key))
-        except KeyNotFoundError:
-            return None
-        except (NatsError, OSError) as error:
-            raise BusError from error
-        return (entry.value or b"").decode(), entry.revision or 0
-
-    async def put(self, key: str, value: str, last: int | None) -> int | None:
-        """The new revision; None if ``last`` is not the latest one (None: there is none)."""
-        try:
-            if last is None:
-                return await _cancellable(self._store.create(key, value.encode()))
-            return await _cancellable(self._store.update(key, value.encode(), last))
-        except KeyWrongLastSequenceError:
-            return None
-        except (NatsError, OSError) as error:
-            raise BusError from error
-
-    async def delete(self, key: str, last: int) -> None:
-        """Delete it if ``last`` is still the latest revision."""
-        with contextlib.suppress(NatsError, OSError):
-            await _cancellable(self._store.delete(key, last))
-
-
-async def _cancellable(work: Awaitable[T]) -> T:
-    """nats-py waits with ``asyncio.wait_for``, which loses a cancellation that comes with the result (before Python
-    3.12)."""
-    task = asyncio.current_task()
-    try:
-        return await work
-    finally:
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError
 
 
 class BodyParts:

@@ -7,7 +7,7 @@ import base64
 import logging
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -103,7 +103,9 @@ async def connected_client(
                 raise refusals.error
         yield client, refusals
     finally:
-        await client.close()
+        # While it tries to connect again, closing raises what the lost connection did.
+        with suppress(NatsError, OSError):
+            await client.close()
 
 
 def tls_context(membership: ClusterMembership) -> ssl.SSLContext:

@@ -29,7 +29,7 @@ class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """``name``: the host's, or ``gateway``. ``credential``: signed claims that the servers know us by. ``seed``: the
     key that proves it and stays here. ``ca``: the certificate that signed the servers'; "" for the system's.
     ``client_certificate``, ``client_key``: files, where servers want one. ``replicas``: on how many servers everything
-    is kept."""
+    is kept; 0 = on three, or on one where there are not three."""
 
     servers: Annotated[tuple[str, ...], Meta(min_length=1)]
     name: str = GATEWAY
@@ -38,7 +38,7 @@ class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ca: str = ""
     client_certificate: str = ""
     client_key: str = ""
-    replicas: Annotated[int, Meta(ge=1, le=5)] = 1
+    replicas: Annotated[int, Meta(ge=0, le=5)] = 0
 
     @property
     def is_encrypted(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from codebutler.cluster.bus import Bus, BusError
+from codebutler.cluster.buckets import BusError
+from codebutler.cluster.bus import Bus
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import ClusterCodec, HostRemoved, encode
 from codebutler.cluster.subjects import REMOVALS, events_to, stream_in, stream_out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 MINIMUM = (2, 12, 3)
 """Older ones cannot sync each message, or lose what they have synced."""
@@ -51,7 +52,7 @@ def objection(version: tuple[int, int, int], max_payload_bytes: int) -> str:
 
 def server_config(
     trust: Trust, *, listen: str, directory: str, encrypted: bool = False, client_ca: bool = False
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """For ``nats-server -c``, as JSON, which is one of its forms. Paths are relative to where it is started."""
     tls: dict[str, object] = {"tls": _tls(client_ca=client_ca)} if encrypted else {}
     return {

@@ -61,11 +61,11 @@ from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.supervisor import SupervisorLock
 from codebutler.web.dashboard.acts import Acts, ActSources
+from codebutler.web.dashboard.changes import ChangeReviews, ReviewSources
 from codebutler.web.dashboard.conversations import Conversations, ConversationSources
 from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.dashboard.ledger import LedgerPage, LedgerSources
-from codebutler.web.dashboard.reviews import ChangeReviews, ReviewSources
 from codebutler.web.front import Hooks, WebServer
 from codebutler.web.metrics import MetricsPage
 
@@ -115,7 +115,14 @@ async def serve(beginning: Beginning, config: Config, used: Sequence[Platform], 
     home, env = beginning.home, beginning.env
     async with AsyncExitStack() as stack:
         given = Given(
-            home, env, config, beginning.clock, beginning.descriptors, beginning.stopping, source.are_remote
+            home,
+            env,
+            config,
+            beginning.clock,
+            beginning.descriptors,
+            beginning.stopping,
+            source.are_remote,
+            source.journal,
         )
         await _serve(given, used, source, stack)
 
@@ -182,8 +189,8 @@ async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> Se
     chat, notes = opened.integration.chat, opened.notes
     await stack.enter_async_context(chat)
     clock, redact = parts.clock, parts.redactor.redact
-    if parts.restored is not None:
-        await begin_anew(notes)
+    if parts.restored is not None or parts.given.serves_hosts:
+        await begin_anew(notes)  # another gateway may have posted since
     editor = Editor(redact, parts.people.called, parts.direct.where, parts.dashboard.seen_from)
     sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.direct, notes=notes))
     sender.channels.changed.add(parts.signals.changed.tell)

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -117,7 +118,8 @@ class LatestTurns:
 
 @dataclass(frozen=True)
 class Given:
-    """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's."""
+    """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's, and
+    another gateway may have led before. ``journal`` opens the journal's file."""
 
     home: Home
     env: Mapping[str, str]
@@ -126,6 +128,7 @@ class Given:
     descriptors: Descriptors
     stopping: Stopping
     serves_hosts: bool = False
+    journal: Callable[[Path, Clock], Journal] = Journal.open
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,7 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         AuditLog(home.audit, clock, redactor.redact, retention_days=config.logs.retention_days)
     )
     backups = Backups(home.backups / "journal", home.journal)
-    opening = partial(Journal.open, home.journal, clock)
+    opening = partial(given.journal, home.journal, clock)
     journal, restored = open_or_restore(opening, backups, home.journal, clock)
     await stack.enter_async_context(journal)
     warn = partial(logs.record, "", "WRN")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from codebutler.cli.chatroom.card import decided, menu
+from codebutler.cli.chatroom.markdown import decided, menu
 from codebutler.control.messages import (
     NO_CARD,
     ChatOpened,

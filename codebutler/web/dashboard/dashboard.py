@@ -16,10 +16,10 @@ from codebutler.observe.ring import LEVELS, LogLine, Ring, level_of
 from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import Addresses
 from codebutler.web.dashboard.acts import Acts
+from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.dashboard.ledger import LedgerPage
-from codebutler.web.dashboard.reviews import ChangeReviews
 from codebutler.web.dashboard.view import DashboardFacts, DashboardPage, line_view, page_of
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ class Servers:
         self.nodes = tuple(NatsNode("127.0.0.1", free_port(ROUTES_APART)) for _ in range(3))
         files = NatsFiles(root / "nats", self.nodes, encrypted=True)
         urls = tuple(each.url(encrypted=True) for each in self.nodes)
-        self.authority = ClusterAuthority.new(urls, files.ca.decode(), 3)
+        self.authority = ClusterAuthority.new(urls, files.ca.decode())
         self._folders = files.write(self.authority.trust(int(time.time())), "data", b"")
         self._processes: dict[int, asyncio.subprocess.Process] = {}
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.budget import BudgetSection
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, RepoSettings
+from codebutler.config.section import BudgetSection
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.spending import Spending
+from codebutler.parent.spending import SETTLE_S, Spending
 from codebutler.platform.tasks import beside
 from codebutler.protocol.messages import DayUse, TotalUse
 from codebutler_worker.store.opening import open_store
@@ -77,6 +77,7 @@ class Desk:
 
     async def heard(self) -> None:
         """Until what was told has been read."""
+        await self.clock.advance(SETTLE_S)
         async with asyncio.timeout(10):
             await self.told.wait()
         self.told.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.cli.chatroom.card import Misread
+from codebutler.cli.chatroom.markdown import Misread
 from codebutler.cli.chatroom.room import ChatRoom, ShownLine
 from codebutler.control.messages import Choice, ControlReply, Ended, Heard, Past, Posted, Press, Said, Say
 

@@ -90,7 +90,7 @@ def test_the_accounts_of_hosts_have_no_storage_and_their_own_imports() -> None:
 
 
 def test_the_servers_configuration_syncs_each_message_and_holds_no_secret() -> None:
-    authority = ClusterAuthority.new(("nats://127.0.0.1:1",), "", 1)
+    authority = ClusterAuthority.new(("nats://127.0.0.1:1",), "")
     config = server_config(authority.trust(1), listen="127.0.0.1:1", directory="/d", encrypted=True)
     assert config["jetstream"] == {"store_dir": "/d", "sync_interval": "always"}
     assert config["tls"] == {

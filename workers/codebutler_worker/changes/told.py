@@ -15,7 +15,7 @@ from codebutler.protocol.conversations import (
     ChangedFile,
     RunChanges,
 )
-from codebutler.text.diffs import redacted
+from codebutler.text.redact import redacted_diff
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import TurnRow
@@ -58,7 +58,7 @@ async def _changes(runtime: Runtime, asked: AskDiff, turn: TurnRow, task: str, w
         else None
     )
     redact = runtime.redactor.redact
-    body = redacted(lines.body, redact).encode("utf-8", "replace") if lines else b""
+    body = redacted_diff(lines.body, redact).encode("utf-8", "replace") if lines else b""
     return RunChanges(
         request_id=asked.request_id,
         thread=turn.thread,

@@ -185,7 +185,7 @@ class BwrapSandbox(Sandbox):
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Skips paths of ``policy`` that do not exist; refuses symbolic links."""
-        checkout = inspect_checkout(policy.workdir, filling=policy.filling)
+        checkout = inspect_checkout(policy.workdir, policy.home, filling=policy.filling)
         # Not --setenv: everybody can read a process's arguments. Not our own environment either: inside,
         # /proc/1/environ shows the wrapper's. So only variables that would affect the wrapper itself use --setenv.
         env = environment(policy)

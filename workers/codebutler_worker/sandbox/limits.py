@@ -139,12 +139,12 @@ class ControlGroup:
 
     def struck(self) -> str:
         """One line about the limits that a process in the groups reached, "" if none."""
-        found = (
+        found = tuple(
             limit
             for limit, files, key in EVENTS
             if any(count(directory, files, key) for directory in self.directories)
         )
-        return explain(tuple(found), self.limits)
+        return explain(found, self.limits) if found else ""
 
     async def burst(self) -> None:
         """Nothing to do: killing the group's first program, or the sandbox, ends them all."""

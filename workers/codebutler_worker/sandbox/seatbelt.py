@@ -224,7 +224,7 @@ class SeatbeltSandbox(Sandbox):
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Skips paths of ``policy`` that do not exist; refuses symbolic links."""
-        checkout = inspect_checkout(policy.workdir, filling=policy.filling)
+        checkout = inspect_checkout(policy.workdir, policy.home, filling=policy.filling)
         scratch = _scratch(checkout.root)
         profile = seatbelt_profile(self._view.inside(argv, policy, checkout), checkout, scratch)
         return Launch(

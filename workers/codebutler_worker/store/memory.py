@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import select, text
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Repository, given, matching
+from codebutler_worker.store.mapping import Repository, RowTable, given, matching
 from codebutler_worker.store.rows import (
     ChangeState,
     ChannelSessionRow,
@@ -99,12 +99,10 @@ class ChoicesTable(Repository):
         self._upsert(tables.choices, row)
 
 
-class MemoriesTable(Repository):
+class MemoriesTable(RowTable[MemoryChangeRow]):
     """Changes are never deleted; there are few."""
 
-    def add(self, row: MemoryChangeRow) -> None:
-        """Add a change."""
-        self._insert(tables.memory_changes, row)
+    table = tables.memory_changes
 
     def get(self, change_id: str) -> MemoryChangeRow | None:
         """The change of that id."""

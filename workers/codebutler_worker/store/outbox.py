@@ -9,7 +9,7 @@ from sqlalchemy import Select, case, func, select, text, update
 
 from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Repository, given, matching
+from codebutler_worker.store.mapping import RowTable, given, matching
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, DeferredRow, OutboxRow
 
 _PENDING = matching(tables.outbox, "state").order_by(tables.outbox.c.seq)
@@ -34,12 +34,11 @@ _BEGIN = (
 )
 
 
-class OutboxTable(Repository):
+class OutboxTable(RowTable[OutboxRow]):
     """Operations for the chat, committed before they are sent, in the order they were committed."""
 
-    def add(self, row: OutboxRow) -> None:
-        """Add an operation; its ``seq`` is assigned here."""
-        self._insert(tables.outbox, row, without="seq")
+    table = tables.outbox
+    generated = "seq"
 
     def get(self, op_id: str | None) -> OutboxRow | None:
         """The operation, or None."""
@@ -62,12 +61,10 @@ class OutboxTable(Repository):
         self._run(_OVER, {"state": "failed", "code": code}, op_id=op_id, state="pending")
 
 
-class ApprovalsTable(Repository):
+class ApprovalsTable(RowTable[ApprovalRow]):
     """Questions to people; each is decided once."""
 
-    def add(self, row: ApprovalRow) -> None:
-        """Add a question."""
-        self._insert(tables.approvals, row)
+    table = tables.approvals
 
     def get(self, approval_id: str) -> ApprovalRow | None:
         """The question, or None."""
@@ -112,12 +109,10 @@ class ApprovalsTable(Repository):
         return self._update(tables.approvals, to, id=approval_id, state="pending") == 1
 
 
-class DeferredTable(Repository):
+class DeferredTable(RowTable[DeferredRow]):
     """Commands that take a moment, kept until they are answered."""
 
-    def add(self, row: DeferredRow) -> None:
-        """Add a command."""
-        self._insert(tables.errands, row)
+    table = tables.errands
 
     def all(self) -> list[DeferredRow]:
         """Every unanswered command, oldest first."""

@@ -71,18 +71,17 @@ class Roster:
             return self._made.setdefault((name, CONFIGURED), ImageBackend(service))
         if name == UndoBackend.name:
             return self._made.setdefault((name, CONFIGURED), UndoBackend(self.tree))
-        backend = await self._backend(name, choice)
+        if (name, choice) not in self._made:
+            await self._make(name, choice)
         await self._name_committer()
-        return backend
+        return self._made[name, choice]
 
     async def _name_committer(self) -> None:
         """Asked each time: setting the name must not need a restart."""
         if self._sandbox is not None:
             self._sandbox.committer = await asyncio.to_thread(self._committer.env)
 
-    async def _backend(self, name: str, choice: Choice) -> AgentBackend:
-        if (name, choice) in self._made:
-            return self._made[name, choice]
+    async def _make(self, name: str, choice: Choice) -> None:
         config = with_choice(self._settings.config, name, choice)
         make = _maker(config, name)
         if make is None:
@@ -96,7 +95,6 @@ class Roster:
                 if isinstance(made, TurnBackend) and isinstance(same, TurnBackend):
                     made.share_sessions(same)
                 self._made[name, choice] = made
-            return self._made[name, choice]
 
     async def workdir(self, conversation: str, *, task: str | None = None) -> Path:
         """Where this conversation's turns work: in the repository, or in its own worktree, which is made for

@@ -34,7 +34,7 @@ from codebutler_worker.agents.backend import (
     crash,
 )
 from codebutler_worker.agents.process import ProcessTurn, TimeLimits, TurnWatch
-from codebutler_worker.agents.wishes import needs_nobody, server
+from codebutler_worker.agents.push_server import needs_nobody, server
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
 

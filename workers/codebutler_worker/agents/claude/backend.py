@@ -22,23 +22,16 @@ from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
-from codebutler_worker.agents.claude.commands import expansion, listed
-from codebutler_worker.agents.claude.mcp import servers
+from codebutler_worker.agents.claude.command import servers
+from codebutler_worker.agents.claude.commands import expansion, listed, name_in
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.sessions import kept_here
-from codebutler_worker.agents.survey import (
-    Supported,
-    Survey,
-    Version,
-    dotted,
-    repository_says,
-    survey_of,
-    version_in,
-)
+from codebutler_worker.agents.survey import Survey, repository_says, survey_of
+from codebutler_worker.agents.versions import CLAUDE, Version, dotted, version_in
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner, make_directories
@@ -121,7 +114,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         )
         request = replace(request, system_prompt="\n\n".join(filter(None, told)))
         opened = ClaudeTurn(request, process, way, self._clock, self._limits, translator)
-        if not self._settings.project_settings:
+        if not self._settings.project_settings and name_in(request.prompt):
             opened.expanded = await asyncio.to_thread(expansion, request.workdir, request.prompt)
         return opened
 
@@ -199,17 +192,12 @@ def poisoned(turn: ClaudeTurn, verdict: Verdict) -> bool:
 
 # Find a supported Claude Code. Done once per worker.
 
-FLOOR = (2, 1, 197)
-TESTED = (2, 1, 328)
-INSTALL = CLAUDE_CODE.install
-SUPPORTED = Supported(CLAUDE_CODE.title, FLOOR, TESTED, INSTALL, probe_s=20.0)
-
 
 def judge_version(version: Version | None) -> str:
     """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
     if version is None:
-        raise AgentUnavailableError(f"claude does not report its version: install it with `{INSTALL}`")
-    return SUPPORTED.judge(version)
+        raise AgentUnavailableError(f"claude does not report its version: install it with `{CLAUDE.install}`")
+    return CLAUDE.judge(version)
 
 
 def find_binary(binary: str, path: str, repo: Path, home: Path) -> Path:
@@ -234,7 +222,7 @@ async def ask_version(binary: Path, env: Mapping[str, str], repo: Path) -> Versi
 
     Raises AgentUnavailableError, and SandboxUnavailableError if root cannot run it as an ordinary user.
     """
-    return version_in(await SUPPORTED.ask((*as_owner(repo, binary), str(binary)), env))
+    return version_in(await CLAUDE.ask((*as_owner(repo, binary), str(binary)), env))
 
 
 # Whether Claude Code could work now. Starts no turn.

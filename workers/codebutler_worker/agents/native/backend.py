@@ -42,12 +42,12 @@ from codebutler_worker.skills import Library
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
 from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
-from codebutler_worker.tools.pushing import ASK_TO_PUSH
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES
 from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, bash, use_skill
 from codebutler_worker.tools.shell import ShellTerminal
 from codebutler_worker.tools.talking import (
     ADD_SUBGOAL,
+    ASK_TO_PUSH,
     ASK_USER,
     END_TURN,
     FORGET,
