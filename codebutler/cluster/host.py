@@ -84,7 +84,7 @@ class HostLink:
         self._workers = workers
         self._local = local
         self._clock = clock
-        self._digest = self._waits = ""
+        self._digest = self._waits = self._totals = ""
         self._given: tuple[RepoSettings, ...] = ()
         self._served: dict[str, RepoSettings] = {}
         self._missing: tuple[RepoRow, ...] = ()
@@ -164,6 +164,7 @@ class HostLink:
             known=self._digest,
             leaves=leaves,
             release=VERSION,
+            totals=self._totals,
         )
 
     async def _beat(self, asked_s: float) -> None:
@@ -187,6 +188,9 @@ class HostLink:
         standing, is_new = self._standing, granted.epoch != self._standing.gateway_epoch
         standing.epoch, standing.gateway_epoch = granted.host_epoch, granted.epoch
         standing.valid_until_s = asked_s + HOST_TTL_S
+        if granted.totals is not None:
+            self._services.totals, self._totals = granted.totals, granted.totals_known
+            self._workers.tell_total()
         if granted.repos is not None:
             self._given, self._digest = granted.repos, granted.digest
             self._assigned.set()

@@ -21,6 +21,7 @@ from codebutler.config.section import (
     MetricsSection,
     Section,
     ServerName,
+    TracingSection,
     Url,
 )
 from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
@@ -344,6 +345,7 @@ class Config(Section, frozen=True):
     catch_up: CatchUpSection = CatchUpSection()
     dashboard: DashboardSection = DashboardSection()
     metrics: MetricsSection = MetricsSection()
+    tracing: TracingSection = TracingSection()
     budget: BudgetSection = BudgetSection()
     new_repos: NewReposSection = NewReposSection()
 
@@ -367,14 +369,10 @@ class Config(Section, frozen=True):
         """The place's name for people."""
         return self.chat.place_name
 
-    @property
-    def allowed_users(self) -> tuple[PersonRef, ...]:
-        """Who may speak there. Nobody of another chat."""
-        return self.chat.allowed_ids
-
 
 class RepoSettings(Struct, frozen=True, kw_only=True):
-    """A worker's settings for its repository. The chats' sections come without tokens."""
+    """A worker's settings for its repository. The chats' sections come without tokens. ``host``: the machine's name in
+    a cluster."""
 
     name: str
     path: str
@@ -382,3 +380,4 @@ class RepoSettings(Struct, frozen=True, kw_only=True):
     config: Config
     agent_env: dict[str, str] = {}
     skills_digest: str = ""
+    host: str = ""

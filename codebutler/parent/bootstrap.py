@@ -115,14 +115,10 @@ async def serve(beginning: Beginning, config: Config, used: Sequence[Platform], 
     home, env = beginning.home, beginning.env
     async with AsyncExitStack() as stack:
         given = Given(
-            home,
-            env,
-            config,
-            beginning.clock,
-            beginning.descriptors,
-            beginning.stopping,
-            source.are_remote,
-            source.journal,
+            *(home, env, config, beginning.clock, beginning.descriptors, beginning.stopping),
+            serves_hosts=source.are_remote,
+            journal=source.journal,
+            notes=source.notes,
         )
         await _serve(given, used, source, stack)
 
@@ -202,9 +198,10 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
     publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
     provenance = Provenance(Registry(given.home))
-    files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance))
-    scheduler = Scheduler(journal, publish, files.look, clock, parts.tasks)
+    files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance, parts.told_jobs))
+    scheduler = Scheduler(parts.notes, publish, files.look, clock, parts.tasks)
     parts.listeners.on_ended.append(scheduler.ended)
+    parts.told_jobs.on_watched.append(scheduler.watched)
     jobs = ScheduleCommands(scheduler, clock, zone_of(""))
     held = HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, outbound.services.nothing_starts)
@@ -229,7 +226,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         parent_command=commands.take,
         audit=audit.take,
         overheard=parts.listeners.overhear,
-        deliver=outbound.supervisor.deliver,
+        deliver=parts.traced(outbound.supervisor.deliver),
     )
     intake = Intake(
         repos=repos.by_channel,
@@ -241,7 +238,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
             parts.turns.awaits, DirectReader(parts.direct, repos.by_channel, lambda: repos.table.config)
         ),
     )
-    hooks = HookRunner(journal, publish, intake.accept, outbound.supervisor.look_at_pulls, clock)
+    hooks = HookRunner(parts.notes, publish, intake.accept, outbound.supervisor.look_at_pulls, clock)
     return Inbound(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 

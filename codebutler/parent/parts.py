@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,22 +19,25 @@ from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of
 from codebutler.control.listeners import Listeners
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.domain.model import TurnNote
 from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
-from codebutler.intake.records import Notes
+from codebutler.intake.records import Entry, Notes
 from codebutler.intake.repos import Repo, Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.observe.metrics import EventCounts
+from codebutler.observe.otlp import Collector
+from codebutler.observe.tracing import Tracing
 from codebutler.parent.spending import Ledgers, Spending
 from codebutler.platform.backups import Backups, DailyBackups, Restored, open_or_restore
 from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.protocol.messages import Budget
+from codebutler.schedule.told import ToldJobs
 from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
 from codebutler.web.front import DashboardAddress
@@ -119,7 +122,8 @@ class LatestTurns:
 @dataclass(frozen=True)
 class Given:
     """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's, and
-    another gateway may have led before. ``journal`` opens the journal's file."""
+    another gateway may have led before. ``journal`` opens the journal's file. ``notes``: those that the next gateway
+    needs, None where the journal is enough."""
 
     home: Home
     env: Mapping[str, str]
@@ -129,6 +133,7 @@ class Given:
     stopping: Stopping
     serves_hosts: bool = False
     journal: Callable[[Path, Clock], Journal] = Journal.open
+    notes: Notes | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,8 @@ class Reloads:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The composition root closes them. ``restored``: the journal is a backup."""
+    """The composition root closes them. ``restored``: the journal is a backup. ``notes``: what the next gateway needs,
+    too."""
 
     given: Given
     signals: Signals
@@ -186,10 +192,19 @@ class Parts:
     listeners: Listeners
     spending: Spending
     ledgers: Ledgers
+    notes: Notes
+    told_jobs: ToldJobs
+    tracing: Tracing | None = None
     budgets: Budgets = field(default_factory=Budgets)
     reloads: Reloads = field(default_factory=Reloads)
     counts: EventCounts = field(default_factory=EventCounts)
     dashboard: DashboardAddress = field(default_factory=DashboardAddress)
+
+    def traced(self, deliver: Callable[[Entry], None]) -> Callable[[Entry], None]:
+        """``deliver``; if there are traces, with the context of the event's."""
+        if (tracing := self.tracing) is None:
+            return deliver
+        return lambda entry: deliver(replace(entry, trace=tracing.delivered(entry.event, entry.received_at)))
 
 
 async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
@@ -214,8 +229,11 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     direct = DirectThreads(journal)
     await direct.load()
     repos = Repos(table, lambda: direct.channels)
-    spending = Spending(lambda: repos.table, clock, logs.record)
+    notes = given.notes or journal
+    spending = Spending(lambda: repos.table, clock, logs.record, notes)
     await spending.load()
+    told_jobs = ToldJobs(notes)
+    await told_jobs.load(each.entry.name for each in table.served if each.entry.host)
     return Parts(
         given=given,
         signals=signals,
@@ -231,6 +249,25 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         repos=repos,
         spending=spending,
         ledgers=Ledgers(lambda: repos.table, clock, logs.record),
+        tracing=await _tracing(config.tracing.endpoint, clock, warn, stack),
         turns=LatestTurns(journal, signals.changed.tell),
         listeners=Listeners(people.called, redactor.redact),
+        notes=notes,
+        told_jobs=told_jobs,
     )
+
+
+async def _tracing(
+    endpoint: str, clock: Clock, warn: Callable[[str], None], stack: AsyncExitStack
+) -> Tracing | None:
+    """None without an endpoint, and without OpenTelemetry, which is logged."""
+    if not endpoint:
+        return None
+    try:
+        # It loads OpenTelemetry: not on the event loop.
+        collector = await asyncio.to_thread(Collector, endpoint, warn)
+    except ConfigError as error:
+        warn(str(error))
+        return None
+    stack.push_async_callback(asyncio.to_thread, collector.close)
+    return Tracing(collector.export, clock)

@@ -13,6 +13,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Operation, Quoted
 from codebutler.domain.refs import MessageRef
+from codebutler.protocol.hosts import HostReport
 from codebutler.protocol.messages import (
     Audit,
     Budget,
@@ -25,6 +26,7 @@ from codebutler.protocol.messages import (
     TurnEnded,
     TurnStarted,
 )
+from codebutler.protocol.spans import Traced
 from codebutler.supervisor.lifecycle import Policy, WorkerTiming
 
 # What the supervision of a worker needs from outside: a link to its process, and the parent's services.
@@ -70,7 +72,7 @@ class WorkerLink(Protocol):
 Spawn = Callable[[str], Awaitable[WorkerLink]]
 """Starts the worker of the repository of that name; its settings follow over the link. Raises OSError or EOFError."""
 
-News = Budget | Doing | Live | Overview | TurnStarted
+News = Budget | Doing | Live | Overview | Traced | TurnStarted
 """What a worker reports as it happens."""
 
 
@@ -100,6 +102,10 @@ class Services(Protocol):
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
         """Report the outcome of these messages to those who wait for it; what must be stored is on disk when this
         returns. May be called again with the same outcome."""
+
+    async def reported(self, repo: RepoSettings, report: HostReport) -> None:
+        """A host tells this of its repository; what must be stored is on disk when this returns. Raises
+        CodeButlerError."""
 
     async def settle(self, seq: int) -> None:
         """The worker has the event on disk, so the journal may drop it. Raises StoreError."""

@@ -63,7 +63,7 @@ class TurnsRow(Struct, frozen=True, kw_only=True):
 
 class RepoRow(Struct, frozen=True, kw_only=True):
     """A repository as `codebutler status --json` shows it. ``problem``: why its worker is not running; ``doubt``: a
-    contradiction between the worker's report and what the supervisor observes."""
+    contradiction between the worker's report and what the supervisor observes. ``host``: where it is in a cluster."""
 
     name: str
     path: str
@@ -72,6 +72,7 @@ class RepoRow(Struct, frozen=True, kw_only=True):
     turns: TurnsRow
     problem: str = ""
     doubt: str = ""
+    host: str = ""
 
 
 class Supervisor:
@@ -189,6 +190,9 @@ class Supervisor:
         """Every repository, with each worker's memory and programs if they can be determined."""
         return await asyncio.to_thread(_with_processes, self.rows())
 
+    async def cluster(self) -> None:
+        """There is none: everything is on this machine."""
+
     @property
     def outbox_pending(self) -> int:
         """How many operations the workers have not seen completed, by their last report."""
@@ -235,7 +239,7 @@ def _with_processes(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
         if (pid := row.worker.pid) is not None:
             programs = below(pid)
             worker = structs.replace(row.worker, pss_bytes=pss_bytes(pid), programs=programs)
-            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, programs))  # noqa: PLW2901
+            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, programs))  # noqa: PLW2901 - the same row, completed
         measured.append(row)
     return tuple(measured)
 

@@ -12,8 +12,9 @@ import pytest
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.section import BudgetSection
+from codebutler.domain.errors import CodeButlerError
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.spending import SETTLE_S, Spending
+from codebutler.parent.spending import REST, SETTLE_S, Spending
 from codebutler.platform.tasks import beside
 from codebutler.protocol.messages import DayUse, TotalUse
 from codebutler_worker.store.opening import open_store
@@ -126,6 +127,57 @@ async def test_two_that_end_at_once_are_both_counted_and_a_restart_forgets_neith
     assert desk.total().day == used(2, 3.0)
 
 
+async def test_runs_that_end_within_a_moment_are_read_once(desk: Desk) -> None:
+    await desk.spending.load()
+    changes: list[int] = []
+    desk.spending.changed.add(lambda: changes.append(desk.total().day.runs))
+    async with beside(desk.spending.run(), name="spending"):
+        for run, usd in (("a", 1), ("b", 2)):
+            await desk.ran("blog", run, usd)
+            desk.spending.told("blog")
+            await desk.clock.advance(SETTLE_S / 4)
+        await desk.heard()
+    assert changes == [2]
+
+
+class Book(dict[str, str]):
+    """The notes that the next gateway finds."""
+
+    async def note(self, name: str) -> str:
+        return self.get(name, "")
+
+    async def keep_note(self, name: str, value: str) -> None:
+        self[name] = value
+
+
+async def test_what_hosts_say_is_counted_and_known_to_the_next_gateway(desk: Desk) -> None:
+    book, today = Book(), desk.clock.now().date()
+    entries = [RepoEntry(name=name, path=f"laptop:{name}") for name in ("there", "elsewhere")]
+    remote = tuple(Served(entry, UTC_ZONE, (), trusted=True) for entry in entries)
+
+    def renewed() -> Spending:
+        table = replace(desk.table, served=(*desk.table.served, *remote))
+        made = Spending(lambda: table, desk.clock, lambda *told: None, book)
+        made.changed.add(desk.told.set)
+        return made
+
+    await desk.ran("blog", "a", 1)
+    desk.spending = renewed()
+    await desk.spending.load()
+    days = {today.isoformat(): used(1, 4.0), (today - timedelta(days=2)).isoformat(): used(1, 8.0)}
+    await desk.spending.take("there", days)
+    await desk.spending.take("there", days)
+    assert desk.told.is_set()
+    assert (desk.total().day, desk.total().month) == (used(2, 5.0), used(3, 13.0))
+    assert desk.total("there").day == used(1, 1.0)
+    with pytest.raises(CodeButlerError, match="cannot be read"):
+        await desk.spending.take("elsewhere", {"yesterday": used(9, 9.0)})
+    desk.spending = renewed()
+    await desk.spending.load()
+    assert (desk.total().day, desk.total().month) == (used(2, 5.0), used(3, 13.0))
+    assert desk.spending.week("there") == used(2, 12.0)
+
+
 async def test_a_new_day_begins_empty_and_the_month_goes_on(desk: Desk) -> None:
     await desk.ran("blog", "a", 1)
     await desk.spending.load()
@@ -171,3 +223,35 @@ async def test_no_claim_is_more_than_a_message_may_say(desk: Desk) -> None:
     await desk.ran("docs", "b", 1e300)
     await desk.spending.load()
     assert desk.total().day == used(2, 1e15)
+
+
+async def test_what_was_used_is_read_at_most_a_part_of_the_time(desk: Desk) -> None:
+    looks = slow_reading(desk)
+    async with beside(desk.spending.run(), name="spending"):
+        desk.spending.told("blog")
+        await desk.heard()
+        assert len(looks) == 1
+        desk.spending.told("blog")
+        await desk.clock.advance(TOOK_S * REST - 0.1)
+        assert len(looks) == 1
+        await desk.clock.advance(0.2)
+        await desk.heard()
+        assert len(looks) == 2
+
+
+TOOK_S = 0.1
+
+
+def slow_reading(desk: Desk) -> list[float]:
+    """Have each look take time; returns when they began."""
+    looks: list[float] = []
+    table = desk.table
+
+    def read() -> RepoTable:
+        looks.append(desk.clock.monotonic())
+        desk.clock.skip(TOOK_S)
+        return table
+
+    desk.spending = Spending(read, desk.clock, lambda *told: desk.warned.append(told))
+    desk.spending.changed.add(desk.told.set)
+    return looks
