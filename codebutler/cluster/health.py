@@ -141,11 +141,13 @@ async def _gateways(home: Home, clock: Clock) -> list[Finding]:
     else:
         system = authority.of_system(int(clock.now().timestamp()))
         async with connected_client(system, clock, PATIENCE_S) as (client, _):
-            servers = await read_servers(client, clock, len(system.servers))
-        found += judge_servers(servers, len(system.servers))
+            answers = await read_servers(client, clock, len(system.servers))
+        found += judge_servers(answers, len(system.servers))
     async with connected_client(membership, clock, PATIENCE_S) as (client, _):
         streams = await read_streams(client)
-    return [*found, *judge_streams(streams, membership.replicas, len(membership.servers))]
+    servers = len(membership.servers)
+    replicas = membership.replicas or (SAFE if servers >= SAFE else 1)
+    return [*found, *judge_streams(streams, replicas, servers)]
 
 
 async def read_servers(system: Client, clock: Clock, wanted: int) -> tuple[ServerFacts, ...]:

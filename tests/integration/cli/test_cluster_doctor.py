@@ -49,7 +49,7 @@ async def test_three_servers_as_they_are_made_and_one_with_a_changed_setting(tmp
             async with Bus.connected(read_membership(Home(gateway), gateway=True), CLOCK) as bus:
                 await bus.ensure_stream("CB_IN_laptop", "cb.in.laptop.>", 2**20)
             well = await found(gateway, "ok", "streams")
-            assert {each.level for each in well.values()} == {"ok"}
+            assert [each for each in well.values() if each.level != "ok"] == []
             assert well["streams"].text == "1, each complete on 3 of 3 servers"
             assert "syncs each message" in well[names[0]].text
             told = await machines.run("gateway", "cluster", "invite", "laptop")
