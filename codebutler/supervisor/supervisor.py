@@ -14,7 +14,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import LockHeldError, RegistryError
 from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler.intake.records import Entry
-from codebutler.platform.processes import below
+from codebutler.platform.system import this_system
 from codebutler.protocol.conversations import Question
 from codebutler.protocol.messages import StopReason
 from codebutler.supervisor.handle import WorkerHandle
@@ -23,21 +23,6 @@ from codebutler.supervisor.port import Shared
 from codebutler.supervisor.questions import T
 
 RESTART_GRACE_S = 30.0
-
-
-# How much memory a process really uses.
-
-
-def pss_bytes(pid: int) -> int | None:
-    """The proportional set size (Linux, /proc/PID/smaps_rollup); None if unknown."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    for line in text.splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return None
 
 
 class WorkerRow(Struct, frozen=True, kw_only=True):
@@ -234,12 +219,12 @@ def _row(handle: WorkerHandle) -> RepoRow:
 
 def _with_processes(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
     """Add what the system reports about each worker's process. Blocks."""
+    taken = this_system().use_of([row.worker.pid for row in rows if row.worker.pid is not None])
     measured = []
     for row in rows:
-        if (pid := row.worker.pid) is not None:
-            programs = below(pid)
-            worker = structs.replace(row.worker, pss_bytes=pss_bytes(pid), programs=programs)
-            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, programs))  # noqa: PLW2901 - the same row, completed
+        if row.worker.pid is not None and (use := taken.get(row.worker.pid)) is not None:
+            worker = structs.replace(row.worker, pss_bytes=use.memory_bytes, programs=use.programs)
+            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, use.programs))  # noqa: PLW2901 - the same row, completed
         measured.append(row)
     return tuple(measured)
 

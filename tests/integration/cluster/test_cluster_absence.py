@@ -61,6 +61,9 @@ async def left(server: NatsServer, opened: Gateway) -> AsyncIterator[None]:
     async with host(server) as first:
         opened.hosts.deliver(entry(1, "awake"))
         await until(lambda: first.taken("awake"))
+        async with asyncio.timeout(DEADLINE_S):  # it is taken once that is acknowledged, too
+            while (await opened.hosts.status())[0].worker.undelivered:  # noqa: ASYNC110 - the server knows
+                await asyncio.sleep(0.05)
     opened.authority.hosts.left("laptop")
     yield
 
