@@ -31,6 +31,7 @@ from codebutler.cluster.streams import Streams
 from codebutler.cluster.subjects import answers_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ConfigError, FrameTooLargeError
+from codebutler.platform.tasks import wait_for
 
 PART_BYTES = 700 * 2**10
 """Below the 1 MiB that a NATS server takes unless it is configured otherwise."""
@@ -100,7 +101,9 @@ class Bus:
 
     async def refused(self) -> None:
         """Wait until the servers want us no more. Raises ConfigError, always."""
-        await self._refusals.final.wait()
+        while not self._refusals.final.is_set() and not self._client.is_closed:
+            # nats-py does not tell that it has given up if what it still had to send fails.
+            await wait_for(self._clock, self._refusals.final, LONGEST_RETRY_S)
         raise self._refusals.error
 
     async def reconnect(self) -> None:

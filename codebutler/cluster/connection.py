@@ -106,6 +106,10 @@ async def connected_client(
         # While it tries to connect again, closing raises what the lost connection did.
         with suppress(NatsError, OSError):
             await client.close()
+        # A server that ends it with something unsent leaves it open.
+        if (transport := client._transport) is not None:  # noqa: SLF001 - nats-py offers nothing else
+            transport.close()  # type: ignore[no-untyped-call]
+            await asyncio.sleep(0)
 
 
 def tls_context(membership: ClusterMembership) -> ssl.SSLContext:
