@@ -26,6 +26,7 @@ from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
 from codebutler.cluster.leases import LEADER_TTL_S, Epochs, HostLeases, Leadership
+from codebutler.cluster.membership import ClusterMembership, token_of
 from codebutler.cluster.subjects import TAKEN_BUCKET, stream_in
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import StoreError
@@ -240,7 +241,7 @@ async def _many(place: Path, hosts: int, repos: int) -> Needed:
         servers = await stack.enter_async_context(_servers(place, 1, names))
         assert isinstance(servers, NatsServer)
         journal, gateway, leases = await stack.enter_async_context(_gateway(servers, place / "gateway.db"))
-        processes = [await _process(stack, name, servers.url, place) for name in names]
+        processes = [await _process(stack, servers.membership(name), place) for name in names]
         await _until(lambda: all(leases.is_awake(name) for name in names))
         pids = [process.pid for process in processes]
         empty_mb, own_mb, server_mb = max(map(_mb, pids)), _mb(os.getpid()), _mb(servers.pid)
@@ -279,10 +280,13 @@ async def _taken(looking: Bus, streams: set[str]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _process(stack: AsyncExitStack, name: str, url: str, place: Path) -> asyncio.subprocess.Process:
-    with (place / f"{name}.log").open("wb") as log:
+async def _process(
+    stack: AsyncExitStack, membership: ClusterMembership, place: Path
+) -> asyncio.subprocess.Process:
+    token = token_of(membership)
+    with (place / f"{membership.name}.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bench.hosted", name, url, stdout=log, stderr=log
+            sys.executable, "-m", "bench.hosted", token, stdout=log, stderr=log
         )
     stack.push_async_callback(_end, process)
     return process

@@ -1,29 +1,29 @@
-"""`python -m bench.hosted NAME URL`: a host's process, whose workers store each event and start no agent."""
+"""`python -m bench.hosted TOKEN`: a host's process, whose workers store each event and start no agent."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 
-from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.membership import ClusterMembership, membership_in
 from tests.seam import host
 
 
-class Address:
-    """A server that somebody else started."""
+class Joined:
+    """At a server that somebody else started."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, membership: ClusterMembership) -> None:
+        self._membership = membership
 
-    def membership(self, name: str) -> ClusterMembership:
+    def membership(self, _name: str) -> ClusterMembership:
         """As ``NatsServer``."""
-        return ClusterMembership(servers=(self._url,), name=name, password=f"secret of {name}")
+        return self._membership
 
 
-async def _run(name: str, url: str) -> None:
-    async with host(Address(url), name) as here:
+async def _run(membership: ClusterMembership) -> None:
+    async with host(Joined(membership), membership.name) as here:
         await here.running
 
 
 if __name__ == "__main__":
-    asyncio.run(_run(*sys.argv[1:]))
+    asyncio.run(_run(membership_in(sys.argv[1])))

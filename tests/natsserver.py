@@ -9,15 +9,20 @@ import os
 import shutil
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from msgspec.structs import replace
+
+from codebutler.cluster.authority import ClusterAuthority
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.membership import ClusterMembership
-from codebutler.cluster.server import server_config
+from codebutler.cluster.server import Trust, server_config
+from codebutler.cluster.subjects import GATEWAY
 from codebutler.domain.clock import SystemClock
 from tests.programs import require
 
@@ -40,17 +45,16 @@ class NatsServer:
         hosts: Sequence[str] = HOSTS,
     ) -> None:
         self.address = address
-        self.port, self.route_port = _free_port(), _free_port()
+        self.port, self.route_port = free_port(), free_port()
         self.name = directory.name
         self.store = directory / "store"
         self._within = within
         self._config = directory / "nats.conf"
         self._log = directory / "nats.log"
-        passwords = {name: f"secret of {name}" for name in ("gateway", *hosts)}
-        config = server_config(passwords, listen=f"{address}:{self.port}", directory=str(self.store))
-        self._settings = json.loads(config)
-        if max_bytes is not None:
-            self._settings["jetstream"]["max_file_store"] = max_bytes
+        self._max_bytes = max_bytes
+        self.authority = ClusterAuthority.new((self.url,), "")
+        trust, self.members = trusted(self.authority, hosts)
+        self._trust(trust)
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -58,10 +62,18 @@ class NatsServer:
         return f"nats://{self.address}:{self.port}"
 
     def membership(self, name: str) -> ClusterMembership:
-        return ClusterMembership(servers=(self.url,), name=name, password=f"secret of {name}")
+        return self.members[name]
 
-    def join(self, others: Sequence[NatsServer]) -> None:
-        """Be one of a cluster from the next start on."""
+    def _trust(self, trust: Trust) -> None:
+        self.trust = trust
+        self._settings = server_config(trust, listen=f"{self.address}:{self.port}", directory=str(self.store))
+        if self._max_bytes is not None:
+            self._settings["jetstream"]["max_file_store"] = self._max_bytes
+
+    def join(self, first: NatsServer, others: Sequence[NatsServer]) -> None:
+        """Be one of a cluster from the next start on, with those whom ``first`` knows."""
+        self.authority, self.members = first.authority, first.members
+        self._trust(first.trust)
         self._settings["server_name"] = self.name
         self._settings["cluster"] = {
             "name": "test",
@@ -78,7 +90,7 @@ class NatsServer:
                 *self._within, str(program), "-c", str(self._config), stdout=log, stderr=log
             )
         async with asyncio.timeout(DEADLINE_S):
-            while not await self._answers():
+            while not await answers_at(self.port, self.address):
                 assert self._process.returncode is None, self._log.read_text()
                 await asyncio.sleep(0.02)
 
@@ -115,13 +127,18 @@ class NatsServer:
         if self._process is not None:
             await self._process.wait()
 
-    async def _answers(self) -> bool:
-        try:
-            _, writer = await asyncio.open_connection(self.address, self.port)
-        except OSError:
-            return False
-        writer.close()
-        return True
+
+def trusted(
+    authority: ClusterAuthority, hosts: Sequence[str] = HOSTS
+) -> tuple[Trust, dict[str, ClusterMembership]]:
+    """What servers know from their start, and each member's credential."""
+    now_s = int(time.time())
+    trust, members = authority.trust(now_s), {GATEWAY: authority.of_gateway(now_s)}
+    accounts = dict(trust.accounts)
+    for host in hosts:
+        account, claims, members[host] = authority.invited(host, now_s)
+        accounts[account] = claims
+    return Trust(trust.operator, trust.system, accounts), members
 
 
 class NatsCluster:
@@ -130,7 +147,7 @@ class NatsCluster:
     def __init__(self, servers: Sequence[NatsServer]) -> None:
         self.servers = tuple(servers)
         for each in servers:
-            each.join([other for other in servers if other is not each])
+            each.join(servers[0], [other for other in servers if other is not each])
 
     @classmethod
     def of(cls, directory: Path, count: int = 3) -> NatsCluster:
@@ -143,9 +160,8 @@ class NatsCluster:
     def membership(self, name: str, first: int = 0) -> ClusterMembership:
         """``first``: which server is tried first."""
         urls = [each.url for each in self.servers]
-        return ClusterMembership(
-            servers=tuple(urls[first:] + urls[:first]), name=name, password=f"secret of {name}"
-        )
+        known = self.servers[0].membership(name)
+        return replace(known, servers=tuple(urls[first:] + urls[:first]))
 
     def named(self, name: str) -> NatsServer:
         return next(each for each in self.servers if each.name == name)
@@ -208,8 +224,23 @@ async def bus(server: Servers, name: str = "gateway") -> AsyncIterator[Bus]:
         yield connected
 
 
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+async def answers_at(port: int, address: str = "127.0.0.1") -> bool:
+    try:
+        _, writer = await asyncio.open_connection(address, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def free_port(apart: int = 0) -> int:
+    """Free, and so is the one that is ``apart`` from it."""
+    while True:
+        with socket.socket() as sock, socket.socket() as other:
+            sock.bind(("127.0.0.1", 0))
+            port: int = sock.getsockname()[1]
+            if not apart:
+                return port
+            with suppress(OSError, OverflowError):
+                other.bind(("127.0.0.1", port + apart))
+                return port

@@ -62,7 +62,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("config", "Show or change the configuration.", "codebutler.cli.config:app"),
     Row("supervise", "Serve all registered repositories.", "codebutler.cli.serve:serve_repositories"),
     Row("gateway", "Serve repositories on other machines.", "codebutler.cli.serve:gateway"),
-    Row("host", "Run this machine's agents for a gateway.", "codebutler.cli.serve:host"),
+    Row("host", "Run this machine's agents for a gateway.", "codebutler.cli.host:app"),
     Row("demo", "Try it in the browser: no account, no key.", "codebutler.cli.serve:demo"),
     Row("workspace", "Run the embedded chat workspace alone.", "codebutler.cli.serve:workspace"),
     Row("status", "Show what the running supervisor is doing.", "codebutler.cli.status:status"),

@@ -39,24 +39,17 @@ def serve_repositories() -> None:
 
 def gateway() -> None:
     """Serve the repositories of hosts until SIGTERM or SIGINT; stand by while another gateway does."""
-    _need_cluster()
+    need_cluster()
     from codebutler.parent.gateway import gateway as lead
 
     asyncio.run(lead(home(), dict(environment()), notice))
 
 
-def host() -> None:
-    """Run the agents of this machine for a gateway until SIGTERM or SIGINT; a second signal ends it at once."""
-    _need_cluster()
-    from codebutler.parent.host import host as work
-
-    asyncio.run(work(home(), dict(environment())))
-
-
-def _need_cluster() -> None:
-    if find_spec("nats") is None:
+def need_cluster() -> None:
+    """Raises ConfigError without the extra that several machines need."""
+    if find_spec("nats") is None or find_spec("nkeys") is None:
         raise ConfigError(
-            "nats-py is not installed: install codebutler with its extra, `codebutler[cluster]`"
+            "nats-py or nkeys is not installed: install codebutler with its extra, `codebutler[cluster]`"
         )
 
 

@@ -1,4 +1,4 @@
-"""NATS JetStream as the gateway and the hosts use it: ``streams`` and ``buckets`` beside it import nats-py, too.
+"""NATS JetStream as the gateway and the hosts use it; ``streams``, ``buckets``, ``connection`` import nats-py, too.
 
 A publication is repeated, under the same message id, until the server says that it is on disk. A body that is larger
 than a message may be travels in parts. A delivered message stays the server's until it is acknowledged.
@@ -19,17 +19,19 @@ from uuid import uuid4
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from codebutler.cluster.buckets import BusError, KeyBucket, cancellable
+from codebutler.cluster.connection import ANSWER_S, LONGEST_RETRY_S, Refusals, connected_client
 from codebutler.cluster.membership import ClusterMembership
 from codebutler.cluster.server import objection
 from codebutler.cluster.streams import Streams
-from codebutler.cluster.subjects import inbox_of
+from codebutler.cluster.subjects import answers_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ConfigError, FrameTooLargeError
-from codebutler.platform.tasks import first_of
+from codebutler.platform.tasks import wait_for
 
 PART_BYTES = 700 * 2**10
 """Below the 1 MiB that a NATS server takes unless it is configured otherwise."""
@@ -40,9 +42,9 @@ PART = re.compile(r"([0-9a-f]{32}) ([0-9]{1,2}) ([0-9]{1,2})")
 ACK_WAIT_S = 10.0
 WORKING_S = 3.0
 RETRY_S = 0.25
-LONGEST_RETRY_S = 2.0
 POLL_S = 5.0
-ANSWER_S = 5.0
+NOBODY = "503"
+"""The status of the server's own answer when nobody listens there."""
 DUPLICATES_S = 600.0
 IN_FLIGHT = 512
 
@@ -77,54 +79,32 @@ class Delivered:
 class Bus:
     """One connection, which comes back by itself. Make it with ``connected``."""
 
-    def __init__(self, client: Client, clock: Clock, replicas: int) -> None:
+    def __init__(self, client: Client, refusals: Refusals, clock: Clock, replicas: int) -> None:
         self._client = client
+        self._refusals = refusals
         self._jetstream: JetStreamContext = client.jetstream(timeout=ANSWER_S)
         self._clock = clock
         self.streams = Streams(self._jetstream, replicas)
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, membership: ClusterMembership, clock: Clock) -> AsyncIterator[Bus]:
-        """Waits until a server is there. Raises ConfigError if it refuses us, or cannot be used."""
-        client = Client()
-        refused = asyncio.Event()
-
-        async def troubled(error: Exception) -> None:
-            log.warning("NATS: %s", error or type(error).__name__)
-            if "authorization violation" in str(error).lower():
-                refused.set()
-
-        try:
-            while not client.is_connected:
-                connecting = client.connect(
-                    servers=list(membership.servers),
-                    name=membership.name,
-                    user=membership.name,
-                    password=membership.password,
-                    inbox_prefix=inbox_of(membership.name),
-                    error_cb=troubled,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=1,
-                    connect_timeout=int(ANSWER_S),
-                    ping_interval=2,
-                    max_outstanding_pings=2,
-                    pending_size=64 * 2**20,
-                )
-                try:
-                    await first_of(connecting, refused.wait())
-                except (OSError, NatsError):
-                    await clock.sleep(LONGEST_RETRY_S)
-                if refused.is_set():
-                    raise ConfigError(f"the NATS servers refuse {membership.name}: check its password")
+    async def connected(
+        cls, membership: ClusterMembership, clock: Clock, patience_s: float | None = None
+    ) -> AsyncIterator[Bus]:
+        """Waits until a server is there. Raises ConfigError if it refuses us, or cannot be used, CodeButlerError after
+        ``patience_s``."""
+        async with connected_client(membership, clock, patience_s) as (client, refusals):
             version = client.connected_server_version
             if why := objection((version.major, version.minor, version.patch), client.max_payload):
                 raise ConfigError(why)
-            yield cls(client, clock, membership.replicas)
-        finally:
-            # While it tries to connect again, closing raises what the lost connection did.
-            with contextlib.suppress(NatsError, OSError):
-                await client.close()
+            yield cls(client, refusals, clock, membership.replicas)
+
+    async def refused(self) -> None:
+        """Wait until the servers want us no more. Raises ConfigError, always."""
+        while not self._refusals.final.is_set() and not self._client.is_closed:
+            # nats-py does not tell that it has given up if what it still had to send fails.
+            await wait_for(self._clock, self._refusals.final, LONGEST_RETRY_S)
+        raise self._refusals.error
 
     async def reconnect(self) -> None:
         """To another server: the one we are connected to may be cut off from the others."""
@@ -222,6 +202,15 @@ class Bus:
             raise BusError from error
         return info.state.subjects or {}
 
+    async def purge(self, stream: str) -> None:
+        """Delete all that it has, if it is there. Raises BusError."""
+        try:
+            await cancellable(self._jetstream.purge_stream(stream))
+        except NotFoundError:
+            return
+        except (NatsError, OSError) as error:
+            raise BusError from error
+
     # What is not kept: questions, orders, news
 
     async def tell(self, subject: str, body: bytes) -> None:
@@ -231,10 +220,26 @@ class Bus:
 
     async def ask(self, subject: str, body: bytes, timeout_s: float = ANSWER_S) -> bytes:
         """The answer. Raises BusError if none comes."""
+        answers = answers_of(subject, uuid4().hex)
         try:
+            if answers:
+                return await cancellable(self._ask_across(subject, body, answers, timeout_s))
             return (await cancellable(self._client.request(subject, body, timeout=timeout_s))).data
         except (NatsError, OSError) as error:
             raise BusError from error
+
+    async def _ask_across(self, subject: str, body: bytes, answers: str, timeout_s: float) -> bytes:
+        """A host cannot answer to our inbox."""
+        subscription = await self._client.subscribe(answers, max_msgs=1)
+        try:
+            await self._client.publish(subject, body, reply=answers)
+            message = await subscription.next_msg(timeout_s)
+        finally:
+            with contextlib.suppress(NatsError):
+                await subscription.unsubscribe()
+        if message.headers and message.headers.get("Status") == NOBODY:
+            raise NoRespondersError
+        return message.data
 
     @asynccontextmanager
     async def listening(
@@ -245,8 +250,7 @@ class Bus:
 
         async def answer(message: Msg) -> None:
             answered = await heard(message.subject, message.data)
-            # The server would send our answer to any subject that somebody names.
-            if answered is not None and message.reply.startswith("_INBOX"):
+            if answered is not None and message.reply:
                 with contextlib.suppress(NatsError):
                     await cancellable(self._client.publish(message.reply, answered))
 

@@ -42,6 +42,8 @@ class Fleet:
     """Beats and stand-bys tell it. ``machine``: the name of this one."""
 
     def __init__(self, authority: Epochs, clock: Clock, machine: str) -> None:
+        self.misfits: Mapping[str, str] = {}
+        """Why hosts are not served whose version does not fit."""
         self._authority = authority
         self._clock = clock
         self._machine = machine
@@ -65,6 +67,8 @@ class Fleet:
         """In words that it is away, and since when; "" while it is awake."""
         if self._authority.hosts.is_awake(host):
             return ""
+        if why := self.misfits.get(host):
+            return why
         return (
             f"its host {host} has been away since {self.since(host):%Y-%m-%d %H:%M} UTC: messages wait for it"
         )

@@ -34,8 +34,10 @@ from codebutler.cluster.messages import (
     encode,
 )
 from codebutler.cluster.questions import HostQuestions
+from codebutler.cluster.removal import Removals
 from codebutler.cluster.subjects import (
     ANSWERS,
+    REMOVALS,
     STAND_BY,
     answers_to,
     consumer_of,
@@ -92,6 +94,7 @@ class HostWorkers:
         self._fleet = Fleet(authority, clock, platform.node())
         self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
         self._questions = HostQuestions(authority, services, self._of, self._heard)
+        self._fleet.misfits = self._questions.misfits
         self._question: ClusterCodec[HostQuestion] = ClusterCodec(HostQuestion)
         self._news: ClusterCodec[HostNews] = ClusterCodec(HostNews)
         self._gateways: ClusterCodec[StandingBy] = ClusterCodec(StandingBy)
@@ -102,6 +105,8 @@ class HostWorkers:
     async def __aenter__(self) -> HostWorkers:
         await self._stack.enter_async_context(self._bus.listening(questions_of("*"), self._asked))
         await self._stack.enter_async_context(self._bus.listening(news_of("*"), self._told))
+        removals = Removals(self._authority, self._services, self._of)
+        await self._stack.enter_async_context(self._bus.listening(REMOVALS, removals.told))
         await self._stack.enter_async_context(self._bus.listening(STAND_BY, self._stands_by))
         self._tasks.start(self._absence.run(), name="absences")
         return self

@@ -37,8 +37,8 @@ DROPPED = "dropped"
 M = TypeVar("M")
 
 
-class _ClusterMessage(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """Of either side."""
+class _ClusterMessage(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Of either side. A field that a later version adds has a default, and is passed over by an earlier one."""
 
     epoch: int
 
@@ -259,6 +259,18 @@ class OrderDone(_ClusterMessage, frozen=True, tag="done"):
 
     told: Told | None = None
     problem: str = ""
+
+
+# From a command at the gateway to the one that leads.
+
+
+class HostRemoved(_ClusterMessage, frozen=True, tag="removed"):
+    """The host belongs to the cluster no more: ``waited`` counts the events that it had not taken, by repository,
+    ``calls`` what it had said and nobody had done."""
+
+    host: str
+    waited: dict[str, int]
+    calls: int = 0
 
 
 class ClusterCodec(Generic[M]):

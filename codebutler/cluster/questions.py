@@ -25,6 +25,7 @@ from codebutler.cluster.messages import (
     ThreadQuestion,
     ThreadSaid,
 )
+from codebutler.cluster.versions import misfit
 from codebutler.config.hosts import assigned
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError, CodeButlerError
@@ -91,6 +92,8 @@ class HostQuestions:
         self._services = services
         self._repos = repos
         self._heard = heard
+        self.misfits: dict[str, str] = {}
+        """Why hosts are not served whose version does not fit."""
         self._states = 0
         self._totals: dict[tuple[str, str], dict[str, TotalUse]] = {}
         """By host and assignment, in this state."""
@@ -122,12 +125,12 @@ class HostQuestions:
 
     async def _beat(self, host: str, beat: Beat) -> Reply:
         epoch = self._authority.epoch
-        if beat.version != CLUSTER_VERSION:
-            return Refused(
-                epoch=epoch,
-                why=f"it speaks version {beat.version} of the cluster's messages, and this gateway {CLUSTER_VERSION}: "
-                "update the older of the two",
-            )
+        if why := misfit(beat.version, CLUSTER_VERSION, name=host, release=beat.release):
+            if self.misfits.get(host) != why:
+                log.error("refused a host: %s", why)
+            self.misfits[host] = why
+            return Refused(epoch=epoch, why=why)
+        self.misfits.pop(host, None)
         try:
             host_epoch = await self._authority.hosts.granted(host, beat.instance)
         except LeaseLostError as error:

@@ -10,6 +10,8 @@ HOSTS_BUCKET = "CB_HOSTS"
 NOTES_BUCKET = "CB_NOTES"
 TAKEN_BUCKET = "CB_TAKEN"
 ANSWERS = "answers"
+REMOVALS = "cb.removed"
+"""Where a command at the gateway says that it has removed a host. No host's account knows of it."""
 GATEWAY = "gateway"
 
 
@@ -52,9 +54,16 @@ STAND_BY = "cb.standby"
 """Where a gateway that does not lead says so."""
 
 
-def inbox_of(host: str) -> str:
-    """The beginning of the subjects that replies to a host go to."""
-    return f"_INBOX_{host}"
+def told_by(host: str, order: str) -> str:
+    """Where a host answers that order of the gateway: of all that crosses from one account to another, the server
+    leads only the answers to a host's own questions back."""
+    return f"cb.told.{host}.{order}"
+
+
+def answers_of(subject: str, order: str) -> str:
+    """Where the answer to a question at ``subject`` is to go; "" for the sender's own inbox."""
+    host = subject.removeprefix(orders_to(""))
+    return told_by(host, order) if host != subject else ""
 
 
 def stream_in(host: str) -> str:
@@ -72,17 +81,27 @@ def consumer_of(repo: str) -> str:
     return f"ev_{token(repo)}"
 
 
-def host_permissions(host: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a host's credential may publish to, and subscribe to.
+HOST_SERVICES = (
+    "cb.out.*.>",
+    "cb.ask.*",
+    "cb.news.*",
+    "cb.told.*.>",
+    "$JS.API.CONSUMER.MSG.NEXT.*.*",
+    "$JS.ACK.>",
+)
+"""What the gateway's account offers to those of hosts. Each of them imports its part: ``host_services``."""
 
-    It may not make a consumer or read a stream by sequence: the server would then send what the host had stored to any
-    subject that the host names, past these permissions.
+
+def host_services(host: str) -> tuple[str, ...]:
+    """Where a host's account can send what leaves it; all else that it sends stays inside.
+
+    It cannot make a consumer or read a stream by sequence: the server would then send it what it may not have.
     """
-    publish = (
+    return (
         calls_of(host, ">"),
-        news_of(host),
         questions_of(host),
+        news_of(host),
+        told_by(host, ">"),
         f"$JS.API.CONSUMER.MSG.NEXT.{stream_in(host)}.*",
         f"$JS.ACK.{stream_in(host)}.>",
     )
-    return publish, (f"{inbox_of(host)}.>", orders_to(host))

@@ -53,7 +53,7 @@ async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = N
         source = LocalWorkers(beginning)
         source.start()
         config, clock = resolve_global(home, env).config, beginning.clock
-        redactor = Redactor(secrets_of(config) | {membership.password} - {""})
+        redactor = Redactor(secrets_of(config) | {membership.seed, membership.credential})
         level, days = config.logs.level, config.logs.retention_days
         logs = stack.enter_context(Logs(home.log_file, level, redactor.redact, retention_days=days))
         audit = stack.enter_context(AuditLog(home.audit, clock, redactor.redact, retention_days=days))
@@ -79,16 +79,17 @@ async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = N
         jobs = HostJobs(repositories.hosted, services, Provenance(Registry(home)), clock, logs.record)
         await stack.enter_async_context(beside(jobs.run(), name="jobs"))
         logs.record("", "INF", f"the host {membership.name} is connected to NATS")
-        await _work(link, workers, stopping, logs.record)
+        await _work(bus, link, workers, stopping, logs.record)
 
 
 def _total(spending: Spending, repo: RepoSettings) -> TotalUse | None:
     return spending.total(repo) if limits_any(repo.config.budget.total) else None
 
 
-async def _work(link: HostLink, workers: Workers, stopping: Stopping, record: Record) -> None:
-    """Until ``stopping``: then what runs may finish, and its answers still go out. Raises LeaseLostError."""
-    linked = asyncio.create_task(link.run(), name="link")
+async def _work(bus: Bus, link: HostLink, workers: Workers, stopping: Stopping, record: Record) -> None:
+    """Until ``stopping``: then what runs may finish, and its answers still go out. Raises LeaseLostError, and
+    ConfigError if this host was removed."""
+    linked = asyncio.create_task(first_of(link.run(), bus.refused()), name="link")
     asked = asyncio.create_task(stopping.asked.wait(), name="stop")
     try:
         await asyncio.wait({linked, asked}, return_when=asyncio.FIRST_COMPLETED)

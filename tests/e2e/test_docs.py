@@ -30,6 +30,7 @@ HELD = {
     "pipx upgrade": "tests/e2e/test_restart.py",
     "codebutler install": "tests/e2e/test_service.py",
     "codebutler gateway": "tests/e2e/test_cluster.py",
+    "codebutler cluster": "tests/integration/cli/test_cluster_command.py",
     "codebutler host": "tests/e2e/test_cluster.py",
     "nats-server": "tests/e2e/test_cluster.py",
     "codebutler sandbox build": "tests/integration/sandbox/test_docker.py",

@@ -1,89 +1,72 @@
-"""What the credential of one host can do to another's repositories, with the permissions that we configure: nothing."""
+"""What a host can do to others with its real credential, against the servers as we configure them: nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import base64
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
-import nats
 import pytest
+from msgspec.structs import replace
 from nats.aio.client import Client
-from nats.js import JetStreamContext
-from nats.js.errors import NotFoundError
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+from nats.js import api
+from nats.js.errors import APIError, ServiceUnavailableError
 
+from codebutler.cluster.accounts import HostAccounts
 from codebutler.cluster.bus import Bus
+from codebutler.cluster.claims import Key, said_in, user_claims
+from codebutler.cluster.connection import connected_client
 from codebutler.cluster.membership import ClusterMembership
-from codebutler.cluster.messages import Beat, FetchQuestion, SendCall, ThreadQuestion, encode
+from codebutler.cluster.messages import (
+    CLUSTER_VERSION,
+    Beat,
+    FetchQuestion,
+    SendCall,
+    ThreadQuestion,
+    encode,
+)
 from codebutler.cluster.subjects import (
     GATEWAY,
+    REMOVALS,
     calls_of,
     consumer_of,
     events_to,
+    news_of,
     orders_to,
     questions_of,
     stream_in,
     stream_out,
+    told_by,
 )
 from codebutler.domain.clock import SystemClock
-from codebutler.domain.errors import ConfigError
+from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
 from codebutler.protocol.messages import Send, Sent
-from tests.natsserver import NatsServer, nats_server
+from tests.natsserver import NatsServer, bus, nats_server
 from tests.seam import DEADLINE_S, gateway, host, remote, until
 from tests.workers.services import entry
 
-
-@asynccontextmanager
-async def thief(server: NatsServer) -> AsyncIterator[tuple[Client, list[str]]]:
-    """A client with tower's password, and what the server refuses it."""
-    refused: list[str] = []
-
-    async def heard(error: Exception) -> None:
-        refused.append(str(error))
-
-    client = await nats.connect(
-        server.url,
-        user="tower",
-        password="secret of tower",
-        inbox_prefix="_INBOX_tower",
-        error_cb=heard,
-        allow_reconnect=False,
-    )
-    try:
-        yield client, refused
-    finally:
-        await client.close()
+CLOCK = SystemClock()
+CONNECTIONS = 16
 
 
 @asynccontextmanager
-async def admin(server: NatsServer) -> AsyncIterator[JetStreamContext]:
-    client = await nats.connect(server.url, user="gateway", password="secret of gateway")
-    try:
-        yield client.jetstream()
-    finally:
-        await client.close()
+async def member(membership: ClusterMembership) -> AsyncIterator[Client]:
+    """A client of its own with that credential, which sends whatever it wants."""
+    async with connected_client(membership, CLOCK) as (client, _):
+        yield client
 
 
-async def made(jetstream: JetStreamContext, stream: str) -> None:
-    """The gateway has begun to listen there."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            with contextlib.suppress(NotFoundError):
-                await jetstream.consumer_info(stream, GATEWAY)
-                return
-            await asyncio.sleep(0.05)
-
-
-async def came(jetstream: JetStreamContext, stream: str) -> None:
-    """The attack got past the permissions: what makes it harmless comes after them."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not (await jetstream.stream_info(stream)).state.last_seq:  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.05)
+def thief(server: NatsServer) -> ClusterMembership:
+    return server.membership("tower")
 
 
 def forged(repo: str, host_epoch: int = 10**9) -> bytes:
@@ -98,53 +81,103 @@ def forged(repo: str, host_epoch: int = 10**9) -> bytes:
     return encode(call)
 
 
-async def test_a_host_may_publish_and_hear_only_what_is_its_own(tmp_path: Path) -> None:
+async def taken_by(server: NatsServer, stream: str) -> int:
+    """How many messages the stream ever had."""
+    async with member(server.membership(GATEWAY)) as client:
+        return (await client.jetstream().stream_info(stream)).state.last_seq
+
+
+async def test_nothing_of_others_is_there_for_a_host(tmp_path: Path) -> None:
+    """The server knows nobody who would take what it sends."""
     async with nats_server(tmp_path) as server, gateway(server) as opened, host(server) as here:
         opened.hosts.add(remote())
         await here.spawner.worker()
-        async with thief(server) as (client, refused):
-            published = (
+        async with member(thief(server)) as client:
+            for subject in (
                 calls_of("laptop", "shop"),
                 events_to("laptop", "shop"),
+                events_to("tower", "tools"),
                 orders_to("laptop"),
+                told_by("laptop", "1"),
                 questions_of("laptop"),
-                "cb.news.laptop",
+                questions_of(GATEWAY),
+                news_of("laptop"),
+                REMOVALS,
                 "$KV.CB_HOSTS.laptop",
                 "$KV.CB_LEADER.gateway",
+                "$JS.API.INFO",
                 "$JS.API.STREAM.CREATE.STOLEN",
+                "$JS.API.STREAM.NAMES",
+                f"$JS.API.STREAM.INFO.{stream_in('laptop')}",
                 f"$JS.API.STREAM.PURGE.{stream_in('tower')}",
                 f"$JS.API.STREAM.MSG.GET.{stream_in('tower')}",
+                f"$JS.API.STREAM.MSG.GET.{stream_in('laptop')}",
                 f"$JS.API.STREAM.DELETE.{stream_out('laptop')}",
+                f"$JS.API.CONSUMER.CREATE.{stream_in('laptop')}.mine",
                 f"$JS.API.CONSUMER.CREATE.{stream_in('tower')}.mine",
                 f"$JS.API.CONSUMER.DURABLE.CREATE.{stream_in('laptop')}.mine",
+                f"$JS.API.CONSUMER.DELETE.{stream_in('laptop')}.{consumer_of('shop')}",
+                f"$JS.API.CONSUMER.INFO.{stream_in('laptop')}.{consumer_of('shop')}",
                 f"$JS.API.CONSUMER.MSG.NEXT.{stream_in('laptop')}.{consumer_of('shop')}",
+                f"$JS.API.CONSUMER.MSG.NEXT.{stream_out('laptop')}.{GATEWAY}",
+                f"$JS.API.CONSUMER.MSG.NEXT.{stream_out('tower')}.{GATEWAY}",
                 "$JS.API.DIRECT.GET.KV_CB_HOSTS.$KV.CB_HOSTS.laptop",
                 f"$JS.ACK.{stream_in('laptop')}.{consumer_of('shop')}.1.1.1.1.1",
-                "_INBOX_laptop.anything",
-                "_INBOX_gateway.anything",
-            )
-            for subject in published:
-                await client.publish(subject, b"{}")
-            heard = (
-                "cb.>",
-                "cb.in.laptop.>",
-                "cb.do.laptop",
-                "_INBOX_laptop.>",
-                "_INBOX_gateway.>",
-                "$JS.>",
-                ">",
-            )
-            for subject in heard:
-                await client.subscribe(subject)
-            await until(lambda: len(refused) == len(published) + len(heard))
+                f"$JS.ACK.{stream_out('tower')}.{GATEWAY}.1.1.1.1.1",
+                "$SYS.REQ.CLAIMS.UPDATE",
+                "$SYS.REQ.CLAIMS.DELETE",
+                "$SYS.REQ.CLAIMS.LIST",
+                "$SYS.REQ.SERVER.PING",
+            ):
+                assert await nobody_takes(client, subject), subject
+            with pytest.raises((APIError, ServiceUnavailableError)):
+                await client.jetstream().add_stream(api.StreamConfig(name="MINE", subjects=["mine.>"]))
+        assert not here.running.done()
+
+
+async def nobody_takes(client: Client, subject: str) -> bool:
+    try:
+        answer = await client.request(subject, b"{}", timeout=DEADLINE_S)
+    except NoRespondersError:
+        return True
+    return b"JetStream not enabled for account" in answer.data
+
+
+async def test_a_host_that_listens_to_everything_hears_nothing_of_others(tmp_path: Path) -> None:
+    async with nats_server(tmp_path) as server, gateway(server) as opened, host(server) as laptop:
+        opened.hosts.add(remote())
+        worker = await laptop.spawner.worker()
+        async with member(thief(server)) as client:
+            heard: list[str] = []
+
+            async def hear(message: object) -> None:
+                heard.append(str(message))
+
+            for subject in (">", "cb.>", "$JS.>", "$SYS.>", "_INBOX.>", "_R_.>"):
+                await client.subscribe(subject, cb=hear)
             await client.flush()
+            opened.hosts.deliver(entry(1, "for shop"))
+            await until(lambda: laptop.taken("for shop"))
+            worker.say(Send(op_id="op9", operation=Post(message=said("of shop"))))
+            await until(lambda: Sent(op_id="op9", ref="posted-op9") in worker.heard)
+            opened.hosts.wake("shop")
+            await client.request(questions_of("tower"), encode(beat()), timeout=DEADLINE_S)
+            assert [each for each in heard if "shop" in each or "laptop" in each] == []
+
+
+def beat() -> Beat:
+    return Beat(epoch=0, version=CLUSTER_VERSION, instance="i")
 
 
 async def test_a_host_that_speaks_for_anothers_repository_is_refused(tmp_path: Path) -> None:
     async with nats_server(tmp_path) as server, gateway(server) as opened:
         opened.hosts.add(remote())
         opened.hosts.add(remote("tools", "C02", "tower"))
-        async with host(server) as laptop, host(server, "tower") as tower, thief(server) as (client, _):
+        async with (
+            host(server) as laptop,
+            host(server, "tower") as tower,
+            member(thief(server)) as client,
+        ):
             worker = await laptop.spawner.worker()
             await tower.spawner.worker("tools")
             epoch = tower.standing.epoch
@@ -160,29 +193,25 @@ async def test_a_host_that_speaks_for_anothers_repository_is_refused(tmp_path: P
             assert [op_id for _, op_id, _, _ in opened.services.sent] == ["op9"]
 
 
-async def test_a_reply_that_is_sent_to_anothers_subject_changes_nothing(tmp_path: Path) -> None:
-    """The server, and the gateway, answer to the subject that a client names: past its permissions."""
+async def test_answers_cannot_be_led_into_anothers_stream(tmp_path: Path) -> None:
+    """The server answers to the subject that a client names; for a host's account that is its own."""
     async with nats_server(tmp_path) as server, gateway(server) as opened:
         opened.hosts.add(remote())
         opened.hosts.add(remote("tools", "C02", "tower"))
-        async with host(server) as laptop, thief(server) as (client, _), admin(server) as jetstream:
+        async with host(server) as laptop, member(thief(server)) as client:
             await laptop.spawner.worker()
-            for stream in (stream_out("laptop"), stream_out("tower")):
-                await made(jetstream, stream)
-            victim = events_to("laptop", "shop")
-            # An event of its own, fetched into the stream of the other.
             opened.hosts.deliver(entry(1, "for tools", channel="C02"))
             await until(lambda: opened.services.settled == [1])
-            fetch = f"$JS.API.CONSUMER.MSG.NEXT.{stream_in('tower')}.{consumer_of('tools')}"
-            await client.publish(fetch, json.dumps({"batch": 1}).encode(), reply=victim)
-            # An answer of the gateway, and the acknowledgement of a publication of its own.
-            beat = Beat(epoch=0, version=1, instance="i")
-            await client.publish(questions_of("tower"), encode(beat), reply=victim)
-            await client.publish(
-                calls_of("tower", "tools"), forged("tools"), reply=calls_of("laptop", "shop")
-            )
-            for stream in (stream_in("laptop"), stream_out("laptop")):
-                await came(jetstream, stream)
+            for victim in (events_to("laptop", "shop"), calls_of("laptop", "shop"), REMOVALS):
+                # An event of its own, an answer of the gateway, and the acknowledgement of a publication.
+                fetch = f"$JS.API.CONSUMER.MSG.NEXT.{stream_in('tower')}.{consumer_of('tools')}"
+                await client.publish(fetch, json.dumps({"batch": 1}).encode(), reply=victim)
+                await client.publish(questions_of("tower"), encode(beat()), reply=victim)
+                await client.publish(calls_of("tower", "tools"), forged("tools"), reply=victim)
+            await client.request(questions_of("tower"), encode(beat()), timeout=DEADLINE_S)
+            assert await taken_by(server, stream_in("tower")) >= 1
+            assert await taken_by(server, stream_in("laptop")) == 0
+            assert await taken_by(server, stream_out("laptop")) == 0
             opened.hosts.deliver(entry(2, "for shop"))
             await until(lambda: laptop.taken("for shop"), within_s=60)
             assert laptop.spawner.disk().texts == ["for shop"]
@@ -193,17 +222,121 @@ async def test_a_host_hears_of_no_repository_but_its_own(tmp_path: Path) -> None
     async with nats_server(tmp_path) as server, gateway(server) as opened:
         opened.hosts.add(remote())
         opened.hosts.add(remote("tools", "C02", "tower"))
-        async with thief(server) as (client, _):
-            beat = encode(Beat(epoch=0, version=1, instance="i"))
-            reply = await client.request(questions_of("tower"), beat, timeout=5)
+        async with member(thief(server)) as client:
+            reply = await client.request(questions_of("tower"), encode(beat()), timeout=5)
             assert b"tools" in reply.data
             assert b"shop" not in reply.data
 
 
-async def test_a_wrong_password_is_told_in_a_line(tmp_path: Path) -> None:
+async def test_a_host_cannot_answer_for_another(tmp_path: Path) -> None:
+    async with (
+        nats_server(tmp_path) as server,
+        bus(server) as asking,
+        bus(server, "laptop") as asked,
+        member(thief(server)) as client,
+    ):
+
+        async def answer(_subject: str, _body: bytes) -> bytes:
+            with pytest.raises(NoRespondersError):
+                await client.request(told_by("laptop", "guessed"), b"false", timeout=DEADLINE_S)
+            return b"true"
+
+        async with asked.listening(orders_to("laptop"), answer):
+            assert await asking.ask(orders_to("laptop"), b"?") == b"true"
+        with pytest.raises(CodeButlerError):
+            await asking.ask(orders_to("laptop"), b"?")
+
+
+async def test_a_host_fills_its_own_share_of_the_disk_and_no_more(tmp_path: Path) -> None:
+    async with nats_server(tmp_path) as server, bus(server) as admin:
+        for name in ("laptop", "tower"):
+            await admin.ensure_stream(stream_out(name), calls_of(name, ">"), 2**24)
+        async with member(thief(server)) as client:
+            stream, chunk = client.jetstream(), b"x" * 2**20
+            for _ in range(15):
+                await stream.publish(calls_of("tower", "x"), chunk, timeout=DEADLINE_S)
+            with pytest.raises(APIError, match="maximum bytes exceeded"):
+                await stream.publish(calls_of("tower", "x"), chunk, timeout=DEADLINE_S)
+        async with bus(server, "laptop") as other:
+            await other.publish(calls_of("laptop", "shop"), b"mine", uuid4().hex)
+        assert await taken_by(server, stream_out("laptop")) == 1
+
+
+async def test_a_host_that_opens_many_connections_keeps_nobody_out(tmp_path: Path) -> None:
+    async with nats_server(tmp_path) as server, AsyncExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            await stack.enter_async_context(another(server))
+        with pytest.raises(NatsError, match="maximum account active connections exceeded"):
+            await stack.enter_async_context(another(server))
+        async with bus(server, "laptop"):
+            pass
+
+
+@asynccontextmanager
+async def another(server: NatsServer) -> AsyncIterator[Client]:
+    client = Client()
+    await client.connect(server.url, allow_reconnect=False, error_cb=ignored, **credential(thief(server)))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def ignored(_error: Exception) -> None:
+    pass
+
+
+def credential(membership: ClusterMembership) -> dict[str, Any]:
+    key = Key(membership.seed)
+    return {
+        "user_jwt_cb": lambda: membership.credential.encode(),
+        "signature_cb": lambda nonce: base64.b64encode(key.sign(nonce.encode())),
+    }
+
+
+async def refused(membership: ClusterMembership) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(ConfigError, match=f"refuse {membership.name}: it was removed"):
+            async with Bus.connected(membership, CLOCK):
+                raise AssertionError("let in")
+
+
+async def test_a_forged_credential_is_refused(tmp_path: Path) -> None:
     async with nats_server(tmp_path) as server:
-        wrong = ClusterMembership(servers=(server.url,), name="laptop", password="guessed")
-        async with asyncio.timeout(30):
-            with pytest.raises(ConfigError, match="refuse laptop"):
-                async with Bus.connected(wrong, SystemClock()):
-                    raise AssertionError("let in")
+        ours, victim = thief(server), server.membership("laptop")
+        account = said_in(victim.credential)["iss"]
+        self_signed, mine = Key.new("account"), Key(ours.seed)
+        for claims in (
+            victim.credential,  # without its key
+            user_claims(self_signed, mine, "laptop", 1),  # of an account that nobody knows
+            user_claims(mine, mine, "laptop", 1),
+            ours.credential.replace(ours.credential.split(".")[1], victim.credential.split(".")[1]),
+        ):
+            await refused(replace(ours, credential=claims))
+        assert account.startswith("A")
+
+
+async def test_a_removed_host_is_out_at_once_and_stays_out(tmp_path: Path) -> None:
+    async with nats_server(tmp_path) as server, gateway(server) as opened, host(server) as other:
+        opened.hosts.add(remote())
+        await other.spawner.worker()
+        async with HostAccounts.opened(server.authority, server.membership(GATEWAY), CLOCK) as accounts:
+            first = await accounts.invite("desk")
+            async with Bus.connected(first, CLOCK) as connected:
+                assert await accounts.remove("desk")
+                async with asyncio.timeout(DEADLINE_S):
+                    with pytest.raises(ConfigError, match="refuse desk"):
+                        await connected.refused()
+            await refused(first)
+            second = await accounts.invite("desk")
+            async with Bus.connected(second, CLOCK):
+                await refused(first)
+            assert await accounts.hosts() == ("desk", "laptop", "tower")
+            assert await accounts.remove("desk")
+            assert not await accounts.remove("desk")
+        await server.kill()
+        await server.start()
+        await refused(first)
+        await refused(second)
+        opened.hosts.deliver(entry(1, "still here"))
+        await until(lambda: other.taken("still here"))

@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from codebutler.cluster.membership import is_host, read_membership
-from codebutler.cluster.server import MAX_PAYLOAD_BYTES, objection, server_config
-from codebutler.cluster.subjects import consumer_of, events_to, host_permissions
+from codebutler.cluster.authority import ClusterAuthority
+from codebutler.cluster.claims import Key, host_claims, removed_claims, said_in
+from codebutler.cluster.membership import (
+    PREFIX,
+    ClusterMembership,
+    is_host,
+    is_loopback,
+    membership_in,
+    read_membership,
+    token_of,
+)
+from codebutler.cluster.messages import Beat, ClusterCodec, HostQuestion
+from codebutler.cluster.server import (
+    MAX_PAYLOAD_BYTES,
+    NatsNode,
+    objection,
+    routes_config,
+    server_config,
+    written,
+)
+from codebutler.cluster.subjects import (
+    HOST_SERVICES,
+    answers_of,
+    consumer_of,
+    events_to,
+    host_services,
+    orders_to,
+    questions_of,
+    told_by,
+)
+from codebutler.cluster.versions import misfit
 from codebutler.config.paths import Home
 from codebutler.config.registry import host_in
 from codebutler.domain.errors import ConfigError
@@ -27,19 +57,134 @@ def test_a_name_with_dots_is_one_token_and_stays_itself() -> None:
     assert consumer_of("my.shop") == "ev_my=shop"
 
 
-def test_no_host_may_make_consumers_or_read_streams() -> None:
-    publish, subscribe = host_permissions("laptop")
-    api = [subject for subject in publish if subject.startswith("$JS.API.")]
-    assert api == ["$JS.API.CONSUMER.MSG.NEXT.CB_IN_laptop.*"]
-    assert all("laptop" in subject for subject in (*publish, *subscribe))
+def test_what_a_host_can_reach_is_its_own() -> None:
+    offered = [
+        re.compile(each.replace("$", r"\$").replace("*", "[^.]+").replace(">", ".+"))
+        for each in HOST_SERVICES
+    ]
+    for subject in host_services("laptop"):
+        assert "laptop" in subject
+        assert any(each.fullmatch(subject) for each in offered)
+    api = [subject for subject in HOST_SERVICES if subject.startswith("$JS.API.")]
+    assert api == ["$JS.API.CONSUMER.MSG.NEXT.*.*"]
 
 
-def test_the_servers_configuration_syncs_each_message_and_binds_each_host() -> None:
-    config = json.loads(server_config({"gateway": "g", "laptop": "l"}, listen="127.0.0.1:1", directory="/d"))
-    assert config["jetstream"]["sync_interval"] == "always"
-    gateway, laptop = config["authorization"]["users"]
-    assert "permissions" not in gateway
-    assert laptop["permissions"]["publish"] == list(host_permissions("laptop")[0])
+def test_an_answer_crosses_by_its_hosts_own_subject() -> None:
+    assert answers_of(orders_to("laptop"), "1") == told_by("laptop", "1") == "cb.told.laptop.1"
+    assert answers_of(questions_of("laptop"), "1") == ""
+
+
+def test_the_accounts_of_hosts_have_no_storage_and_their_own_imports() -> None:
+    operator, gateway, host = Key.new("operator"), Key.new("account"), Key.new("account")
+    claims = said_in(host_claims(operator, gateway.public, host, "laptop", 5))
+    assert (claims["iss"], claims["sub"], claims["name"]) == (operator.public, host.public, "laptop")
+    assert [each["subject"] for each in claims["nats"]["imports"]] == [
+        *host_services("laptop"),
+        "cb.do.laptop",
+    ]
+    assert {each["account"] for each in claims["nats"]["imports"]} == {gateway.public}
+    assert not {"disk_storage", "mem_storage", "streams"} & claims["nats"]["limits"].keys()
+    gone = said_in(removed_claims(operator, host.public, "laptop", 6))["nats"]
+    assert (gone["revocations"], gone["limits"]["conn"], gone.get("imports")) == ({"*": 6}, 0, None)
+    assert said_in("x") == said_in("a.b.c") == said_in("a.W10.c") == {}
+
+
+def test_the_servers_configuration_syncs_each_message_and_holds_no_secret() -> None:
+    authority = ClusterAuthority.new(("nats://127.0.0.1:1",), "")
+    config = server_config(authority.trust(1), listen="127.0.0.1:1", directory="/d", encrypted=True)
+    assert config["jetstream"] == {"store_dir": "/d", "sync_interval": "always"}
+    assert config["tls"] == {
+        "cert_file": "server.pem",
+        "key_file": "server-key.pem",
+        "min_version": "1.2",
+        "handshake_first": True,
+    }
+    text = written(config).decode()
+    assert not any(each in text for each in (authority.operator, authority.system, authority.gateway))
+
+
+def test_servers_of_a_cluster_know_the_others_and_trust_nobody_without_a_certificate() -> None:
+    nodes = tuple(NatsNode(f"{name}.example") for name in ("one", "two", "three"))
+    made = routes_config(nodes[0], nodes, encrypted=True)
+    cluster = made["cluster"]
+    assert isinstance(cluster, dict)
+    assert cluster["routes"] == ["nats-route://two.example:6222", "nats-route://three.example:6222"]
+    assert cluster["tls"]["verify"] is True
+    assert nodes[0].url(encrypted=True) == "tls://one.example:4222"
+
+
+@pytest.mark.parametrize(
+    ("host", "gateway", "told"),
+    [
+        (2, 2, ""),
+        (1, 2, ""),
+        (1, 3, "laptop runs CodeButler 0.1, too old for its gateway"),
+        (3, 2, "laptop runs CodeButler 0.1, too new for its gateway"),
+    ],
+)
+def test_a_gateway_serves_hosts_of_its_version_and_the_one_before(host: int, gateway: int, told: str) -> None:
+    why = misfit(host, gateway, name="laptop", release="0.1")
+    assert why.startswith(told)
+    assert bool(why) == bool(told)
+
+
+def test_a_later_versions_message_can_be_read() -> None:
+    """What it adds is passed over."""
+    later = msgspec.msgpack.encode(
+        {"type": "beat", "epoch": 0, "version": 9, "instance": "i", "mood": "good", "release": "9.0"}
+    )
+    codec: ClusterCodec[HostQuestion] = ClusterCodec(HostQuestion)
+    assert codec.decode(later) == Beat(epoch=0, version=9, instance="i", release="9.0")
+
+
+def member(**values: object) -> ClusterMembership:
+    known = {"servers": ("nats://127.0.0.1:4222",), "name": "laptop", "credential": "c", "seed": "s"}
+    return msgspec.convert(known | values, ClusterMembership)
+
+
+def test_a_token_brings_a_membership_in_one_line() -> None:
+    known = member(ca="-----BEGIN CERTIFICATE-----\nMIIB\n", servers=("tls://nats.example:4222",))
+    token = token_of(known)
+    assert len(token.split()) == 1
+    assert membership_in(f" {token[:40]}\n{token[40:]}\n") == known
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        ("", "this is no token"),
+        ("xoxb-1", "this is no token"),
+        (token_of(member())[:-9], "damaged"),
+        (token_of(member()) + "A!", "damaged"),
+        (PREFIX + "AAAA", "damaged"),
+        (token_of(member(ca="x" * 10**6)), "damaged"),
+        (token_of(member(name="gateway")), "not for a host"),
+        (token_of(member(seed="")), "no credential"),
+        (token_of(member(servers=("nats://10.0.0.1:4222",))), "unencrypted"),
+    ],
+)
+def test_what_is_no_token_is_refused_without_quoting_it(token: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as refused:
+        membership_in(token)
+    assert not token or token not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "here"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.0.1", True),
+        ("localhost", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("10.0.0.1", False),
+        ("0.0.0.0", False),
+        ("laptop", False),
+        ("localhost.example", False),
+    ],
+)
+def test_what_leads_to_this_machine_only(address: str, here: bool) -> None:
+    assert is_loopback(address) is here
 
 
 @pytest.mark.parametrize(
@@ -52,7 +197,8 @@ def test_a_path_of_a_host(path: str, host: str) -> None:
 
 def membership(tmp_path: Path, **values: object) -> Home:
     home = Home(tmp_path).ensure()
-    (tmp_path / "cluster.json").write_text(json.dumps({"servers": ["nats://127.0.0.1:4222"], **values}))
+    known = {"servers": ["nats://127.0.0.1:4222"], "credential": "c", "seed": "s"}
+    (tmp_path / "cluster.json").write_text(json.dumps(known | values))
     return home
 
 
@@ -78,6 +224,10 @@ def test_a_home_is_a_gateways_or_a_hosts(tmp_path: Path) -> None:
         ({"name": "laptop", "servers": []}, "servers"),
         ({"name": "laptop", "color": "red"}, "color"),
         ({"name": "laptop", "replicas": 9}, "replicas"),
+        ({"name": "laptop", "seed": ""}, "no credential: `codebutler host join`"),
+        ({"name": "laptop", "servers": ["nats://10.0.0.1:4222"]}, "unencrypted over the network: use tls://"),
+        ({"name": "laptop", "servers": ["nats://127.0.0.1:1", "tls://a.example:1"]}, "all of them"),
+        ({"name": "laptop", "servers": ["http://a.example"]}, "no address like"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path: Path, values: dict[str, object], what: str) -> None:

@@ -1,0 +1,154 @@
+"""Who belongs to a cluster: ``codebutler cluster create``, ``invite`` and ``remove``."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from codebutler.cli.context import home
+from codebutler.cli.output import notice, say, warn
+from codebutler.cli.serve import need_cluster
+from codebutler.cluster.membership import NAME, is_loopback, read_membership, token_of, write_membership
+from codebutler.cluster.server import NatsNode
+from codebutler.cluster.subjects import GATEWAY, HOST_NAME
+from codebutler.config.paths import Home
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import CodeButlerError, ConfigError
+
+if TYPE_CHECKING:
+    from codebutler.cluster.membership import ClusterMembership
+    from codebutler.cluster.messages import HostRemoved
+
+HOST = typer.Argument(help="The host's name: small letters, digits and '-'.")
+LOOPBACK = "127.0.0.1"
+SERVER = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::([0-9]{1,5}))?")
+
+
+def create(
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="HOST[:PORT] of a NATS server, as other machines reach it; one, or repeat for 3 or 5."
+        ),
+    ] = None,
+    directory: Annotated[str, typer.Option(help="Where a server keeps its data.")] = "data",
+    client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="Want certificates of clients, too, signed by this one (PEM).", exists=True, dir_okay=False
+        ),
+    ] = None,
+) -> None:
+    """Make a cluster: its keys, this gateway's credential, and the configuration of its NATS servers."""
+    need_cluster()
+    from codebutler.cluster.authority import NAME as AUTHORITY
+    from codebutler.cluster.authority import ClusterAuthority
+    from codebutler.operations.nats_files import NatsFiles
+
+    nodes = tuple(map(_node, server or [LOOPBACK]))
+    if len(set(nodes)) != len(nodes) or len(nodes) not in (1, 3, 5):
+        raise typer.BadParameter("--server: name one server, or 3 or 5 different ones")
+    where = home().ensure()
+    for each in (NAME, AUTHORITY):
+        if (where.root / each).exists():
+            raise ConfigError(f"{where.root / each} is there already: this home belongs to a cluster")
+    client_pem = client_ca.read_bytes() if client_ca is not None else b""
+    encrypted = bool(client_pem) or not all(is_loopback(each.host) for each in nodes)
+    files = NatsFiles(where.root / "nats", nodes, encrypted=encrypted)
+    urls = tuple(each.url(encrypted=encrypted) for each in nodes)
+    authority = ClusterAuthority.new(urls, files.ca.decode())
+    now_s = int(time.time())
+    folders = files.write(authority.trust(now_s), directory, client_pem)
+    with where.open() as opened:
+        opened.write(AUTHORITY, msgspec.json.format(msgspec.json.encode(authority), indent=2))
+    write_membership(where, authority.of_gateway(now_s))
+    for node, folder in zip(nodes, folders, strict=True):
+        place = "" if is_loopback(node.host) else f", on {node.host} (copy the folder there)"
+        say(f"cd {folder} && nats-server -c nats.conf{place}")
+    notice(
+        f"Next: start that, then `codebutler cluster invite HOST` for each machine. Keep {AUTHORITY} here."
+    )
+    if client_pem:
+        notice(
+            f"Write clientCertificate and clientKey into {where.root / NAME}: this gateway needs them, too."
+        )
+
+
+def invite(
+    host: Annotated[str, HOST],
+    replace: Annotated[bool, typer.Option("--replace", help="End its present credential.")] = False,
+) -> None:
+    """Let a machine join: print a one-line token for `codebutler host join`. The token is a secret, shown once."""
+    need_cluster()
+    _check(host)
+    membership = asyncio.run(_invited(home(), host, replace=replace))
+    say(token_of(membership))
+    notice(
+        f"Run `codebutler host join` on {host}, and paste this line there. It is not shown again. Who has it is {host} "
+        f"until you run `codebutler cluster remove {host}`."
+    )
+
+
+async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembership:
+    from codebutler.cluster.accounts import HostAccounts
+    from codebutler.cluster.authority import read_authority
+
+    authority, gateway = read_authority(where), read_membership(where, gateway=True)
+    async with HostAccounts.opened(authority, gateway, SystemClock()) as accounts:
+        if host in await accounts.hosts() and not replace:
+            raise CodeButlerError(
+                f"{host} belongs to the cluster already: add --replace to end its present credential, "
+                "or choose another name"
+            )
+        await accounts.remove(host)
+        return await accounts.invite(host)
+
+
+def remove(host: Annotated[str, HOST]) -> None:
+    """Remove a machine: its connection is closed, its credential is refused, and what waited for it is dropped."""
+    need_cluster()
+    _check(host)
+    removed, is_announced = asyncio.run(_removed(home(), host))
+    say(f"Removed {host}: it is disconnected, and its credential and its token are refused.")
+    for repo, count in sorted(removed.waited.items()):
+        say(f"{repo}: {count} {'message' if count == 1 else 'messages'} waited for it and were dropped.")
+    if removed.calls:
+        say(f"{removed.calls} of its own messages had not been posted yet and were dropped.")
+    if not is_announced:
+        warn("no gateway answers, so the channels of its repositories were not told")
+    notice("Its repositories stay registered here: move them, or run `codebutler remove-repo NAME`.")
+
+
+async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
+    """What waited for it, and whether the channels were told."""
+    from codebutler.cluster.accounts import PATIENCE_S, HostAccounts
+    from codebutler.cluster.authority import read_authority
+    from codebutler.cluster.bus import Bus
+    from codebutler.cluster.removal import announced, emptied
+
+    membership, clock = read_membership(where, gateway=True), SystemClock()
+    async with HostAccounts.opened(read_authority(where), membership, clock) as accounts:
+        if not await accounts.remove(host):
+            names = ", ".join(await accounts.hosts()) or "none"
+            raise CodeButlerError(f"no host named {host} belongs to the cluster (hosts: {names})")
+    async with Bus.connected(membership, clock, PATIENCE_S) as bus:
+        removed = await emptied(bus, host)
+        return removed, await announced(bus, removed)
+
+
+def _check(host: str) -> None:
+    if not HOST_NAME.fullmatch(host) or host == GATEWAY:
+        raise typer.BadParameter(f"{host} cannot be a host's name: use small letters, digits and '-'")
+
+
+def _node(text: str) -> NatsNode:
+    named = SERVER.fullmatch(text)
+    if named is None:
+        raise typer.BadParameter(f"--server: {text} is not HOST or HOST:PORT")
+    return NatsNode(named[1], int(named[2])) if named[2] else NatsNode(named[1])

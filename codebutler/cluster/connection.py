@@ -1,0 +1,123 @@
+"""A connection to the NATS servers with a member's credential, which comes back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from codebutler.cluster.claims import Key
+from codebutler.cluster.membership import ClusterMembership
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError, ConfigError
+from codebutler.platform.tasks import first_of
+
+ANSWER_S = 5.0
+LONGEST_RETRY_S = 2.0
+REFUSALS = 2
+"""By each server, one after the other: one that has just come back may not know everybody yet."""
+
+log = logging.getLogger("codebutler.cluster")
+
+
+class Refusals:
+    """Whether the servers refuse a member for good: it was removed, or never belonged to them."""
+
+    def __init__(self, membership: ClusterMembership) -> None:
+        self.final = asyncio.Event()
+        self.latest = "nobody answers"
+        self._name = membership.name
+        self._left = self._limit = REFUSALS * len(membership.servers)
+
+    @property
+    def error(self) -> ConfigError:
+        """What to tell the person."""
+        return ConfigError(
+            f"the NATS servers refuse {self._name}: it was removed from the cluster, or invited again; "
+            "ask for a token, and run `codebutler host join`"
+        )
+
+    async def troubled(self, error: Exception) -> None:
+        """For the client."""
+        self.latest = str(error) or type(error).__name__
+        log.warning("NATS: %s", self.latest)
+        told = self.latest.lower()
+        if "authorization" in told or "authentication" in told:
+            self._left -= 1
+        if self._left <= 0:
+            self.final.set()
+
+    async def back(self) -> None:
+        """For the client."""
+        self._left = self._limit
+
+    async def closed(self) -> None:
+        """For the client, which gives up only if a server told it to."""
+        self.final.set()
+
+
+@asynccontextmanager
+async def connected_client(
+    membership: ClusterMembership, clock: Clock, patience_s: float | None = None
+) -> AsyncIterator[tuple[Client, Refusals]]:
+    """Waits until a server is there. Raises ConfigError if it refuses us, CodeButlerError after ``patience_s``."""
+    client, refusals, key = Client(), Refusals(membership), Key(membership.seed)
+    until_s = clock.monotonic() + patience_s if patience_s is not None else None
+    context = tls_context(membership) if membership.is_encrypted else None
+    try:
+        while not client.is_connected:
+            connecting = client.connect(
+                servers=list(membership.servers),
+                name=membership.name,
+                user_jwt_cb=lambda: bytearray(membership.credential, "ascii"),
+                signature_cb=lambda nonce: base64.b64encode(key.sign(nonce.encode())),
+                error_cb=refusals.troubled,
+                reconnected_cb=refusals.back,
+                closed_cb=refusals.closed,
+                tls=context,
+                tls_handshake_first=context is not None,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=1,
+                connect_timeout=int(ANSWER_S),
+                ping_interval=2,
+                max_outstanding_pings=2,
+                pending_size=64 * 2**20,
+            )
+            try:
+                left_s = None if until_s is None else max(0.0, until_s - clock.monotonic())
+                async with asyncio.timeout(left_s):
+                    await first_of(connecting, refusals.final.wait())
+            except TimeoutError:
+                if until_s is not None and clock.monotonic() >= until_s:
+                    where = ", ".join(membership.servers)
+                    raise CodeButlerError(f"cannot connect to {where}: {refusals.latest}") from None
+            except (OSError, NatsError):
+                await clock.sleep(LONGEST_RETRY_S)
+            if refusals.final.is_set():
+                raise refusals.error
+        yield client, refusals
+    finally:
+        # While it tries to connect again, closing raises what the lost connection did.
+        with suppress(NatsError, OSError):
+            await client.close()
+        # A server that ends it with something unsent leaves it open.
+        if (transport := client._transport) is not None:  # noqa: SLF001 - nats-py offers nothing else
+            transport.close()  # type: ignore[no-untyped-call]
+            await asyncio.sleep(0)
+
+
+def tls_context(membership: ClusterMembership) -> ssl.SSLContext:
+    """Trusts the cluster's authority only. Raises ConfigError."""
+    try:
+        context = ssl.create_default_context(cadata=membership.ca or None)
+        if membership.client_certificate:
+            context.load_cert_chain(membership.client_certificate, membership.client_key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"cluster.json: the certificates cannot be used: {error}") from None
+    return context
