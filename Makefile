@@ -1,6 +1,7 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 MINUTES ?= 3
+MESSAGES ?= 20000
 # The tests mostly wait for processes: more of them at once than there are processors.
 PARALLEL ?= 4
 # So many failures, or fewer, are run once more, alone: what passes then has failed for want of time.
@@ -78,9 +79,10 @@ bench: $(READY) ## measure; prints ratios against limits of the same run and wri
 walk: $(READY) ## count the functions, files and rooms on the way of one message; V=-v prints the way
 	$(BIN)/python -m bench walk $(V)
 
-soak: $(READY) ## kill at every passage of every point, then kill, cut and fault 20 repositories at random for MINUTES (3)
+soak: $(READY) ## kill at every passage of every point, then at random for MINUTES (3); then hold the cost of MESSAGES (20000)
 	$(BIN)/python -m pytest -q tests/e2e/test_kill_points.py --all-passages
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
+	$(BIN)/python -m tests.soak.endurance --messages $(MESSAGES)
 
 soak-cluster: $(READY) ## send MESSAGES (10000) through random deaths of gateways, hosts and NATS servers, and judge what became of them
 	$(BIN)/python -m tests.nodefaults --messages $(or $(MESSAGES),10000)

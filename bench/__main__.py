@@ -34,13 +34,13 @@ from bench import (
     native,
     recover,
     redact,
+    sandbox,
     start,
     storm,
     survive,
     turn,
     wake,
     walk,
-    walls,
 )
 from bench.figures import Figure, table
 from bench.page import machine, page
@@ -70,7 +70,7 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "redact": redact.measure,
     "survive": survive.measure,
     "walk": walk.measure,
-    "walls": walls.measure,
+    "sandbox": sandbox.measure,
     "containers": containers.measure,
     "native": native.measure,
     "cluster": cluster.measure,

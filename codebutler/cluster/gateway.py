@@ -67,6 +67,7 @@ from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 
 MAX_IN_BYTES = 2**28
 ASK_S = 65.0
+PREPARED_AT_ONCE = 16
 BEGIN_S = 5.0
 STATUS_S = 1.0
 
@@ -84,6 +85,9 @@ class HostWorkers:
         self._remotes: dict[str, HostedRepo] = {}
         self._channels: dict[ConversationRef, HostedRepo] = {}
         self._callers: set[str] = set()
+        self._streams: set[str] = set()
+        """Hosts whose stream is there."""
+        self._preparing = asyncio.Semaphore(PREPARED_AT_ONCE)
         self._tasks = Tasks(_failed)
         self._fleet = Fleet(authority, clock, platform.node())
         self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
@@ -283,11 +287,14 @@ class HostWorkers:
             remote.known.discard(entry.seq)
 
     async def _prepare(self, host: str, repo: str) -> None:
-        await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
-        # One at a time: only then is the order kept when a host dies between two.
-        await self._bus.ensure_consumer(
-            stream_in(host), consumer_of(repo), events_to(host, repo), in_flight=1
-        )
+        async with self._preparing:
+            if host not in self._streams:
+                await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
+                self._streams.add(host)
+            # One at a time: only then is the order kept when a host dies between two.
+            await self._bus.ensure_consumer(
+                stream_in(host), consumer_of(repo), events_to(host, repo), in_flight=1
+            )
 
     async def _publish(self, remote: HostedRepo, entry: Entry) -> None:
         epoch = self._authority.epoch

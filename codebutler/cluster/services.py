@@ -37,6 +37,7 @@ from codebutler.domain.refs import MessageRef
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.hosts import HostReport
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Audit, Budget, LogTag, Overview, TotalUse, TurnEnded
+from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News as Reported
 
 WAITS = 10
@@ -116,7 +117,9 @@ class HostServices:
         return self.totals.get(repo.name) or self.total_here(repo)
 
     def show(self, repo: RepoSettings, news: Reported) -> None:
-        """Best effort."""
+        """Best effort. A gateway has no traces of its hosts' runs."""
+        if isinstance(news, Traced):
+            return
         if isinstance(news, Budget | Overview):
             self._latest[repo.name, type(news)] = repo, news
         if isinstance(news, Budget):

@@ -10,7 +10,7 @@ import msgspec
 from codebutler.config.chats import SECTIONS, ChatName, section_of
 from codebutler.config.merge import Layer, at, put
 from codebutler.config.schema import Config
-from codebutler.config.section import MetricsSection
+from codebutler.config.section import MetricsSection, TracingSection
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.refs import NO_CHANNEL, ConversationRef
 
@@ -32,7 +32,7 @@ def without_chats(config: Config) -> Config:
 def without_tokens(config: Config) -> Config:
     """As a worker is told it: of the chats only its own place, and who may speak there."""
     chats = {each.key: each.alone for each in config.chats}
-    return msgspec.structs.replace(config, metrics=MetricsSection(), **chats)
+    return msgspec.structs.replace(config, metrics=MetricsSection(), tracing=TracingSection(), **chats)
 
 
 def channel_in(values: dict[str, Any]) -> ConversationRef:

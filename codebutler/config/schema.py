@@ -21,6 +21,7 @@ from codebutler.config.section import (
     MetricsSection,
     Section,
     ServerName,
+    TracingSection,
     Url,
 )
 from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
@@ -316,6 +317,16 @@ class ApprovalsSection(Section, frozen=True):
     expiry_minutes: Annotated[float, Meta(ge=0, le=525_600)] = 0
 
 
+class LedgerSection(Section, frozen=True):
+    """When the costs of the last seven days are posted, "" = never: in the repository's channel, or in a direct
+    message to a person."""
+
+    weekly: Annotated[
+        str, Meta(pattern=r"^((mon|tue|wed|thu|fri|sat|sun) ([01][0-9]|2[0-3]):[0-5][0-9])?\Z")
+    ] = ""
+    weekly_to: Annotated[PersonRef, Meta(pattern=PERSON)] = NO_PERSON
+
+
 class Config(Section, frozen=True):
     """The whole configuration of one repository (or, without a channel, the global one)."""
 
@@ -344,7 +355,9 @@ class Config(Section, frozen=True):
     catch_up: CatchUpSection = CatchUpSection()
     dashboard: DashboardSection = DashboardSection()
     metrics: MetricsSection = MetricsSection()
+    tracing: TracingSection = TracingSection()
     budget: BudgetSection = BudgetSection()
+    ledger: LedgerSection = LedgerSection()
     new_repos: NewReposSection = NewReposSection()
 
     @property
@@ -366,11 +379,6 @@ class Config(Section, frozen=True):
     def channel_name(self) -> str:
         """The place's name for people."""
         return self.chat.place_name
-
-    @property
-    def allowed_users(self) -> tuple[PersonRef, ...]:
-        """Who may speak there. Nobody of another chat."""
-        return self.chat.allowed_ids
 
 
 class RepoSettings(Struct, frozen=True, kw_only=True):

@@ -27,6 +27,12 @@ class DashboardSection(Section, frozen=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 7788
 
 
+class TracingSection(Section, frozen=True):
+    """The collector that gets a trace of each run (OTLP over HTTP), "" = none."""
+
+    endpoint: Annotated[str, Meta(pattern=r"^(https?://\S+)?\Z")] = ""
+
+
 class MetricsSection(Section, frozen=True):
     """Who may read ``/metrics`` on the dashboard's port: these addresses and networks, with the ``token`` if there is
     one; nobody without an address and, beyond loopback, a token."""

@@ -56,6 +56,7 @@ HOME_ONLY = frozenset(
         *(f"newRepos.{each}" for each in ("root", "allow", "timeoutMinutes", "maxMb")),
         "metrics.allow",
         "metrics.token",
+        "tracing.endpoint",
         *(
             f"budget.total.{unit}Per{period}"
             for unit in ("usd", "tokens", "turns", "minutes")

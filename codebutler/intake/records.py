@@ -21,13 +21,14 @@ LOOK_BACK_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A committed event; ``seq`` is its place in the journal."""
+    """A committed event; ``seq`` is its place in the journal. ``trace``: the context of its trace, "" = none."""
 
     seq: int
     channel: ConversationRef
     event: Event
     request: Request
     received_at: datetime
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Kept(Generic[T]):
         try:
             return msgspec.json.decode(note, type=type(self.value)) if note else self.value
         except msgspec.DecodeError as error:
-            log.warning("the note %s cannot be read and is begun anew: %s", self._name, error)
+            log.warning("the note %s cannot be read; starting with an empty one: %s", self._name, error)
             return self.value
 
 

@@ -203,7 +203,7 @@ class Repos:
 
     def people(self) -> frozenset[PersonRef]:
         """Everybody who may talk to a repository."""
-        return frozenset(user for served in self.table.served for user in served.config.allowed_users)
+        return frozenset(user for served in self.table.served for user in served.config.chat.allowed_ids)
 
     def name_of(self, channel: ConversationRef) -> str:
         """The repository of the channel; "" if there is none."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import sqlite3
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -23,12 +23,14 @@ from codebutler.config.paths import RepoPaths
 from codebutler.domain.errors import StoreDamagedError
 from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
 from codebutler.platform import sqlitefile
+from codebutler.protocol.messages import MAX_COUNT, DayUse
 
 UNDER_WAY = ("queued", "running", "waiting")
 CONTINUED = "continued"
 """The outcome of a run that another one continued; the store's reason for ending it."""
 MAX_DAYS = 3650
 MAX_NUMBER = 1e15
+T = TypeVar("T")
 _PERIOD = re.compile(r"(?P<days>[1-9][0-9]{0,3})d|(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})")
 _TEXTS = (
     "id", "started_at", "finished_at", "user_id", "job", "agent", "model", "session_id", "state", "reason", "commits",
@@ -121,40 +123,55 @@ def begin_of(day: date, zone: tzinfo) -> str:
 # Reading.
 
 
-def read(repo: str, path: Path, during: Period, *, under_way: bool = False) -> list[LedgerRow]:
-    """Runs that started in the period, oldest first; with ``under_way``, those that still run too. ``path``: the
-    repository. Blocks.
+def read(repo: str, path: Path, during: Period) -> list[LedgerRow]:
+    """Runs that started in the period and ended, oldest first. ``path``: the repository. Blocks.
 
     Nothing for a repository without a store. Raises StoreError.
     """
+
+    def ask(connection: sqlite3.Connection) -> list[LedgerRow]:
+        return [*_turns(connection, repo, during), *_expenses(connection, repo, during)]
+
+    return sorted(_answer(path, ask) or [], key=lambda row: row.at)
+
+
+def used(path: Path, during: Period) -> dict[date, dict[str, DayUse]]:
+    """What was used each day, by agent, those that still run included. SQLite adds it up: a day may have thousands of
+    runs, and this is asked after each. Blocks. Raises StoreError."""
+
+    def ask(connection: sqlite3.Connection) -> dict[date, dict[str, DayUse]]:
+        return {
+            day: _day_use(connection, Period(day, day + timedelta(days=1), during.zone))
+            for day in during.days
+        }
+
+    return _answer(path, ask) or {}
+
+
+def _answer(path: Path, ask: Callable[[sqlite3.Connection], T]) -> T | None:
+    """What ``ask`` finds in the repository's store, None without one. Raises StoreError."""
     paths = RepoPaths(path)
     store = paths.store
     try:
         # A link could lead anywhere: the repository's content may have put it there.
         if not stat.S_ISDIR(paths.root.lstat().st_mode) or not sqlitefile.exists(store):
-            return []
+            return None
         with closing(sqlitefile.attach(store, writable=not sqlitefile.is_open(store))) as connection:
             connection.execute("PRAGMA query_only = ON")
             connection.row_factory = sqlite3.Row
-            rows = [
-                *_turns(connection, repo, during, under_way=under_way),
-                *_expenses(connection, repo, during),
-            ]
+            return ask(connection)
     except FileNotFoundError:
-        return []
+        return None
     except (sqlite3.Error, OSError) as error:
         raise sqlitefile.store_error(store, error) from error
     except (ValueError, TypeError, OverflowError) as error:
         raise StoreDamagedError(f"{store}: its rows cannot be read: {error}") from error
-    return sorted(rows, key=lambda row: row.at)
 
 
-def _turns(
-    connection: sqlite3.Connection, repo: str, during: Period, *, under_way: bool
-) -> Iterator[LedgerRow]:
+def _turns(connection: sqlite3.Connection, repo: str, during: Period) -> Iterator[LedgerRow]:
     for row in _rows(connection, "turns", "started_at", during, (*_TEXTS, *_NUMBERS)):
         text = {name: _text(row[name]) for name in _TEXTS}
-        if text["state"] in UNDER_WAY and not under_way:
+        if text["state"] in UNDER_WAY:
             continue
         continued = text["state"] == "stopped" and text["reason"] == CONTINUED
         files = None if row["files"] is None else _count(row["files"])
@@ -217,16 +234,53 @@ def _rows(
     connection: sqlite3.Connection, table: str, moment: str, during: Period, names: Iterable[str]
 ) -> list[sqlite3.Row]:
     """Rows of one of our tables; a column that an older store lacks is NULL."""
-    found = connection.execute("SELECT type FROM sqlite_master WHERE name = ?", (table,)).fetchall()
-    if [kind for (kind,) in found] != ["table"]:
-        return []
-    known = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+    known = _columns(connection, table)
     if moment not in known:
         return []
     # The names are our own constants.
     columns = ", ".join(name if name in known else f"NULL AS {name}" for name in names)
-    query = f"SELECT {columns} FROM {table} WHERE {moment} >= ? AND {moment} < ? ORDER BY {moment}, rowid"  # noqa: S608
+    query = f"SELECT {columns} FROM {table} WHERE {moment} >= ? AND {moment} < ? ORDER BY {moment}, rowid"  # noqa: S608 - constants
     return connection.execute(query, during.ends).fetchall()
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    """Those of one of our tables; none if it is a view, or missing."""
+    found = connection.execute("SELECT type FROM sqlite_master WHERE name = ?", (table,)).fetchall()
+    if [kind for (kind,) in found] != ["table"]:
+        return set()
+    return {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+
+
+def _day_use(connection: sqlite3.Connection, day: Period) -> dict[str, DayUse]:
+    """The sums of a day by agent."""
+    found = {
+        name: DayUse(runs=runs, tokens=tokens, usd=usd, minutes=worked_s / 60)
+        for name, runs, tokens, usd, worked_s in _sums(connection, "turns", "started_at", "agent", day)
+    }
+    own = _sums(connection, "expenses", "at", "purpose", day)
+    return found | {name: DayUse(tokens=tokens, usd=usd) for name, _, tokens, usd, _ in own}
+
+
+def _sums(
+    connection: sqlite3.Connection, table: str, moment: str, name: str, day: Period
+) -> Iterator[tuple[str, int, int, float, float]]:
+    """(name, rows, tokens, USD, seconds), within what may be told on."""
+    known = _columns(connection, table)
+    if not {moment, name} <= known:
+        return
+    amounts = ("input_tokens", "output_tokens", "cost_usd", "worked_s")
+    # The names are our own constants. Of a hostile store: total() never overflows, and no text is a number.
+    totals = ", ".join(
+        f"total(min(max(CAST({each} AS REAL), 0), {MAX_NUMBER}))" if each in known else "0.0"
+        for each in amounts
+    )
+    query = (
+        f"SELECT {name}, count(*), {totals} FROM {table} "  # noqa: S608
+        f"WHERE {moment} >= ? AND {moment} < ? GROUP BY {name}"
+    )
+    for found, rows, given, answered, usd, worked_s in connection.execute(query, day.ends):
+        tokens = min(int(given) + int(answered), int(MAX_NUMBER))
+        yield _text(found), min(rows, MAX_COUNT), tokens, min(usd, MAX_NUMBER), min(worked_s, MAX_NUMBER)
 
 
 def _text(value: Any) -> str:

@@ -22,7 +22,7 @@ from codebutler.schedule.files import difference
 from codebutler.text.markup import plain
 
 GRACE_S = 30.0
-AT_START = ("dashboard", "metrics", "logs")
+AT_START = ("dashboard", "metrics", "tracing", "logs")
 """Sections that the supervisor reads only when it starts."""
 
 

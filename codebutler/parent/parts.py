@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,16 +19,18 @@ from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of
 from codebutler.control.listeners import Listeners
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.domain.model import TurnNote
 from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
-from codebutler.intake.records import Notes
+from codebutler.intake.records import Entry, Notes
 from codebutler.intake.repos import Repo, Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.observe.metrics import EventCounts
+from codebutler.observe.otlp import Collector
+from codebutler.observe.tracing import Tracing
 from codebutler.parent.spending import Ledgers, Spending
 from codebutler.platform.backups import Backups, DailyBackups, Restored, open_or_restore
 from codebutler.platform.processes import Descriptors
@@ -192,10 +194,17 @@ class Parts:
     ledgers: Ledgers
     notes: Notes
     told_jobs: ToldJobs
+    tracing: Tracing | None = None
     budgets: Budgets = field(default_factory=Budgets)
     reloads: Reloads = field(default_factory=Reloads)
     counts: EventCounts = field(default_factory=EventCounts)
     dashboard: DashboardAddress = field(default_factory=DashboardAddress)
+
+    def traced(self, deliver: Callable[[Entry], None]) -> Callable[[Entry], None]:
+        """``deliver``; if there are traces, with the context of the event's."""
+        if (tracing := self.tracing) is None:
+            return deliver
+        return lambda entry: deliver(replace(entry, trace=tracing.delivered(entry.event, entry.received_at)))
 
 
 async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
@@ -240,8 +249,25 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         repos=repos,
         spending=spending,
         ledgers=Ledgers(lambda: repos.table, clock, logs.record),
+        tracing=await _tracing(config.tracing.endpoint, clock, warn, stack),
         turns=LatestTurns(journal, signals.changed.tell),
         listeners=Listeners(people.called, redactor.redact),
         notes=notes,
         told_jobs=told_jobs,
     )
+
+
+async def _tracing(
+    endpoint: str, clock: Clock, warn: Callable[[str], None], stack: AsyncExitStack
+) -> Tracing | None:
+    """None without an endpoint, and without OpenTelemetry, which is logged."""
+    if not endpoint:
+        return None
+    try:
+        # It loads OpenTelemetry: not on the event loop.
+        collector = await asyncio.to_thread(Collector, endpoint, warn)
+    except ConfigError as error:
+        warn(str(error))
+        return None
+    stack.push_async_callback(asyncio.to_thread, collector.close)
+    return Tracing(collector.export, clock)

@@ -31,6 +31,7 @@ from codebutler.protocol.messages import (
     TurnEnded,
     TurnStarted,
 )
+from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News
 from codebutler.text.markup import plain
 
@@ -63,7 +64,7 @@ class ParentServices:
         """Carry out ``operation`` in the repository's channel, or in the direct conversation that it is about; it can
         notify only the person it is for. Raises ChatError.
         """
-        operation = addressed(operation, repo.config.allowed_users)
+        operation = addressed(operation, repo.config.chat.allowed_ids)
         sender = self._chats.of(repo.channel_id).sender
         ref, said = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
         if said is not None and (not isinstance(said, Post) or (ref and not said.outdated)):
@@ -92,6 +93,14 @@ class ParentServices:
             case TurnStarted(messages=messages):
                 for listener in self._listeners.of(repo.channel_id):
                     listener.started(messages)
+            case _:
+                self._note(repo, news)
+
+    def _note(self, repo: RepoSettings, news: Budget | Overview | Traced) -> None:
+        match news:
+            case Traced():
+                if self._parts.tracing is not None:
+                    self._parts.tracing.worked(repo.name, repo.channel_id, news)
             case Overview(turns=turns):
                 self._parts.turns.tell(repo.name, turns)
             case Budget():
@@ -111,6 +120,8 @@ class ParentServices:
             self._signals.interrupted.tell(repo.channel_id)
             self._chats.of(repo.channel_id).sender.turn_over(repo.channel_id, ended.thread)
         self._parts.spending.told(repo.name)
+        if self._parts.tracing is not None:
+            self._parts.tracing.ended(repo.name, repo.channel_id, ended.messages, ended.outcome)
         self._parts.counts.turn(ended.op_id, repo.name, ended.agent, ended.outcome)
         await self._listeners.ended(repo.channel_id, ended.messages, ended.outcome)
 

@@ -21,8 +21,8 @@ from codebutler.domain.clock import Clock, zone_of
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.intake.records import Notes
 from codebutler.intake.repos import RepoTable
-from codebutler.observe.ledger import LedgerRow, Period, begin_of, read
-from codebutler.observe.sums import by_day, together
+from codebutler.observe.ledger import LedgerRow, Period, begin_of, read, used
+from codebutler.observe.sums import together
 from codebutler.platform.tasks import Observers, wait_for
 from codebutler.protocol.messages import DayUse, LogTag, TotalUse
 
@@ -32,6 +32,8 @@ SETTLE_S = 1.0
 read once."""
 LOOK_AGAIN_S = 60.0
 """The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
+REST = 20.0
+"""After reading, that many times as long nothing is read: on a day of thousands of runs it stays a small part."""
 Record = Callable[[str, LogTag, str], None]
 
 
@@ -101,6 +103,7 @@ class Spending:
             if self._news.is_set():
                 await self._clock.sleep(SETTLE_S)
             self._news.clear()
+            began_s = self._clock.monotonic()
             accounts, now = self._accounts(), self._clock.now()
             due, self._due = self._due, {}
             new = [name for name, each in accounts.items() if self._read_on.get(name) != each.today(now)]
@@ -109,6 +112,7 @@ class Spending:
                     await self._look(accounts[name])
             if due or new:
                 self.changed.tell()
+            await self._clock.sleep((self._clock.monotonic() - began_s) * REST)
 
     def week(self, repo: str) -> DayUse:
         """What a repository used on the last seven days."""
@@ -168,16 +172,18 @@ class Spending:
             since = today - timedelta(days=1)
         during = Period(since, today + timedelta(days=1), zone)
         try:
-            rows = await asyncio.to_thread(read, account.name, account.path, during, under_way=True)
+            days = await asyncio.to_thread(used, account.path, during)
         except StoreError as error:
             if account.name not in self._unread:
                 self._unread.add(account.name)
                 self._record(account.name, "WRN", f"its use is not known exactly: {error}")
             return
         self._unread.discard(account.name)
-        rows = [row for row in rows if asks_model(account.config, row.agent)]
         kept = {day: use for day, use in known.items() if first <= day < since}
-        self._days[account.name] = kept | by_day(rows, during)
+        self._days[account.name] = kept | {
+            day: together(use for agent, use in agents.items() if asks_model(account.config, agent))
+            for day, agents in days.items()
+        }
         self._read_on[account.name] = today
 
 

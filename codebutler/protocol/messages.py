@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.model import Event, File, Operation, Quoted, Request, TurnNote, TurnOutcome
 from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler.protocol.conversations import Question, Told
+from codebutler.protocol.spans import TraceContext, Traced
 from codebutler.text.amounts import Unit
 
 PROTOCOL_VERSION = 5
@@ -61,11 +62,13 @@ class Configure(_ToWorker, frozen=True, tag="configure"):
 
 
 class Deliver(_ToWorker, frozen=True, tag="deliver"):
-    """An accepted event of your channel; ``seq`` is its place in the journal. Answer Stored once it is on disk."""
+    """An accepted event of your channel; ``seq`` is its place in the journal. Answer Stored once it is on disk.
+    ``trace`` is there only if the parent traces: answer Traced when the run has its result."""
 
     seq: int
     event: Event
     request: Request
+    trace: TraceContext | UnsetType = UNSET
 
 
 class Sent(_ToWorker, frozen=True, tag="sent"):
@@ -332,6 +335,7 @@ ToParent = (
     | Overview
     | Budget
     | Told
+    | Traced
     | Goodbye
 )
 

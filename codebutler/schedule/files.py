@@ -80,20 +80,22 @@ class _Reading:
 
 @dataclass
 class JobFiles:
-    """Reads all files; the last valid version stays in force while a file is broken.
+    """Reads all files; the last valid version stays in force while a file is broken. ``own`` are the jobs that settings
+    ask for, by key.
 
     A change counts once it has been read twice: editors empty a file before they write it, and all jobs would be gone
     in between.
     """
 
     sources: Callable[[], list[JobSource]]
+    own: Callable[[], Mapping[str, Job]] = dict
     _read: dict[str, _Reading] = field(default_factory=dict)
     _seen_once: dict[str, _Reading] = field(default_factory=dict)
 
     def look(self) -> FoundJobs:
         """Read what has changed. Blocks; never raises."""
         news: list[News] = []
-        jobs: dict[str, Job] = {}
+        jobs = dict(self.own())
         current: dict[str, _Reading] = {}
         seen_once: dict[str, _Reading] = {}
         for source in self.sources():

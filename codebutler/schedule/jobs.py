@@ -136,7 +136,7 @@ def _value(body: Any, path: list[str]) -> str:
 FILE_NAME = "jobs.yaml"
 MAX_JOBS = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-SHAPE = "begin with `jobs:`, and give each job a `-` of its own below it"
+SHAPE = "begin with `jobs:`, and start each job below it with a `-`"
 
 Missed = Literal["once", "skip"]
 
@@ -186,7 +186,7 @@ class JobPlace:
 class Job:
     """A job that can run: ``text`` is posted in ``channel`` when ``cron`` is due or a file in ``watch`` changes.
 
-    ``digest`` changes with any change of its entry.
+    ``digest`` changes with any change of its entry. ``reports``: a report is posted instead, and nothing runs.
     """
 
     name: str
@@ -200,6 +200,7 @@ class Job:
     catch_up_s: float
     enabled: bool
     digest: str
+    reports: bool = False
 
     def next(self, moment: datetime) -> datetime | None:
         """When it is next due after ``moment``; None if it does not run by the clock."""

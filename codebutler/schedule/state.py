@@ -160,6 +160,11 @@ def taken(schedule: Schedule, key: str) -> Schedule:
     return _with(schedule, key, lambda state: replace(state, begun=None))
 
 
+def reported(schedule: Schedule, key: str, now: datetime) -> Schedule:
+    """The run was a report, and it is posted."""
+    return _with(schedule, key, lambda state: _worked(replace(state, last=now)))
+
+
 def given_up(schedule: Schedule, key: str, now: datetime) -> Schedule:
     """The run could not be posted or was refused: a failure."""
     return _with(schedule, key, lambda state: _failed(replace(state, last=now)))

@@ -26,6 +26,7 @@ from codebutler.protocol.messages import (
     TurnEnded,
     TurnStarted,
 )
+from codebutler.protocol.spans import Traced
 from codebutler.supervisor.lifecycle import Policy, WorkerTiming
 
 # What the supervision of a worker needs from outside: a link to its process, and the parent's services.
@@ -71,7 +72,7 @@ class WorkerLink(Protocol):
 Spawn = Callable[[str], Awaitable[WorkerLink]]
 """Starts the worker of the repository of that name; its settings follow over the link. Raises OSError or EOFError."""
 
-News = Budget | Doing | Live | Overview | TurnStarted
+News = Budget | Doing | Live | Overview | Traced | TurnStarted
 """What a worker reports as it happens."""
 
 

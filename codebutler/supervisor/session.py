@@ -8,6 +8,8 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError, FrameTooLargeError, ProtocolError
 from codebutler.domain.refs import NOWHERE
@@ -43,6 +45,7 @@ from codebutler.protocol.messages import (
     TurnStarted,
     UploadPiece,
 )
+from codebutler.protocol.spans import Traced
 from codebutler.supervisor.lifecycle import Vitals, WorkerState
 from codebutler.supervisor.port import Shared, WorkerLink
 from codebutler.supervisor.questions import Questions
@@ -233,7 +236,7 @@ class WorkerSession:
         longest_s = self._shared.timing.silence_s
         await first_of(self._link.drain(), self._shared.clock.sleep(longest_s))
         if self._link.unread_bytes > UNREAD_BYTES:
-            raise ProtocolError(f"the worker has not read what it was told for {longest_s:g} s")
+            raise ProtocolError(f"the worker has read nothing for {longest_s:g} s")
         self._unheard = False
 
     async def _printed(self) -> None:
@@ -296,7 +299,7 @@ class WorkerSession:
         match message:
             case Goodbye(reason=reason):
                 self._reports.blame(reason)
-            case Budget() | Doing() | Live() | Overview() | TurnStarted():
+            case Budget() | Doing() | Live() | Overview() | Traced() | TurnStarted():
                 self._shared.services.show(self._repo, message)
             case Log():
                 self._reports.record(message)
@@ -354,7 +357,8 @@ class WorkerSession:
             self._active()
             try:
                 reached("deliver.before")
-                self._link.send(Deliver(seq=entry.seq, event=entry.event, request=entry.request))
+                trace = entry.trace or UNSET
+                self._link.send(Deliver(seq=entry.seq, event=entry.event, request=entry.request, trace=trace))
             except FrameTooLargeError as error:
                 self._reports.note("ERR", f"event {entry.seq} cannot be delivered and is dropped: {error}")
                 self._deliveries.settle(entry.seq)

@@ -9,6 +9,8 @@ from tests.soak.stage import WORK_FILE
 # The longer ones do not fit into one post; those that are longer still become a file.
 POST_LINES, POST_CHARS = 60, 100
 FILE_LINES, FILE_CHARS = 60, 260
+PER_FILE = 100  # messages of a kind whose files have to stay small however many there are
+SPREAD = "work-"
 EDITED = 50_000  # added to the number of a message: the number of its edited text
 
 
@@ -50,6 +52,8 @@ def ask(kind: str, number: int) -> Ask:
             return Ask(token, text, instead=instead, edited=_append(instead))
         case "timer":
             return Ask(token, f"!in 4s {text}", is_timer=True)
+        case "spread":
+            return Ask(token, f"append `{token}` to {SPREAD}{number // PER_FILE:04d}.txt")
     return Ask(token, text)
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,13 +73,16 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(place: Path, count: int) -> AsyncIterator[Stage]:
-    """``count`` repositories in ``place`` and a supervisor that is up with all of them."""
+async def stage(
+    place: Path, count: int, prefix: Sequence[str] = (), parallel_turns: int = 1
+) -> AsyncIterator[Stage]:
+    """``count`` repositories in ``place`` and a supervisor that is up with all of them. ``prefix``: a program that runs
+    it without Slack's limits, which are enforced otherwise."""
     names = tuple(f"repo{number}" for number in range(count))
     user, home = place / "user", Home(place / "home").ensure()
     user.mkdir()
     open_the_way(place)
-    async with WorkspaceServer(Options(channels=names, timing=TIMING, with_limits=True)) as workspace:
+    async with WorkspaceServer(Options(channels=names, timing=TIMING, with_limits=not prefix)) as workspace:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(user),
@@ -87,21 +90,23 @@ async def stage(place: Path, count: int) -> AsyncIterator[Stage]:
             "CODEBUTLER_HOME": str(home.root),
         }
         built = House(workspace, home.root, env)
-        _configure(home, workspace)
+        _configure(home, workspace, parallel_turns)
         repos = tuple(_repo(place / "repos" / name, name, workspace) for name in names)
         Registry(home).update(lambda _: _entries(repos))
         try:
+            built.prefix = tuple(prefix)
             await built.supervise()
+            built.prefix = ()
             yield Stage(built, repos)
         finally:
             if built.supervisor is not None and built.supervisor.returncode is None:
                 await built.stop()
 
 
-def _configure(home: Home, workspace: WorkspaceServer) -> None:
+def _configure(home: Home, workspace: WorkspaceServer, parallel_turns: int) -> None:
     config = {
         "slack": workspace.section,
-        "agent": {"default": "rehearsal", "debounceSeconds": 0},
+        "agent": {"default": "rehearsal", "debounceSeconds": 0, "parallelTurns": parallel_turns},
         "dashboard": {"enabled": False},
     }
     home.config.touch(mode=0o600)

@@ -21,7 +21,7 @@ from codebutler.protocol.capabilities import CheckupLine
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.egress.outlet import for_agents, summary, try_way_out
+from codebutler_worker.egress.policy import for_agents, summary, try_network_access
 from codebutler_worker.memory.learning import memory_finding
 from codebutler_worker.runtime.turns import agent_name
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
@@ -63,7 +63,7 @@ async def _findings(checkup: Checkup, home: Path, surveyed: Sequence[Survey]) ->
     settings = checkup.group[0]
     for each in filter(lambda one: one.path, checkup.group):
         yield await asyncio.to_thread(_store, each)
-    async for finding in _walls(settings, checkup, home):
+    async for finding in _sandbox_findings(settings, checkup, home):
         yield finding
     yield memory_finding(settings.config)
     for found in surveyed:
@@ -98,7 +98,7 @@ def _store(settings: RepoSettings) -> Finding:
     )
 
 
-async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
+async def _sandbox_findings(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
     section, state = settings.config.sandbox, Path(checkup.state)
     try:
         sandbox = await select_sandbox(section.mode, trusted=True, hidden=(state,), section=section)
@@ -110,7 +110,7 @@ async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncI
             "sandbox", "none", "agents run without a sandbox: run `codebutler config set sandbox.mode auto`"
         )
     else:
-        yield walls_finding(sandbox.name)
+        yield sandbox_finding(sandbox.name)
         for found in await asyncio.to_thread(_checkouts, checkup.group):
             yield found
     if section.readable:
@@ -121,7 +121,7 @@ async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncI
         await sandbox.close()
         yield ok("sandbox", "limits", sandbox.told)
     else:
-        yield _limits(section, walls=sandbox.name != "none")
+        yield _limits(section, sandboxed=sandbox.name != "none")
     if isinstance(sandbox, BwrapSandbox):
         yield _filter(sandbox)
     yield await _network(sandbox, section)
@@ -158,16 +158,16 @@ def _readable(section: SandboxSection) -> Finding:
     return ok("sandbox", "readable", f"agents and commands also read {', '.join(section.readable)}")
 
 
-def walls_finding(name: str) -> Finding:
+def sandbox_finding(name: str) -> Finding:
     """How strong a sandbox is that has passed its self-test."""
     if name == "seatbelt":
         return warn("sandbox", name, f"self-test passed, but {UNTESTED}")
     return ok("sandbox", name, "self-test passed: programs inside see and write only their own files")
 
 
-def _limits(section: SandboxSection, *, walls: bool) -> Finding:
+def _limits(section: SandboxSection, *, sandboxed: bool) -> Finding:
     limiter = Limiter.detect(configured(section))
-    told = limiter.told(walls=walls)
+    told = limiter.told(sandboxed=sandboxed)
     held = not limiter.limits.any or "not enforceable" not in told
     return (ok if held else warn)("sandbox", "limits", told)
 
@@ -175,9 +175,9 @@ def _limits(section: SandboxSection, *, walls: bool) -> Finding:
 async def _network(sandbox: Sandbox, section: SandboxSection) -> Finding:
     try:
         told = summary(section, sandbox.name)
-        outlet = for_agents(section, sandbox.name, {})
-        if outlet.kind == "hosts" and not sandbox.told:
-            await try_way_out(sandbox, outlet)
+        network_policy = for_agents(section, sandbox.name, {})
+        if network_policy.kind == "hosts" and not sandbox.told:
+            await try_network_access(sandbox, network_policy)
     except SandboxUnavailableError as error:
         return fail("sandbox", "network", str(error))
     return ok("sandbox", "network", told)

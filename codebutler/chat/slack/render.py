@@ -53,7 +53,8 @@ def rendered(message: Message, mention: PersonRef = NO_PERSON) -> tuple[str, Blo
     call = f"<@{mention}> " if re.fullmatch(USER, mention) else ""
     laid = sections(message)[:MAX_SECTIONS]
     text = "\n".join(shown for part in laid if (shown := mrkdwn(part, message.names)))
-    text = mrkdwn(Section(message.summary)) or text
+    if message.summary:
+        text = mrkdwn(Section(message.summary)) or text
     if message.is_short:
         text = text or "(this message cannot be shown)"
         return call + clip_mrkdwn(text, SHORT_CHARS), []
@@ -76,7 +77,8 @@ def blocks_of(parts: Iterable[Section], names: Collection[PersonRef] = ()) -> Bl
             blocks.append(_text_block(part, names))
         if part.boxes:
             blocks.append(_boxes(part.boxes))
-        blocks += _rows(part.buttons)
+        if part.buttons:
+            blocks += _rows(part.buttons)
     return blocks
 
 

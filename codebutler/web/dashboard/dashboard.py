@@ -169,12 +169,12 @@ class Feed:
         """End every stream."""
         self._closed.set()
 
-    async def follow(self, wish: LogFilter) -> AsyncIterator[str]:
+    async def follow(self, wanted: LogFilter) -> AsyncIterator[str]:
         """Server-Sent Events: ``page`` and ``log``. Slow readers get fewer updates."""
         self.viewers += 1
         try:
             with self._ring.follow() as follower:
-                past = [line for line in follower.past if wish.wants(line)][-PAST_LINES:]
+                past = [line for line in follower.past if wanted.wants(line)][-PAST_LINES:]
                 yield await self._log(past, 0, is_past=True)
                 follower.past = ()
                 told: DashboardPage | None = None
@@ -182,7 +182,7 @@ class Feed:
                 while not self._closed.is_set():
                     page = await self._page()
                     changed, told = changes(told, page), page
-                    lines, lost = [line for line in follower.take() if wish.wants(line)], follower.lost
+                    lines, lost = [line for line in follower.take() if wanted.wants(line)], follower.lost
                     follower.lost = 0
                     if changed:
                         yield _frame(

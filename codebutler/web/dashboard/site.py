@@ -33,7 +33,7 @@ from codebutler.web.dashboard.acts import Act
 from codebutler.web.dashboard.changes import Comments
 from codebutler.web.dashboard.dashboard import Feed, LogFilter, Pages
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.dashboard.ledger import Wish
+from codebutler.web.dashboard.ledger import LedgerFilter
 
 MAX_BODY_BYTES = 4096
 MAX_COMMENTS_BYTES = 2**18
@@ -119,10 +119,10 @@ class _Endpoints:
             return _refusal(REFUSED, 401)
         given = {name: value[:MAX_NAME_CHARS] for name, value in request.query_params.items()}
         try:
-            wish = msgspec.convert(given, Wish, strict=False)
+            filters = msgspec.convert(given, LedgerFilter, strict=False)
         except msgspec.ValidationError as error:
-            return _refusal(f"these are no filters: {error}", 400)
-        return HTMLResponse(await self.pages.ledger.html(wish))
+            return _refusal(f"unknown filters: {error}", 400)
+        return HTMLResponse(await self.pages.ledger.html(filters))
 
     async def key(self, request: Request) -> Response:
         """The key for a ticket."""
@@ -150,10 +150,10 @@ class _Endpoints:
         if self.feed.is_full:
             return _refusal(FULL, 503)
         try:
-            wish = msgspec.convert(dict(request.query_params), LogFilter)
+            wanted = msgspec.convert(dict(request.query_params), LogFilter)
         except msgspec.ValidationError as error:
             return _refusal(f"no such log: {error}", 400)
-        return StreamingResponse(self.feed.follow(wish), media_type="text/event-stream")
+        return StreamingResponse(self.feed.follow(wanted), media_type="text/event-stream")
 
     async def diff(self, request: Request) -> Response:
         """What a run changed; needs the key."""

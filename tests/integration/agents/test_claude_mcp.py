@@ -22,7 +22,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.tools.talking import PUSH_ASKED, asks_to_push
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require

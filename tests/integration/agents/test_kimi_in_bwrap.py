@@ -29,7 +29,7 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.programs.program import descendants, still
 from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.tools.outcome import PlanStep

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codebutler.domain.errors import StoreDamagedError, StoreError
-from codebutler.observe.ledger import Period, period, read
+from codebutler.observe.ledger import Period, period, read, used
 from codebutler.observe.sums import KEYS, by_day, sums, together, total
 from codebutler_worker.conversation.parked import CONTINUED_REASON
 from codebutler_worker.memory.review import PURPOSE
@@ -103,7 +103,6 @@ async def test_what_has_not_run_or_still_runs_is_not_in_it(tmp_path: Path) -> No
         ("carried on", "continued"),
         ("unchanged", "done"),
     ]
-    assert "runs" in [row.run for row in read("shop", tmp_path, DURING, under_way=True)]
     assert read("shop", tmp_path, DURING)[1].files == 0
 
 
@@ -302,3 +301,28 @@ async def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     assert "'@x" in cells
     assert 'a,"b"\nc' in cells
     assert not [cell for cell in row if cell[:1] in ("=", "+", "-", "@", "\t", "\r")]
+
+
+async def test_the_sums_of_a_day_are_those_of_its_rows(tmp_path: Path) -> None:
+    runs = [
+        replace(DONE, id="a", cost_usd=1.5, input_tokens=10, output_tokens=5, worked_s=60.0),
+        replace(DONE, id="b", cost_usd=None, input_tokens=1, output_tokens=2, worked_s=0.0),
+        replace(DONE, id="c", agent="kimi", cost_usd=2.0),
+        replace(DONE, id="other day", started_at=iso(BEGIN - timedelta(days=9))),
+    ]
+    await written(tmp_path, *runs)
+    found = used(tmp_path, DURING)
+    rows = read("shop", tmp_path, DURING)
+    assert len(rows) == 3
+    for agent in ("claude", "kimi"):
+        summed = together(day[agent] for day in found.values() if agent in day)
+        assert summed == total(row for row in rows if row.agent == agent)
+    assert used(tmp_path / "no repository", DURING) == {}
+
+
+async def test_a_store_of_nonsense_has_sums_within_bounds(tmp_path: Path) -> None:
+    await written(tmp_path, DONE)
+    with closing(sqlite3.connect(store_of(tmp_path))) as connection, connection:
+        connection.execute("UPDATE turns SET cost_usd = 9e999, input_tokens = -5, output_tokens = 'many'")
+    [use] = [day["claude"] for day in used(tmp_path, DURING).values() if day]
+    assert (use.usd, use.tokens, use.runs) == (1e15, 0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date
 from pathlib import Path
 
-from codebutler.observe.ledger import LedgerRow, Period, read
+from codebutler.observe.ledger import LedgerRow, Period, read, used
 from codebutler_worker.agents.backend import Finished, Started, Usage
 from tests.integration.worker.test_worker_changes import (
     CHECK,
@@ -23,6 +23,7 @@ from tests.worker_kit import USER, settings, worker
 
 __all__ = ["repo"]
 EVER = Period(date(2020, 1, 1), date(2030, 1, 1), UTC)
+FIRST_DAY = Period(date(2026, 1, 1), date(2026, 1, 2), UTC)
 
 
 def rows(path: Path) -> list[LedgerRow]:
@@ -95,7 +96,7 @@ async def test_what_a_killed_run_had_used_stays_without_a_budget_too(tmp_path: P
         run.does(Started("session-1"), Usage(100, 20, 0.5, 2))
         await parent.clock.advance(6)
         await parent.until(
-            lambda: any(row.cost_usd == 0.5 for row in read("shop", tmp_path, EVER, under_way=True)),
+            lambda: any(use.usd == 0.5 for day in used(tmp_path, FIRST_DAY).values() for use in day.values()),
             flow=True,
         )
     async with worker(settings(tmp_path)) as parent:

@@ -48,7 +48,7 @@ def test_who_may_speak_and_decide_is_the_gateways() -> None:
         approvals=ApprovalsSection(quorum={}),
     )
     config = combined(here, told().config)
-    assert config.allowed_users == ("U1",)
+    assert config.chat.allowed_ids == ("U1",)
     assert config.authorization.rules == (RULE,)
     assert config.authorization.may_loosen == ()
     assert config.approvals.quorum == {"push": 2}

@@ -15,6 +15,7 @@ SUITES = {
     "K": "test_clocks.py",
     "N": "test_many.py",
     "S": "test_service.py",
+    "V": "test_vanished.py",
 }
 
 
@@ -47,7 +48,7 @@ def test_every_fault_is_injected_by_tests_that_exist() -> None:
 
 def _cases(row: str) -> set[str]:
     """The numbered cases of a row, with those between the ends of a range."""
-    found = set(re.findall(r"\b([EBCDHKNS]\d\d)\b", row))
-    for letter, first, last in re.findall(r"\b([EBCDHKNS])(\d\d) to \1(\d\d)\b", row):
+    found = set(re.findall(r"\b([EBCDHKNSV]\d\d)\b", row))
+    for letter, first, last in re.findall(r"\b([EBCDHKNSV])(\d\d) to \1(\d\d)\b", row):
         found |= {f"{letter}{number:02}" for number in range(int(first), int(last) + 1)}
     return found

@@ -82,6 +82,7 @@ from codebutler.protocol.messages import (
     UploadPiece,
 )
 from codebutler.protocol.pipe import HEADER, to_parent_codec, to_worker_codec
+from codebutler.protocol.spans import Traced, WorkSpan
 from tests.events import clicked, deleted, edited, posted, slashed
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "protocol"
@@ -118,6 +119,12 @@ TO_WORKER: dict[str, object] = {
         month_until="2026-02-01T00:00:00+00:00",
     ),
     "deliver": Deliver(seq=7, event=POSTED, request=Prompt(text='fix "it"', prefix="claude")),
+    "deliver-traced": Deliver(
+        seq=7,
+        event=POSTED,
+        request=Prompt(text="go"),
+        trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    ),
     "deliver-edit": Deliver(seq=8, event=EDITED, request=Prompt(text="no")),
     "deliver-delete": Deliver(
         seq=9, event=deleted(channel="C01", ref="1.0", user="U01"), request=NoRequest()
@@ -257,6 +264,15 @@ TO_PARENT: dict[str, object] = {
                 at="2026-01-01T12:00:00+00:00",
                 title="why?",
                 text="the **linker** fails",
+            ),
+        ),
+    ),
+    "traced": Traced(
+        trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        spans=(
+            WorkSpan(name="queued", began=1_700_000_000_000_000_000, ended=1_700_000_001_000_000_000),
+            WorkSpan(
+                name="tool", began=1_700_000_001_000_000_000, ended=1_700_000_002_000_000_000, label="Bash"
             ),
         ),
     ),

@@ -56,7 +56,7 @@ def brought_to(home: Path, agent: str, session_id: str, begun_in: Path, workdir:
     there, here = _files(home, begun_in, agent), _files(home, workdir, agent)
     if there is None or here is None:
         raise AgentUnavailableError(
-            f"the path of {workdir} is too long for sessions of its own: use a shorter one"
+            f"the path of {workdir} is too long for an agent's session files: use a shorter path"
         )
     if here.has(session_id):
         return kept_here(home, workdir, agent, session_id)

@@ -14,7 +14,7 @@ from codebutler.config.schema import CommandRule
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.lookup import look_up, missing_rule
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.egress.way import Way
+from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.destinations import read_head, read_regular
 from codebutler_worker.sandbox.port import SandboxPolicy
@@ -67,7 +67,12 @@ class Surroundings:
         return executable(binary, self.path, repo, self.home)
 
     def policy(
-        self, turn: TurnRequest, way: Way, env: Mapping[str, str], writable: Paths, readable: Paths
+        self,
+        turn: TurnRequest,
+        access: NetworkAccess,
+        env: Mapping[str, str],
+        writable: Paths,
+        readable: Paths,
     ) -> SandboxPolicy:
         """What a program may see: the checkout, the system, and those of the paths that exist; and its network
         access."""
@@ -76,8 +81,8 @@ class Surroundings:
             home=self.home,
             home_paths=tuple(path for path in writable if path.exists()),
             readable=tuple(path for path in readable if path.exists()),
-            env={**env, **way.env},
-            network=way.network,
+            env={**env, **access.env},
+            network=access.network,
             conversation=turn.conversation,
         )
 

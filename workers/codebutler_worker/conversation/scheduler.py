@@ -172,12 +172,14 @@ class TurnScheduler:
         self.parked, self.asking = on_hold
         self._queued, self._seen = len(self._shown), seen
         for one in begun:
-            self._deferred.withdraw(one.withdrawn)
+            if one.withdrawn:
+                self._deferred.withdraw(one.withdrawn)
             turn = RunningTurn(self._runtime, one, self._load_changed)
             task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
             self._running[turn.row.id] = (turn, task)
             task.add_done_callback(self._ended)
-        self._deferred.start(due if not self._paused else ())
+        if due and not self._paused:
+            self._deferred.start(due)
         # A stop may come between a turn's commit and its task; one for a turn that has ended is moot.
         late, self._stop_at_start = self._stop_at_start, {}
         for turn_id, by in late.items():

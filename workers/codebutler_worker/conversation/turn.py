@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from errno import EMFILE, ENFILE
 from functools import partial
 
 from codebutler.domain.errors import CodeButlerError
@@ -57,6 +58,8 @@ STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
 # Ending the agent's processes takes about as long as posting its answer, which goes first.
 ANSWER_FIRST_S = 3.0
+BROKEN = "Something broke inside CodeButler: see its log, then ask again."
+NO_FILES = "This repository's worker has no file descriptors left: see `codebutler doctor`, then ask again."
 SESSION_LOST = "⚠️ The earlier session could not be resumed, so this is a new one: it knows only this message."
 
 
@@ -88,6 +91,7 @@ class RunningTurn:
         self._display = Display(runtime, self._place, begun)
         self._snapshots = Snapshots(runtime, begun.turn)
         self._watch = BudgetWatch(runtime, begun.turn)
+        self._trace = runtime.traces.begin(begun.messages, begun.turn.agent)
 
     async def run(self) -> None:
         """Run the agent and commit the outcome as soon as it reports it (its program may end later)."""
@@ -243,6 +247,8 @@ class RunningTurn:
                 await self._publisher.ask_to_push(str(given.get("why", "")))
             case Withdrawn() if self._asking is not None:
                 await self._asking.withdrawn(event)
+        if self._trace is not None:
+            self._trace.heard(event)
         self._display.heard(event)
         self._watch.heard(self._display.view.usage)
 
@@ -266,7 +272,7 @@ class RunningTurn:
             line = "The agent ended without a result: ask again."
             if error := drive.exception():
                 self._runtime.log("ERR", f"turn {self.row.id} broke: {error!r}")
-                line = "Something broke inside CodeButler: see its log, then ask again."
+                line = NO_FILES if getattr(error, "errno", 0) in (EMFILE, ENFILE) else BROKEN
             finished = Finished(ok=False, text=line, reason="failed")
         if finished.usage == Usage():
             # The end brought no session: use the last one reported.
@@ -278,6 +284,8 @@ class RunningTurn:
     async def _conclude(self, finished: Finished) -> None:
         """Commit the outcome."""
         runtime = self._runtime
+        if self._trace is not None:
+            self._trace.end()
         hold: Hold | None = None
         if not self._stopping and not finished.ok:
             # A race's other agent need not wait for this one.

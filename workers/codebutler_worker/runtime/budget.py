@@ -259,7 +259,6 @@ class BudgetWatch:
         self._is_limited = self.counts and is_limited(config.budget)
         began = turn.started_at
         self._began = datetime.fromisoformat(began) if began else runtime.clock.now()
-        self._zone = zone_of(config.budget.timezone)
         self.until = self._began
         self._runtime = runtime
         self._turn = turn
@@ -322,7 +321,7 @@ class BudgetWatch:
         )
         if not self._is_limited:
             return [], Beyond()
-        first, until = day_of(self._began, self._zone)
+        first, until = day_of(self._began, zone_of(config.budget.timezone))
         beyond = beyond_day(uow, config, self._runtime.elsewhere, self._began)
         others = uow.turns.spent_between(
             iso(first), iso(until), account_of(self._turn), without=self._turn.id
@@ -341,5 +340,5 @@ class BudgetWatch:
         # A limit on the number of turns does not end the last one.
         self.met = used_up([line for line in found if line.unit != "turns"])
         if self.met is not None:
-            self.until = end_of(self.met.period, self._began, self._zone)
+            self.until = end_of(self.met.period, self._began, zone_of(budget.timezone))
             self._over.set()

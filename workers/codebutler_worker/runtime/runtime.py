@@ -31,6 +31,7 @@ from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import Fetcher
 from codebutler_worker.runtime.elsewhere import Elsewhere
 from codebutler_worker.runtime.outbox import Outbox
+from codebutler_worker.runtime.tracing import Traces
 from codebutler_worker.skills import Library
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.store import Store
@@ -100,6 +101,7 @@ class Runtime:
         self.fetcher = Fetcher(send, clock)
         self.threads = ThreadReader(send, clock)
         self.elsewhere = Elsewhere()
+        self.traces = Traces(clock, send)
         self.media = MediaService(settings.config.openai, settings.agent_env)
         self._commits: set[asyncio.Task[None]] = set()
 

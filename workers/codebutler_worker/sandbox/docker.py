@@ -19,6 +19,7 @@ import msgspec
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
+from codebutler_worker.sandbox.common import PASSED, MachineView, trial_directories
 from codebutler_worker.sandbox.containers import Containers, Docker, Recipe
 from codebutler_worker.sandbox.docker_argv import WORKSPACE, agent_of, exec_argv, look, run_options, words
 from codebutler_worker.sandbox.limits import listed
@@ -38,7 +39,6 @@ from codebutler_worker.sandbox.seccomp import (
     kept,
 )
 from codebutler_worker.sandbox.system import find_program
-from codebutler_worker.sandbox.walls import PASSED, MachineView, trial_ground
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"
 PYTHON = Path("/usr/bin/python3")
@@ -130,11 +130,15 @@ class DockerSandbox(Sandbox):
 
     async def self_test(self) -> None:
         """Start a shell inside that checks the sandbox."""
-        with trial_ground() as ground:
-            ground.workdir.parent.chmod(0o755)
-            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside)}
+        with trial_directories() as directories:
+            directories.workdir.parent.chmod(0o755)
+            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(directories.outside)}
             policy = SandboxPolicy(
-                workdir=ground.workdir, home=ground.home, env=env, network="none", conversation="self-test"
+                workdir=directories.workdir,
+                home=directories.home,
+                env=env,
+                network="none",
+                conversation="self-test",
             )
             launch = self.wrap(("/bin/sh", "-c", SELF_TEST), policy)
             assert launch.enclose is not None
@@ -151,7 +155,7 @@ class DockerSandbox(Sandbox):
     @property
     def told(self) -> str:
         """A container's limits, in one line."""
-        return f"each conversation may use {listed(self.limits)} (a container of its own)"
+        return f"each conversation may use {listed(self.limits)} (its own container)"
 
     async def release(self, conversation: str) -> None:
         """The conversation is over: remove everything kept for it."""

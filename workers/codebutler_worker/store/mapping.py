@@ -85,6 +85,18 @@ class RowTable(Repository, Generic[Row]):
         self._run(_insertion(self.table), column_values(row, without=self.generated))
 
 
+class KeyedTable(RowTable[Row]):
+    """The same, of ``kind``, found by one column."""
+
+    kind: ClassVar[type[Any]]
+    key: ClassVar[str] = "id"
+
+    def get(self, key: str | None) -> Row | None:
+        """The row, or None."""
+        found: Row | None = self._one(matching(self.table, self.key), self.kind, **{self.key: key})
+        return found
+
+
 def given(name: str) -> BindParameter[Any]:
     """The placeholder of a value in a compiled statement."""
     # Not the bare name: in an UPDATE a column's name stands for the new value.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import select, text
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Repository, RowTable, given, matching
+from codebutler_worker.store.mapping import KeyedTable, Repository, given, matching
 from codebutler_worker.store.rows import (
     ChangeState,
     ChannelSessionRow,
@@ -99,14 +99,11 @@ class ChoicesTable(Repository):
         self._upsert(tables.choices, row)
 
 
-class MemoriesTable(RowTable[MemoryChangeRow]):
+class MemoriesTable(KeyedTable[MemoryChangeRow]):
     """Changes are never deleted; there are few."""
 
     table = tables.memory_changes
-
-    def get(self, change_id: str) -> MemoryChangeRow | None:
-        """The change of that id."""
-        return self._one(matching(tables.memory_changes, "id"), MemoryChangeRow, id=change_id)
+    kind = MemoryChangeRow
 
     def newest(self, limit: int) -> list[MemoryChangeRow]:
         """The newest changes, newest first."""

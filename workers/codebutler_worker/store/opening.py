@@ -98,7 +98,7 @@ def schema() -> list[str]:
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         statements.extend(str(CreateIndex(index).compile(dialect=dialect)) for index in indexes)
     # HEAD is a constant of ours
-    return [*statements, tables.SEARCH, f"INSERT INTO alembic_version VALUES ('{tables.HEAD}')"]  # noqa: S608
+    return [*statements, tables.SEARCH, f"INSERT INTO alembic_version VALUES ('{tables.HEAD}')"]  # noqa: S608 - constants
 
 
 @cache
@@ -191,7 +191,7 @@ def _survey(path: Path) -> tuple[sqlitefile.StoredContents, dict[str, int]]:
     with closing(sqlitefile.attach(path, writable=not sqlitefile.is_open(path))) as connection:
         found = sqlitefile.examine(connection, path)
         return found, {
-            table: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
+            table: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608 - constants
             for table in ("messages", "sessions")
             if table in found.tables
         }

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Repository, RowTable, column_values, given, matching
+from codebutler_worker.store.mapping import KeyedTable, Repository, RowTable, column_values, given, matching
 from codebutler_worker.store.rows import (
     RACE,
     AttachmentRow,
@@ -139,14 +139,11 @@ class AttachmentsTable(Repository):
         self._update(tables.attachments, column_values(row), **where)
 
 
-class TurnsTable(RowTable[TurnRow]):
+class TurnsTable(KeyedTable[TurnRow]):
     """Turns, in the order they were created."""
 
     table = tables.turns
-
-    def get(self, turn_id: str) -> TurnRow | None:
-        """The turn, or None."""
-        return self._one(matching(tables.turns, "id"), TurnRow, id=turn_id)
+    kind = TurnRow
 
     def in_states(self, *states: TurnState) -> list[TurnRow]:
         """Every turn in one of these states, oldest first."""

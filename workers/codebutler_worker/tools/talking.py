@@ -252,8 +252,8 @@ ASK_TO_PUSH = Tool(
 
 
 def asks_to_push(tool: str) -> bool:
-    """Whether a call of ``tool`` is such a wish. Agents put the server's name before the tool's, each in its own way:
-    ``mcp__codebutler__ask_to_push``."""
+    """Whether a call of ``tool`` is such a request. Agents put the server's name before the tool's, each in its own
+    way: ``mcp__codebutler__ask_to_push``."""
     return tool == PUSH_TOOL or tool.endswith(
         (f"_{PUSH_TOOL}", f"/{PUSH_TOOL}", f".{PUSH_TOOL}", f":{PUSH_TOOL}")
     )

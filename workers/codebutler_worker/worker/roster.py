@@ -26,7 +26,7 @@ from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext, TurnBackend
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.undo import UndoBackend
-from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.turns import own_tree, prefixes_of
@@ -90,7 +90,7 @@ class Roster:
         async with self._making:
             if (name, choice) not in self._made:
                 settings = msgspec.structs.replace(self._settings, config=config)
-                made = make(settings, await self._walls(), self.home, self._clock)
+                made = make(settings, await self._chosen_sandbox(), self.home, self._clock)
                 same = next((each for (known, _), each in self._made.items() if known == name), None)
                 if isinstance(made, TurnBackend) and isinstance(same, TurnBackend):
                     made.share_sessions(same)
@@ -110,10 +110,10 @@ class Roster:
         """The conversations' worktrees. Raises SandboxUnavailableError."""
         async with self._making:
             if self._worktrees is None:
-                walls = await self._walls()
+                sandbox = await self._chosen_sandbox()
                 # A conversation's container holds its directory.
                 release = self._lasting.release if self._lasting is not None else None
-                self._worktrees = Worktrees(Path(self._settings.path), walls, self.home, release)
+                self._worktrees = Worktrees(Path(self._settings.path), sandbox, self.home, release)
         await self._name_committer()
         return self._worktrees
 
@@ -121,7 +121,7 @@ class Roster:
         """The working tree at that path, behind the agents' own sandbox. Raises SandboxUnavailableError."""
         async with self._making:
             if workdir not in self._trees:
-                self._trees[workdir] = Tree(Git(await self._walls(), workdir, self.home))
+                self._trees[workdir] = Tree(Git(await self._chosen_sandbox(), workdir, self.home))
         await self._name_committer()
         return self._trees[workdir]
 
@@ -143,7 +143,7 @@ class Roster:
         if self._lasting is not None:
             await self._lasting.close()
 
-    async def _walls(self) -> Sandbox:
+    async def _chosen_sandbox(self) -> Sandbox:
         if self._sandbox is None:
             section = self._settings.config.sandbox
             idle_s = self._settings.config.agent.silence_seconds
@@ -165,21 +165,21 @@ class Roster:
                     log.warning(
                         "removed leftovers of workers that no longer run: %s", count(swept, "container")
                     )
-                log.info("each conversation has a container of its own")
+                log.info("each conversation has its own container")
                 self._lasting = sandbox
                 self._sandbox = AgentSandbox(sandbox)
                 return self._sandbox
             limiter = Limiter.detect(configured(section))
             if swept := await limiter.sweep():
                 log.warning("killed leftovers of workers that no longer run: %s", count(swept, "agent"))
-            log.info("%s", limiter.told(walls=sandbox.name != "none"))
+            log.info("%s", limiter.told(sandboxed=sandbox.name != "none"))
             self._sandbox = AgentSandbox(sandbox, limiter)
         return self._sandbox
 
 
 def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    outlet = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
-    context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
+    network_policy = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
+    context = AgentContext(sandbox, clock, network_policy, SessionLogs.of(settings))
     return ClaudeBackend(settings.config.claude, context, home, settings.agent_env)
 
 

@@ -26,8 +26,8 @@ from codebutler_worker.agents.native.model import KIMI, PRESETS, TokenCount, cos
 from codebutler_worker.agents.sessions import kept_here
 from codebutler_worker.agents.survey import Executable, Surroundings, executable
 from codebutler_worker.agents.versions import NODE_FLOOR, dotted, version_in
+from codebutler_worker.egress.access import HERE, NetworkAccess
 from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
-from codebutler_worker.egress.way import HERE, Way
 from codebutler_worker.sandbox.destinations import open_beneath
 from codebutler_worker.sandbox.person import as_owner, make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
@@ -94,7 +94,7 @@ class Kimi(AcpAgent):
         return ModelService(base_url=self._settings.base_url, token=token, keys=keys)
 
     async def launch(
-        self, sandbox: Sandbox, request: TurnRequest, way: Way, service: ModelService | None
+        self, sandbox: Sandbox, request: TurnRequest, access: NetworkAccess, service: ModelService | None
     ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
         async with self._probing:
@@ -104,10 +104,12 @@ class Kimi(AcpAgent):
                     log.warning(note)
                 self._program = found
         make_directories(self._around.home, kimi_sessions(self._code, request.workdir))
-        return sandbox.wrap((*self._program.argv, "acp"), self.policy(self._program, request, way, service))
+        return sandbox.wrap(
+            (*self._program.argv, "acp"), self.policy(self._program, request, access, service)
+        )
 
     def policy(
-        self, found: Executable, request: TurnRequest, way: Way, service: ModelService | None
+        self, found: Executable, request: TurnRequest, access: NetworkAccess, service: ModelService | None
     ) -> SandboxPolicy:
         """What it may see: this directory's sessions, its login unless it has a key, the user's settings read-only.
 
@@ -118,22 +120,22 @@ class Kimi(AcpAgent):
         if not self._settings.api_key:
             writable.append(code / "credentials")
         readable = (*(code / name for name in READABLE), *found.readable)
-        env = {**self.environment(), **self.model_env(way, service)}
-        return self._around.policy(request, way, env, writable, readable)
+        env = {**self.environment(), **self.model_env(access, service)}
+        return self._around.policy(request, access, env, writable, readable)
 
     def environment(self) -> dict[str, str]:
         """The environment of the CLI and every tool it runs, except for how it reaches its model."""
         return {**QUIET, **self._around.env()}
 
-    def model_env(self, way: Way, service: ModelService | None) -> dict[str, str]:
+    def model_env(self, access: NetworkAccess, service: ModelService | None) -> dict[str, str]:
         """How it reaches its model: with a token through our proxy if there is one, else with the key itself."""
         if service is None:
             return {}
         env = {"KIMI_MODEL_NAME": self._named}
-        if not way.port:
+        if not access.port:
             key = {"KIMI_MODEL_API_KEY": self._settings.api_key, "KIMI_MODEL_BASE_URL": service.base_url}
             return {**env, **key}
-        env |= {"KIMI_MODEL_API_KEY": service.token, "KIMI_MODEL_BASE_URL": service.inside(way.port)}
+        env |= {"KIMI_MODEL_API_KEY": service.token, "KIMI_MODEL_BASE_URL": service.inside(access.port)}
         return {**env, "NO_PROXY": ",".join(filter(None, (self._around.agent_env.get("NO_PROXY"), HERE)))}
 
     def kept_session(self, session_id: str, workdir: Path) -> str:

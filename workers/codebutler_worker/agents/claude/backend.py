@@ -32,7 +32,7 @@ from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.sessions import kept_here
 from codebutler_worker.agents.survey import Survey, repository_says, survey_of
 from codebutler_worker.agents.versions import CLAUDE, Version, dotted, version_in
-from codebutler_worker.egress.way import new_token
+from codebutler_worker.egress.access import new_token
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner, make_directories
 
@@ -96,24 +96,24 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         instructions = ""
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)
-        told = (request.system_prompt, self._context.outlet.told(), instructions)
+        told = (request.system_prompt, self._context.network_policy.told(), instructions)
         service = command.service_of(self._agent_env, new_token())
-        async with self._way_out(request, service, command.LOGIN_HOSTS) as way:
-            env = {**command.model_environment(self._agent_env, service, way.port), **way.env}
+        async with self._way_out(request, service, command.LOGIN_HOSTS) as access:
+            env = {**command.model_environment(self._agent_env, service, access.port), **access.env}
             claude = around.home / ".claude"
             for directory in (claude_sessions(claude, request.workdir), command.tasks(claude, session_id)):
                 make_directories(around.home, directory)
             resume = request.session_id is not None
             mcp, programs = await asyncio.to_thread(servers, self._settings.mcp, around, request.workdir)
             words = command.argv(self._settings, around.binary, session_id, resume=resume, servers=mcp)
-            policy = command.policy(around, request.workdir, session_id, way.network, env, programs)
+            policy = command.policy(around, request.workdir, session_id, access.network, env, programs)
             launch = self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
             process = await AgentProcess.spawn(launch, record=record.write)
         translator = ClaudeTranslator(
             request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
         )
         request = replace(request, system_prompt="\n\n".join(filter(None, told)))
-        opened = ClaudeTurn(request, process, way, self._clock, self._limits, translator)
+        opened = ClaudeTurn(request, process, access, self._clock, self._limits, translator)
         if not self._settings.project_settings and name_in(request.prompt):
             opened.expanded = await asyncio.to_thread(expansion, request.workdir, request.prompt)
         return opened

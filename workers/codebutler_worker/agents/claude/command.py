@@ -19,8 +19,8 @@ from codebutler_worker.agents.claude.translate import INITIALIZE
 from codebutler_worker.agents.push_server import ALLOWED, server
 from codebutler_worker.agents.survey import PASSED_ON as PASSED_ON_TO_ALL
 from codebutler_worker.agents.survey import Surroundings, executable
+from codebutler_worker.egress.access import HERE
 from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
-from codebutler_worker.egress.way import HERE
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.port import Network, SandboxPolicy
 

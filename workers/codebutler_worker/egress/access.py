@@ -58,7 +58,7 @@ IMPATIENT: Mapping[str, str] = MappingProxyType(
 """For package managers: retrying for minutes does not help if a host is refused."""
 
 
-class Way:
+class NetworkAccess:
     """Use as an async context manager around the program's whole life.
 
     ``network`` goes into its policy, ``port`` is where the service is on its loopback (0 = there is no proxy).
@@ -90,9 +90,9 @@ class Way:
     @classmethod
     def without_proxy(cls, network: Literal["none", "open"]) -> Self:
         """For programs with nothing to proxy, or without a proxy."""
-        way = cls(Proxy(Rules()))
-        way.network = network
-        return way
+        access = cls(Proxy(Rules()))
+        access.network = network
+        return access
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -119,7 +119,7 @@ class Way:
         loopback. Raises OSError."""
         local = tuple(sorted(self._proxy.rules.hosts.local))[:FORWARDED_AT_MOST]
         port = next(port for port in range(PORT, PORT + len(local) + 1) if port not in local)
-        self._directory = Path(tempfile.mkdtemp(prefix="cb-way-", dir=SHORT))
+        self._directory = Path(tempfile.mkdtemp(prefix="cb-proxy-", dir=SHORT))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         proxy = ProxySocket(self._directory / "socket", port, local)
         try:
@@ -150,7 +150,7 @@ class Way:
         self._shut()
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name="way out")
+        task = asyncio.create_task(work, name="network access")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -207,23 +207,25 @@ class Egress:
     dialer: Dialer = field(default_factory=Dialer)
     _logged: set[HostPort] = field(default_factory=set)
 
-    async def open(self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None) -> Way:
+    async def open(
+        self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None
+    ) -> NetworkAccess:
         """``hosts``: through the proxy only; ``open``: the full network, and the proxy only if a key must be added.
         ``uid``: the user that the sandbox's wrapper runs as, if we are root. Raises SandboxUnavailableError."""
         proxy = Proxy(rules, self.dialer, logged=self._logged)
-        way = Way(proxy)
+        access = NetworkAccess(proxy)
         try:
             if kind == "hosts":
-                way.behind_socket(uid)
+                access.behind_socket(uid)
             elif rules.service is not None and rules.service.keys:
-                await way.here()
+                await access.here()
         except OSError as error:
             raise SandboxUnavailableError(
                 f"cannot open the sandbox's proxy ({error.strerror}): check {error.filename or SHORT}"
             ) from error
-        if way.port:
+        if access.port:
             proxy.prepare()  # while the program starts
-        return way
+        return access
 
 
 async def received(connection: socket.socket) -> list[socket.socket]:

@@ -10,21 +10,21 @@ from typing import Literal
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler_worker.egress.access import Egress, NetworkAccess
 from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import ModelService
-from codebutler_worker.egress.way import Egress, Way
 from codebutler_worker.programs.process import run_to_end
+from codebutler_worker.sandbox.common import trial_directories
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.prelude import GIT_TOLD
-from codebutler_worker.sandbox.walls import trial_ground
 
 Kind = Literal["none", "hosts", "open"]
 
 WITH_PROXY = ("bwrap", "docker")
 """The sandboxes that support the proxy."""
 CONTAINER = "docker"
-WITHOUT_WALLS = "none"
+NO_SANDBOX = "none"
 NAMED = 5
 NO_PROXY_HERE = (
     '{key} "hosts" needs bubblewrap or docker: set sandbox.mode to "bwrap" or "docker", or {key} to "open"'
@@ -43,24 +43,24 @@ TOLD_NONE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
-    """``hosts`` come from the configuration; ``walls``: there is a sandbox, so a key can be kept outside it."""
+class NetworkPolicy:
+    """``hosts`` come from the configuration; ``sandboxed``: there is a sandbox, so a key can be kept outside it."""
 
     kind: Kind = "open"
     hosts: tuple[str, ...] = ()
-    walls: bool = False
+    sandboxed: bool = False
     egress: Egress = field(default_factory=Egress)
 
     async def open(
         self, workdir: Path, service: ModelService | None = None, needed: tuple[str, ...] = ()
-    ) -> Way:
+    ) -> NetworkAccess:
         """Network access for one program in ``workdir``: to ``service`` and, without a service, to the ``needed``
         hosts.
 
         Raises SandboxUnavailableError.
         """
-        if self.kind == "none" or not self.walls:
-            return Way.without_proxy("none" if self.kind == "none" else "open")
+        if self.kind == "none" or not self.sandboxed:
+            return NetworkAccess.without_proxy("none" if self.kind == "none" else "open")
         # With an open network everybody on this machine can reach the proxy, so it serves the model's service only.
         listed = (*self.hosts, *needed) if self.kind == "hosts" else ()
         rules = Rules(Hosts(listed), service)
@@ -72,7 +72,7 @@ class Outlet:
         network = TOLD_NONE if self.kind == "none" else ""
         if self.kind == "hosts":
             network = TOLD.format(hosts=", ".join(self.hosts) or "nothing")
-        return "\n\n".join(filter(None, (network, GIT_TOLD if self.walls else "")))
+        return "\n\n".join(filter(None, (network, GIT_TOLD if self.sandboxed else "")))
 
 
 def noted(text: str, refused: Sequence[HostPort]) -> str:
@@ -86,38 +86,38 @@ def noted(text: str, refused: Sequence[HostPort]) -> str:
     return f"{text}\n\n{note}" if text else note
 
 
-def for_agents(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
-    """For agents driven by a model. ``walls``: the sandbox's name. Raises SandboxUnavailableError."""
+def for_agents(section: SandboxSection, sandbox: str, env: Mapping[str, str]) -> NetworkPolicy:
+    """For agents driven by a model. ``sandbox``: the sandbox's name. Raises SandboxUnavailableError."""
     kind: Kind = "open" if section.network == "auto" else section.network
-    if section.network == "auto" and walls in WITH_PROXY:
+    if section.network == "auto" and sandbox in WITH_PROXY:
         kind = "hosts"
-    return _outlet("sandbox.network", kind, section, walls, env)
+    return _policy("sandbox.network", kind, section, sandbox, env)
 
 
-def for_tools(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
+def for_tools(section: SandboxSection, sandbox: str, env: Mapping[str, str]) -> NetworkPolicy:
     """For programs that an agent runs while its model is called from outside: like ``for_agents``, but without network
     unless the configuration names hosts or opens the network. Raises SandboxUnavailableError."""
-    outlet = for_agents(section, walls, env)
-    wanted = section.hosts if outlet.kind == "hosts" else section.network == "open"
-    return outlet if wanted or not outlet.walls else replace(outlet, kind="none")
+    network_policy = for_agents(section, sandbox, env)
+    wanted = section.hosts if network_policy.kind == "hosts" else section.network == "open"
+    return network_policy if wanted or not network_policy.sandboxed else replace(network_policy, kind="none")
 
 
-def for_commands(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
+def for_commands(section: SandboxSection, sandbox: str, env: Mapping[str, str]) -> NetworkPolicy:
     """For programs that people start. Raises SandboxUnavailableError."""
     kind: Kind = "open" if section.command_network == "auto" else section.command_network
-    if section.command_network == "auto" and walls == CONTAINER:
+    if section.command_network == "auto" and sandbox == CONTAINER:
         # A container's only other network would be this machine's own, including its loopback.
         kind = "hosts" if section.hosts else "none"
-    return _outlet("sandbox.commandNetwork", kind, section, walls, env)
+    return _policy("sandbox.commandNetwork", kind, section, sandbox, env)
 
 
-def summary(section: SandboxSection, walls: str) -> str:
+def summary(section: SandboxSection, sandbox: str) -> str:
     """The network access in force, in one line. Raises SandboxUnavailableError if the configuration asks for too
     much."""
-    agents, commands = for_agents(section, walls, {}), for_commands(section, walls, {})
+    agents, commands = for_agents(section, sandbox, {}), for_commands(section, sandbox, {})
     listed = f"their model's service and {', '.join(section.hosts) or 'no other host'}"
     reach = {"hosts": listed, "open": "full network", "none": "none"}
-    if walls == WITHOUT_WALLS:
+    if sandbox == NO_SANDBOX:
         return f"agents and commands: {reach['open']}"
     people = reach[commands.kind] if commands.kind != "hosts" else ", ".join(section.hosts) or "no host"
     return (
@@ -126,12 +126,14 @@ def summary(section: SandboxSection, walls: str) -> str:
     )
 
 
-def _outlet(key: str, kind: Kind, section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
-    if walls == WITHOUT_WALLS:
-        return Outlet("open")
-    if kind == "hosts" and walls not in WITH_PROXY:
+def _policy(
+    key: str, kind: Kind, section: SandboxSection, sandbox: str, env: Mapping[str, str]
+) -> NetworkPolicy:
+    if sandbox == NO_SANDBOX:
+        return NetworkPolicy("open")
+    if kind == "hosts" and sandbox not in WITH_PROXY:
         raise SandboxUnavailableError(NO_PROXY_HERE.format(key=key))
-    return Outlet(kind, section.hosts, walls=True, egress=Egress(Dialer(env)))
+    return NetworkPolicy(kind, section.hosts, sandboxed=True, egress=Egress(Dialer(env)))
 
 
 # Check that the network access works here, with a program that does nothing.
@@ -140,13 +142,13 @@ TRIAL_S = 20.0
 PROGRAM = ("/bin/sh", "-c", "exit 42")
 
 
-async def try_way_out(sandbox: Sandbox, outlet: Outlet) -> None:
+async def try_network_access(sandbox: Sandbox, network_policy: NetworkPolicy) -> None:
     """Raises SandboxUnavailableError with what to do."""
-    with trial_ground() as ground:
-        workdir = ground.workdir
-        async with await outlet.open(workdir) as way:
-            env = {"PATH": "/usr/bin:/bin", **way.env}
-            policy = SandboxPolicy(workdir=workdir, home=ground.home, env=env, network=way.network)
+    with trial_directories() as directories:
+        workdir = directories.workdir
+        async with await network_policy.open(workdir) as access:
+            env = {"PATH": "/usr/bin:/bin", **access.env}
+            policy = SandboxPolicy(workdir=workdir, home=directories.home, env=env, network=access.network)
             try:
                 ended = await run_to_end(sandbox.wrap(PROGRAM, policy), limit_bytes=1, limit_s=TRIAL_S)
                 code, said = ended.code, ended.stderr.strip()

@@ -167,7 +167,7 @@ PASSED = "written"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class TrialDirectories:
     """The shell's working directory, a file outside that it must not reach, and a home that does not exist."""
 
     workdir: Path
@@ -176,14 +176,14 @@ class Ground:
 
 
 @contextmanager
-def trial_ground() -> Iterator[Ground]:
-    """A ground for this block; if we are root, owned by an ordinary user: the kernel may let only root build the
-    sandbox."""
+def trial_directories() -> Iterator[TrialDirectories]:
+    """Such directories for this block; if we are root, owned by an ordinary user: the kernel may let only root build
+    the sandbox."""
     root = os.geteuid() == 0
     # Root's own directory for temporary files may be out of reach for other users.
     with tempfile.TemporaryDirectory(prefix="codebutler-self-test-", dir=OPEN if root else None) as directory:
         base = Path(directory).resolve()
-        found = Ground(base / "work", base / "outside", base / "home")
+        found = TrialDirectories(base / "work", base / "outside", base / "home")
         found.workdir.mkdir()
         if root:
             base.chmod(0o711)

@@ -1,8 +1,8 @@
-"""What the walls cost each command: the same program with and without them, taken in turns.
+"""What the sandbox costs each command: the same program with and without it, alternating.
 
 Behind bubblewrap with this machine's network, as the commands of people have it; without any, as git and the tools of
-our own agents; and with a way out, as agents and checks: there an interpreter hands out a socket before the program
-starts. Nothing of that stays, so it costs no memory.
+our own agents; and with hosts it may reach, as agents and checks: there an interpreter hands out a socket before the
+program starts. Nothing of that stays, so it costs no memory.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
 from codebutler.domain.errors import SandboxUnavailableError
+from codebutler_worker.egress.access import Egress
 from codebutler_worker.egress.hosts import Hosts
 from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.egress.way import Egress
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.ordinary import give_away
@@ -41,19 +41,19 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
         raise BenchError(str(error)) from error
     policy = SandboxPolicy(workdir=repo, home=home, env=ENV, network="none")
     opened: list[float] = []
-    walls: list[float] = []
-    ways: list[float] = []
+    closed: list[float] = []
+    proxied: list[float] = []
     for _ in range(pace.helps * ROUNDS_PER_HELP):
         plain_ms = await _run(partial(Launch, PROGRAM, ENV, repo))
         opened.append(await _run(partial(sandbox.wrap, PROGRAM, replace(policy, network="open"))) - plain_ms)
-        walls.append(await _run(partial(sandbox.wrap, PROGRAM, policy)) - plain_ms)
-        async with await Egress().open(Rules(Hosts(("example.org",))), "hosts", repo.stat().st_uid) as way:
-            out = replace(policy, network=way.network)
-            ways.append(await _run(partial(sandbox.wrap, PROGRAM, out)) - plain_ms)
+        closed.append(await _run(partial(sandbox.wrap, PROGRAM, policy)) - plain_ms)
+        async with await Egress().open(Rules(Hosts(("example.org",))), "hosts", repo.stat().st_uid) as access:
+            out = replace(policy, network=access.network)
+            proxied.append(await _run(partial(sandbox.wrap, PROGRAM, out)) - plain_ms)
     return [
         limit("bubblewrap's overhead per command of a person, median", median(opened), 10),
-        limit("the same without network (git, tools), median", median(walls), 10),
-        limit("the same with a way out (agents, checks), median", median(ways), 15),
+        limit("the same without network (git, tools), median", median(closed), 10),
+        limit("the same with a proxy (agents, checks), median", median(proxied), 15),
     ]
 
 
