@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 CHOSEN = $(if $(SELECT),-m '$(SELECT)') $(TESTS)
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check format docs lock lint types imports sizes wheel-check bench walk soak screenshot clean
+.PHONY: help run test check format docs lock lint types imports sizes wheel-check bench walk soak soak-cluster screenshot clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,7 +39,7 @@ run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
 test: $(READY) ## run the whole test suite, PARALLEL (4) files at once; of it TESTS (paths), or what is marked SELECT
-	$(PYTEST) --cache-clear -n $(PARALLEL) --dist loadfile --durations=25 $(CHOSEN) || { test $$? = 1 && \
+	$(PYTEST) --cache-clear -n $(PARALLEL) --dist loadfile --no-loadscope-reorder --durations=25 $(CHOSEN) || { test $$? = 1 && \
 	  test "$$(grep -c ': true' .pytest_cache/v/cache/lastfailed)" -le $(AGAIN) && \
 	  echo "Running what failed once more, alone." && $(PYTEST) --last-failed $(CHOSEN); }
 
@@ -83,6 +83,9 @@ soak: $(READY) ## kill at every passage of every point, then at random for MINUT
 	$(BIN)/python -m pytest -q tests/e2e/test_kill_points.py --all-passages
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 	$(BIN)/python -m tests.soak.endurance --messages $(MESSAGES)
+
+soak-cluster: $(READY) ## send MESSAGES (10000) through random deaths of gateways, hosts and NATS servers, and judge what became of them
+	$(BIN)/python -m tests.nodefaults --messages $(or $(MESSAGES),10000)
 
 screenshot: $(READY) ## take the pictures of the README and the docs anew
 	CODEBUTLER_SCREENSHOT=docs/images $(BIN)/python -m pytest -q -n 0 tests/e2e/test_page.py tests/integration/dashboard/test_acts.py -k "newcomer or decided_by_everybody"

@@ -21,6 +21,7 @@ from bench import (
     catchup,
     chats,
     click,
+    cluster,
     containers,
     edits,
     first,
@@ -33,13 +34,13 @@ from bench import (
     native,
     recover,
     redact,
+    sandbox,
     start,
     storm,
     survive,
     turn,
     wake,
     walk,
-    walls,
 )
 from bench.figures import Figure, table
 from bench.page import machine, page
@@ -69,9 +70,10 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "redact": redact.measure,
     "survive": survive.measure,
     "walk": walk.measure,
-    "walls": walls.measure,
+    "sandbox": sandbox.measure,
     "containers": containers.measure,
     "native": native.measure,
+    "cluster": cluster.measure,
 }
 
 

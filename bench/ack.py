@@ -48,7 +48,7 @@ class Runs:
 
 async def measure(place: Path, pace: Pace) -> list[Figure]:
     """Two figures: median and 99th percentile."""
-    with _in_memory(place) as held:
+    with in_memory(place) as held:
         return await _measured(held, pace)
 
 
@@ -76,7 +76,7 @@ async def _measured(place: Path, pace: Pace) -> list[Figure]:
 
 
 @contextmanager
-def _in_memory(place: Path) -> Iterator[Path]:
+def in_memory(place: Path) -> Iterator[Path]:
     """A directory in a memory file system, or ``place`` where there is none."""
     if not MEMORY.is_dir():
         place.mkdir(parents=True)

@@ -18,7 +18,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
 AGENT = "began=$EPOCHREALTIME; sleep 1; echo began $began, answered $EPOCHREALTIME"
-WALLS = (
+SANDBOX = (
     "bwrap",
     "--unshare-pid",
     "--ro-bind",
@@ -41,7 +41,7 @@ class Bare:
         self._rows.execute("PRAGMA journal_mode = WAL").fetchone()
         self._rows.execute("PRAGMA synchronous = FULL")
         self._rows.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, content TEXT)")
-        self._walls = WALLS if shutil.which("bwrap") else ()
+        self._sandbox = SANDBOX if shutil.which("bwrap") else ()
 
     async def take(self, event: dict[str, Any]) -> None:
         """Answer one message in its thread."""
@@ -49,7 +49,7 @@ class Bare:
             return
         await self._keep(str(event.get("text")))
         program = await asyncio.create_subprocess_exec(
-            *self._walls, "bash", "-c", AGENT, stdout=asyncio.subprocess.PIPE
+            *self._sandbox, "bash", "-c", AGENT, stdout=asyncio.subprocess.PIPE
         )
         assert program.stdout is not None
         line = (await program.stdout.readline()).decode()

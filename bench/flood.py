@@ -17,7 +17,7 @@ from bench.scene import DEADLINE_S, BenchError, Pace, Scene, all_ready, scene
 from codebutler.domain.clock import SystemClock
 from codebutler.text.envelope import EnvelopeParser
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 
 GB = 1_000_000_000
 SLOWEST_S = 20.0
@@ -67,7 +67,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
 
 
 async def _one_command(place: Path, product: Scene) -> list[Figure]:
-    """The whole way: from Slack through the worker and its walls to the log, and the end of it back to Slack."""
+    """All the way: from Slack through the worker and its sandbox to the log, and the end of it back to Slack."""
     name = product.names[0]
     logs = place / "product" / "repos" / name / SESSIONS
     # A worker that has shown a terminal before: what it loads once is not what a flood costs.

@@ -35,7 +35,7 @@ from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import NoSandbox
 from codebutler_worker.tools.outcome import Result
@@ -95,7 +95,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
 
 
 def _agent(repo: Path, model: Metronome) -> NativeBackend:
-    context = AgentContext(NoSandbox(), SystemClock(), Outlet("none"), SessionLogs(repo, 30))
+    context = AgentContext(NoSandbox(), SystemClock(), NetworkPolicy("none"), SessionLogs(repo, 30))
 
     def policy(workdir: Path, chat: str) -> SandboxPolicy:
         return tool_policy(workdir, repo, os.defpath, {}, chat)

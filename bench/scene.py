@@ -57,6 +57,8 @@ class Pace:
     past_channels: int = 20
     burst_channels: int = 50
     storm_messages: int = 240
+    cluster_hosts: int = 20
+    cluster_repos: int = 100
     verbose: bool = False
 
 
@@ -73,6 +75,8 @@ QUICK = Pace(
     past_channels=4,
     burst_channels=20,
     storm_messages=80,
+    cluster_hosts=4,
+    cluster_repos=25,
 )
 
 

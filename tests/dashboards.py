@@ -19,7 +19,7 @@ from codebutler.chat.port import HistoryPage
 from codebutler.config.chats import message_url
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
-from codebutler.config.web import DashboardSection
+from codebutler.config.section import DashboardSection
 from codebutler.control.chat import Speaker
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import CodeButlerError
@@ -47,11 +47,11 @@ from codebutler.supervisor.questions import T
 from codebutler.text.markup import Addresses
 from codebutler.text.redact import Redactor
 from codebutler.web.dashboard.acts import Acts, ActSources
+from codebutler.web.dashboard.changes import ChangeReviews, ReviewSources
 from codebutler.web.dashboard.conversations import Conversations, ConversationSources
 from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.dashboard.ledger import LedgerPage, LedgerSources
-from codebutler.web.dashboard.reviews import ChangeReviews, ReviewSources
 from codebutler.web.front import DashboardAddress, Hooks, WebServer
 
 DEADLINE_S = 30

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
+import shutil
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
+from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.membership import ClusterMembership
 from codebutler.cluster.server import server_config
@@ -19,32 +24,58 @@ from tests.programs import require
 HOSTS = ("laptop", "tower")
 DEADLINE_S = 20.0
 
+T = TypeVar("T")
+
 
 class NatsServer:
-    """``start`` and ``kill`` as often as wanted: its directory and its port stay."""
+    """``start`` and ``kill`` as often as wanted: its directory and its port stay. ``within`` comes before its command,
+    and ``max_bytes`` is what it may store."""
 
-    def __init__(self, directory: Path) -> None:
-        self.port = _free_port()
+    def __init__(
+        self,
+        directory: Path,
+        address: str = "127.0.0.1",
+        within: tuple[str, ...] = (),
+        max_bytes: int | None = None,
+        hosts: Sequence[str] = HOSTS,
+    ) -> None:
+        self.address = address
+        self.port, self.route_port = _free_port(), _free_port()
+        self.name = directory.name
+        self.store = directory / "store"
+        self._within = within
         self._config = directory / "nats.conf"
         self._log = directory / "nats.log"
-        passwords = {name: f"secret of {name}" for name in ("gateway", *HOSTS)}
-        self._config.write_text(
-            server_config(passwords, listen=f"127.0.0.1:{self.port}", directory=str(directory / "store"))
-        )
+        passwords = {name: f"secret of {name}" for name in ("gateway", *hosts)}
+        config = server_config(passwords, listen=f"{address}:{self.port}", directory=str(self.store))
+        self._settings = json.loads(config)
+        if max_bytes is not None:
+            self._settings["jetstream"]["max_file_store"] = max_bytes
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
+        return f"nats://{self.address}:{self.port}"
 
     def membership(self, name: str) -> ClusterMembership:
         return ClusterMembership(servers=(self.url,), name=name, password=f"secret of {name}")
 
+    def join(self, others: Sequence[NatsServer]) -> None:
+        """Be one of a cluster from the next start on."""
+        self._settings["server_name"] = self.name
+        self._settings["cluster"] = {
+            "name": "test",
+            "listen": f"{self.address}:{self.route_port}",
+            "routes": [f"nats-route://{each.address}:{each.route_port}" for each in others],
+            "connect_retries": 100_000,
+        }
+
     async def start(self) -> None:
         program = require("nats-server")
+        self._config.write_text(json.dumps(self._settings))
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                str(program), "-c", str(self._config), stdout=log, stderr=log
+                *self._within, str(program), "-c", str(self._config), stdout=log, stderr=log
             )
         async with asyncio.timeout(DEADLINE_S):
             while not await self._answers():
@@ -55,18 +86,110 @@ class NatsServer:
         """As a power cut of the process: nothing is flushed."""
         await self._end(signal.SIGKILL)
 
-    async def _end(self, number: int) -> None:
+    async def wipe(self) -> None:
+        """It dies, and its disk with it."""
+        await self.kill()
+        shutil.rmtree(self.store)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_dead(self) -> bool:
+        return self._process is None or self._process.returncode is not None
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
         if self._process is not None and self._process.returncode is None:
             os.kill(self._process.pid, number)
+
+    async def _end(self, number: int) -> None:
+        self._signal(number)
+        if self._process is not None:
             await self._process.wait()
 
     async def _answers(self) -> bool:
         try:
-            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            _, writer = await asyncio.open_connection(self.address, self.port)
         except OSError:
             return False
         writer.close()
         return True
+
+
+class NatsCluster:
+    """Three servers, each of which knows the others."""
+
+    def __init__(self, servers: Sequence[NatsServer]) -> None:
+        self.servers = tuple(servers)
+        for each in servers:
+            each.join([other for other in servers if other is not each])
+
+    @classmethod
+    def of(cls, directory: Path, count: int = 3) -> NatsCluster:
+        """On loopback."""
+        names = [directory / f"n{number}" for number in range(1, count + 1)]
+        for each in names:
+            each.mkdir()
+        return cls([NatsServer(each) for each in names])
+
+    def membership(self, name: str, first: int = 0) -> ClusterMembership:
+        """``first``: which server is tried first."""
+        urls = [each.url for each in self.servers]
+        return ClusterMembership(
+            servers=tuple(urls[first:] + urls[:first]), name=name, password=f"secret of {name}"
+        )
+
+    def named(self, name: str) -> NatsServer:
+        return next(each for each in self.servers if each.name == name)
+
+    async def start(self) -> None:
+        """Returns when they have a leader."""
+        await asyncio.gather(*(each.start() for each in self.servers))
+        await self.ready()
+
+    async def ready(self) -> None:
+        """They have a leader, and take what is to be on three disks."""
+        async with bus(self) as connected:
+            bucket = await patiently(lambda: connected.bucket("CB_READY"))
+            await patiently(lambda: bucket.set("ready", "yes"))
+
+    async def kill(self) -> None:
+        for each in self.servers:
+            each.resume()
+        await asyncio.gather(*(each.kill() for each in self.servers))
+
+
+class Servers(Protocol):
+    """Of one cluster, or of none."""
+
+    def membership(self, name: str) -> ClusterMembership:
+        """What a gateway or host needs to know of them."""
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    async with asyncio.timeout(DEADLINE_S * 2):
+        while True:
+            with contextlib.suppress(BusError):
+                return await work()
+            await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def nats_cluster(directory: Path) -> AsyncIterator[NatsCluster]:
+    cluster = NatsCluster.of(directory)
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        await cluster.kill()
 
 
 @asynccontextmanager
@@ -80,7 +203,7 @@ async def nats_server(directory: Path) -> AsyncIterator[NatsServer]:
 
 
 @asynccontextmanager
-async def bus(server: NatsServer, name: str = "gateway") -> AsyncIterator[Bus]:
+async def bus(server: Servers, name: str = "gateway") -> AsyncIterator[Bus]:
     async with Bus.connected(server.membership(name), SystemClock()) as connected:
         yield connected
 

@@ -20,7 +20,7 @@ from codebutler.protocol.messages import PROTOCOL_VERSION, Deliver, Hello, Ready
 from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.supervisor.workers import Workers
-from tests.natsserver import NatsServer, bus, nats_server
+from tests.natsserver import Servers, bus, nats_server
 from tests.workers.inprocess import FakeWorker
 from tests.workers.services import RecordingServices, repo
 
@@ -127,7 +127,7 @@ class Gateway:
 
 
 @asynccontextmanager
-async def gateway(server: NatsServer, ttl_s: float = 30.0) -> AsyncIterator[Gateway]:
+async def gateway(server: Servers, ttl_s: float = 30.0) -> AsyncIterator[Gateway]:
     """One that leads. At its end it vanishes, and lets go of its lease."""
     clock, services = SystemClock(), RecordingServices()
     async with bus(server) as connected:
@@ -157,7 +157,7 @@ class Host:
 
 @asynccontextmanager
 async def host(
-    server: NatsServer, name: str = "laptop", spawner: StoringSpawner | None = None
+    server: Servers, name: str = "laptop", spawner: StoringSpawner | None = None
 ) -> AsyncIterator[Host]:
     """A process of that host. At its end it vanishes, and its workers with it. ``spawner``: with this disk."""
     clock, spawner = SystemClock(), spawner or StoringSpawner()

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from codebutler.chat.slack.marks import REACTIONS
+from codebutler.chat.slack.render import REACTIONS
 from codebutler.config.chats import SlackSection
 from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.paths import Home

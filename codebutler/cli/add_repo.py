@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace
 from codebutler.chat.platforms import platform, platforms
+from codebutler.cli.command import given_to, refusing
 from codebutler.cli.config_files import (
     current_layer,
     migrate_config_file,
@@ -20,7 +21,6 @@ from codebutler.cli.config_files import (
     report,
 )
 from codebutler.cli.context import environment, home, in_force, reload_supervisor
-from codebutler.cli.options import given_to, refusing
 from codebutler.cli.output import is_interactive, notice, say, warn
 from codebutler.cli.prompts import ask, prompter
 from codebutler.cluster.membership import is_host

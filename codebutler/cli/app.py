@@ -68,7 +68,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("status", "Show what the running supervisor is doing.", "codebutler.cli.status:status"),
     Row("dashboard", "Open the dashboard in a browser.", "codebutler.cli.status:dashboard"),
     Row("send", "Send a message to a repository's agent.", "codebutler.cli.chat:send"),
-    Row("adopt", "Continue a terminal's session in the channel.", "codebutler.cli.adopt:run"),
+    Row("adopt", "Continue a terminal's session in the channel.", "codebutler.cli.chat:adopt"),
     Row("stop", "Stop the running work of a repository, or of all.", "codebutler.cli.chat:stop"),
     Row("chat", "Talk to a repository's agent in the terminal.", "codebutler.cli.chat:chat"),
     Row("logs", "Show the log, of all or of one repository.", "codebutler.cli.logs:logs"),
@@ -78,15 +78,15 @@ COMMANDS: tuple[Row, ...] = (
     Row("memory", "Show what agents remember; forget some of it.", "codebutler.cli.memory:app"),
     Row("skills", "List skills; create, enable or disable one.", "codebutler.cli.skills:app"),
     Row("migrate", "Migrate configuration and data from the WhatsApp era.", "codebutler.cli.migrate:run"),
-    Row("upgrade", "Check what an upgrade would change.", "codebutler.cli.upgrade:run"),
-    Row("restart", "Restart the supervisor; running work resumes.", "codebutler.cli.restart:run"),
+    Row("upgrade", "Check what an upgrade would change.", "codebutler.cli.upgrade:upgrade"),
+    Row("restart", "Restart the supervisor; running work resumes.", "codebutler.cli.upgrade:restart"),
     Row("sandbox", "Manage the sandbox: build the docker image for agents.", "codebutler.cli.sandbox:app"),
     Row("cluster", "Configure the servers between several machines.", "codebutler.cli.cluster:app"),
     Row("doctor", "Check the installation and suggest fixes.", "codebutler.cli.doctor:run"),
     Row("install", "Run the supervisor as a user service.", "codebutler.cli.install:run"),
     Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.install:remove"),
     Row("completion", "Complete commands in bash, zsh and fish.", "codebutler.cli.completion:run"),
-    Row("manifest", "Print what to set up in a chat first.", "codebutler.cli.manifest:manifest"),
+    Row("manifest", "Print what to set up in a chat first.", "codebutler.cli.setup:manifest"),
 )
 
 
@@ -142,7 +142,7 @@ class LazyCommand(CliCommand):
         if not self.row.options:
             return target
         from codebutler.chat.platforms import platforms
-        from codebutler.cli.options import taking
+        from codebutler.cli.command import taking
 
         options = [option for each in platforms() for option in getattr(each, self.row.options)]
         return taking(target, options)

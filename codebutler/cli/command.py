@@ -1,11 +1,13 @@
 """A command and a group of commands with our own help: plain names for arguments, grouped, as wide as the
-terminal. `typer`'s needs a large library or shows Python's types."""
+terminal. `typer`'s needs a large library or shows Python's types. And the options
+that each chat's platform defines."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer._click import Command as AnyCommand
@@ -13,6 +15,9 @@ from typer._click import Context, HelpFormatter
 from typer.core import TyperCommand, TyperGroup
 
 from codebutler.cli.output import TEXT_COLUMNS, columns, definitions, painted, wrapped
+
+if TYPE_CHECKING:
+    from codebutler.chat.platform import Given, Option, Platform
 
 HELP_NAMES = ("-h", "--help")
 
@@ -120,3 +125,64 @@ def _text(parameter: Any) -> str:
     default, text = parameter.default, parameter.help or ""
     is_told = isinstance(default, (int, str)) and not isinstance(default, bool) and default
     return f"{text} [default: {default}]" if is_told else text
+
+
+def taking(command: Callable[..., None], options: Iterable[Option]) -> Callable[..., None]:
+    """The command with these options before its own; it gets them as keywords."""
+    own = [
+        each
+        for each in inspect.signature(command, eval_str=True).parameters.values()
+        if each.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+
+    def run(**values: object) -> None:
+        command(**values)
+
+    signature = inspect.Signature(
+        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*map(_parameter, options), *own)]
+    )
+    # Read by typer instead of the function's own.
+    run.__signature__ = signature  # type: ignore[attr-defined]  # any function may have one
+    run.__doc__ = command.__doc__
+    return run
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    kind: Any = list[str] | None if option.many else str
+    told = typer.Option(option.flag, help=option.help, metavar=option.metavar)
+    return inspect.Parameter(
+        _name(option),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None if option.many else "",
+        annotation=Annotated[kind, told],
+    )
+
+
+def given_to(
+    options: Mapping[Platform, Sequence[Option]], values: Mapping[str, Any]
+) -> dict[Platform, Given]:
+    """The given options by platform; without platforms that got none."""
+    found = {
+        each: {option.key: _stripped(value) for option in its if (value := values.get(_name(option)))}
+        for each, its in options.items()
+    }
+    return {each: given for each, given in found.items() if given}
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Reports an option that a platform cannot use like one that the command line refuses."""
+    from codebutler.chat.platform import BadOptionError
+
+    try:
+        yield
+    except BadOptionError as error:
+        raise typer.BadParameter(str(error), param_hint=f"'{error.flag}'" if error.flag else None) from error
+
+
+def _name(option: Option) -> str:
+    return option.flag.removeprefix("--").replace("-", "_")
+
+
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value

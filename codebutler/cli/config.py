@@ -23,7 +23,7 @@ from codebutler.cli.context import (
 )
 from codebutler.cli.output import is_interactive, print_json, say, warn
 from codebutler.cli.prompts import PromptTerminal, ask
-from codebutler.config.load import check_layer
+from codebutler.config.load import check_layer, is_list
 from codebutler.config.merge import default_layer, leaves, put
 from codebutler.config.programs import agent_fault
 from codebutler.config.resolve import Resolved
@@ -153,8 +153,8 @@ def with_value(layer: Layer, key: str, text: str) -> Layer:
             fault = error
     try:
         return _with(layer, key, [part.strip() for part in text.split(",") if part.strip()])
-    except ConfigError:
-        raise fault from None
+    except ConfigError as error:
+        raise (error if is_list(key) else fault) from None
 
 
 def _with(layer: Layer, key: str, value: object) -> Layer:

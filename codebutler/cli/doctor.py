@@ -1,36 +1,67 @@
-"""``codebutler doctor``: problems in detail, and the rest in a line."""
+"""``codebutler doctor``: problems in detail, and the rest in a line; what agents can do, as a table."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from codebutler.cli.context import environment, home
-from codebutler.cli.output import Style, is_interactive, painted, print_json, printable
+from codebutler.cli.output import Style, is_interactive, notice, painted, print_json, printable, wrapped
+from codebutler.cli.output import columns as terminal_columns
 from codebutler.protocol.messages import Finding, Level
+
+if TYPE_CHECKING:
+    from codebutler.protocol.capabilities import AgentResult, Cell
 
 CLEAR = "\r\x1b[K"
 STYLES: dict[Level, Style] = {"ok": "green", "warn": "yellow", "FAIL": "red"}
+SIGNS: dict[str, tuple[str, Style]] = {
+    "yes": ("yes", "green"),
+    "no": ("NO", "red"),
+    "not supported": ("-", "dim"),
+    "not tried": ("?", "yellow"),
+}
+LEGEND = "yes: it works   NO: it does not   -: not supported   ?: not tried"
 
 
 def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Also ask each installed agent for an answer; may cost a little.")
+        bool,
+        typer.Option("--live", help="Also try what each ready agent can do, by about nine short turns each."),
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Also show the checks that passed.")] = False,
+    bundle: Annotated[
+        bool, typer.Option("--bundle", help="Write an anonymous archive for a bug report, after showing it.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="With --bundle: the archive's path.", metavar="FILE")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --bundle: write it without asking.")] = False,
 ) -> None:
     """Check tokens, scopes, channels, agents, sandbox, stores, disk and clock; exit code 1 if something fails."""
-    findings = asyncio.run(_examine(live=live, shown=not as_json))
+    if not bundle and (output or yes):
+        raise typer.BadParameter("--output and --yes require --bundle")
+    if bundle and as_json:
+        raise typer.BadParameter("--bundle writes an archive: leave out --json")
+    findings, rows = asyncio.run(_examine(live=live, shown=not as_json))
+    if bundle:
+        from codebutler.cli.bundle import write_bundle
+
+        write_bundle(findings, output, yes=yes)
+        return
     counts = {level: sum(each.level == level for each in findings) for level in ("ok", "warn", "FAIL")}
     if as_json:
-        print_json({"ok": not counts["FAIL"], "counts": counts, "findings": findings})
+        agents = {"agents": rows} if live else {}
+        print_json({"ok": not counts["FAIL"], "counts": counts, "findings": findings, **agents})
     else:
         sys.stdout.writelines(f"{line}\n" for line in report(findings, every=every))
+        sys.stdout.writelines(f"{line}\n" for line in matrix(rows, terminal_columns()))
     if counts["FAIL"]:
         raise typer.Exit(1)
 
@@ -49,6 +80,50 @@ def report(findings: Sequence[Finding], *, every: bool) -> Iterator[str]:
     yield f"{len(fine)} ok, {_counted(warned, 'warning')}, {failed} failed"
 
 
+def matrix(rows: Sequence[AgentResult], width: int) -> Iterator[str]:
+    """What agents can do: a line for each capability and a column for each agent, in as many tables as ``width`` needs;
+    then what is missing, with its fix."""
+    from codebutler.protocol.capabilities import CAPABILITIES, cells_of
+
+    label = max(map(len, CAPABILITIES)) + 2
+    column = max([len(row.agent) for row in rows] + [5]) + 2
+    together = max(1, (width - label) // column)
+    for at in range(0, len(rows), together):
+        part = rows[at : at + together]
+        yield ""
+        names = "".join(f"{printable(row.agent):<{column}}" for row in part)
+        yield painted(f"{'Agents':<{label}}{names}".rstrip(), "bold")
+        for capability in CAPABILITIES:
+            signs = [SIGNS[cells_of(row)[capability].state] for row in part]
+            cells = "".join(painted(sign, style) + " " * (column - len(sign)) for sign, style in signs)
+            yield f"{capability:<{label}}{cells}".rstrip()
+    if rows:
+        yield ""
+        yield from wrapped(LEGEND, width)
+    for row in rows:
+        yield from _missing(row, width)
+
+
+def _missing(row: AgentResult, width: int) -> Iterator[str]:
+    version = f" {row.version}" if row.version else ""
+    tested = f" (works from {row.floor}, tested up to {row.tested})" if row.floor else ""
+    repos = f", as in {', '.join(row.repos)}" if any(row.repos) else ""
+    cost = f", ${row.cost_usd:.2f}" if row.cost_usd else ""
+    yield ""
+    yield from wrapped(printable(f"{row.agent}{version}{tested}{repos}: {row.turns} turns{cost}"), width)
+    for cell in row.cells:
+        if cell.state != "yes":
+            first, *rest = wrapped(_told(cell), max(width - 4, 20))
+            yield f"  {first}"
+            yield from (f"    {line}" for line in rest)
+
+
+def _told(cell: Cell) -> str:
+    state = {"no": "does not work", "not supported": "not supported", "not tried": "not tried"}[cell.state]
+    fix = f" {cell.fix}" if cell.fix else ""
+    return printable(f"{cell.capability}: {state}: {cell.text}.{fix}".replace("..", "."))
+
+
 def _line(finding: Finding) -> str:
     level = painted(f"{finding.level:<4}", STYLES[finding.level])
     return f"  {level}  {printable(finding.subject)}: {printable(finding.text)}"
@@ -58,17 +133,24 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-async def _examine(*, live: bool, shown: bool) -> list[Finding]:
+async def _examine(*, live: bool, shown: bool) -> tuple[list[Finding], list[AgentResult]]:
     from codebutler.domain.clock import SystemClock
     from codebutler.operations.doctor import examine
 
-    findings = []
+    findings, rows = [], []
     _progress("Checking …", shown=shown)
-    async for finding in examine(home(), environment(), SystemClock(), live=live):
-        findings.append(finding)
-        _progress(f"{_counted(len(findings), 'check')} done, last: {finding.area} …", shown=shown)
+    async for line in examine(home(), environment(), SystemClock(), live=live):
+        if line.finding is not None:
+            findings.append(line.finding)
+            done = f"{_counted(len(findings), 'check')} done, last: {line.finding.area} …"
+            _progress(done, shown=shown)
+        rows += [line.row] if line.row is not None else []
+        if line.step and shown:
+            # On lines of their own: they cost money and take time.
+            _progress("", shown=shown)
+            notice(line.step)
     _progress("", shown=shown)
-    return findings
+    return findings, rows
 
 
 def _progress(text: str, *, shown: bool) -> None:

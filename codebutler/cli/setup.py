@@ -1,4 +1,5 @@
-"""`codebutler setup`: tokens and people, checked with the chat before they are saved."""
+"""`codebutler setup`: tokens and people, checked with the chat before they are saved. `codebutler manifest`: what a
+person creates in the chat before."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from codebutler.chat.platform import Given, Platform, Prompter, SetUp
-from codebutler.chat.platforms import platform, platforms
+from codebutler.chat.platforms import PLATFORMS, platform, platforms
 from codebutler.cli import config_files
+from codebutler.cli.command import given_to, refusing
 from codebutler.cli.config_files import Layer
 from codebutler.cli.context import home, in_force, reload_supervisor
-from codebutler.cli.options import given_to, refusing
 from codebutler.cli.output import is_interactive, notice, say
 from codebutler.cli.prompts import ask, prompter
 from codebutler.config.channels import served_chats
@@ -157,3 +158,14 @@ def _stopped(answers: Answers) -> str:
         return "Stopped. Nothing was saved."
     kept = ", ".join(answers.saved)
     return f"Stopped. Saved in {home().config}: {kept}. Run `codebutler setup` again to continue."
+
+
+def manifest(
+    chat: Annotated[str, typer.Argument(help=f"The chat: {' or '.join(PLATFORMS)}.")] = next(iter(PLATFORMS)),
+    link: Annotated[bool, typer.Option("--link", help="Print a link that starts the setup.")] = False,
+) -> None:
+    """Print what to create in a chat before `codebutler setup`: an app's manifest, or the steps that create a bot."""
+    name = next((each for each in PLATFORMS if each.casefold() == chat.casefold()), None)
+    if name is None:
+        raise typer.BadParameter(f"unknown chat {chat}: choose {' or '.join(PLATFORMS)}")
+    typer.echo(platform(name).manifest(link=link))

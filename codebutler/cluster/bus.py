@@ -1,4 +1,4 @@
-"""NATS JetStream as the gateway and the hosts use it: the only module that imports nats-py.
+"""NATS JetStream as the gateway and the hosts use it: ``streams`` and ``buckets`` beside it import nats-py, too.
 
 A publication is repeated, under the same message id, until the server says that it is on disk. A body that is larger
 than a message may be travels in parts. A delivered message stays the server's until it is acknowledged.
@@ -14,28 +14,21 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 from uuid import uuid4
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext, api
-from nats.js.errors import (
-    BadRequestError,
-    BucketNotFoundError,
-    KeyNotFoundError,
-    KeyWrongLastSequenceError,
-    NotFoundError,
-    ServiceUnavailableError,
-)
-from nats.js.kv import KeyValue
+from nats.js.errors import ServiceUnavailableError
 
+from codebutler.cluster.buckets import BusError, KeyBucket, cancellable
 from codebutler.cluster.membership import ClusterMembership
 from codebutler.cluster.server import objection
+from codebutler.cluster.streams import Streams
 from codebutler.cluster.subjects import inbox_of
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import CodeButlerError, ConfigError, FrameTooLargeError
+from codebutler.domain.errors import ConfigError, FrameTooLargeError
 from codebutler.platform.tasks import first_of
 
 PART_BYTES = 700 * 2**10
@@ -51,17 +44,9 @@ LONGEST_RETRY_S = 2.0
 POLL_S = 5.0
 ANSWER_S = 5.0
 DUPLICATES_S = 600.0
-STREAM_IS_OTHERWISE = 10058
-"""The server's number for a stream of that name with another configuration."""
 IN_FLIGHT = 512
 
-T = TypeVar("T")
-
 log = logging.getLogger("codebutler.cluster")
-
-
-class BusError(CodeButlerError):
-    """The NATS servers cannot be reached, or nobody there answers."""
 
 
 @dataclass
@@ -78,7 +63,7 @@ class Delivered:
         """It is done: the server may forget it. If that cannot be told, it is delivered again."""
         for message in self.messages:
             with contextlib.suppress(NatsError):
-                await _cancellable(message.ack_sync(timeout=ANSWER_S))
+                await cancellable(message.ack_sync(timeout=ANSWER_S))
 
     async def working(self) -> None:
         """Until cancelled: it is being worked on, so nobody else should get it."""
@@ -86,7 +71,7 @@ class Delivered:
             await asyncio.sleep(WORKING_S)
             for message in self.messages:
                 with contextlib.suppress(NatsError):
-                    await _cancellable(message.in_progress())
+                    await cancellable(message.in_progress())
 
 
 class Bus:
@@ -96,7 +81,7 @@ class Bus:
         self._client = client
         self._jetstream: JetStreamContext = client.jetstream(timeout=ANSWER_S)
         self._clock = clock
-        self._replicas = replicas
+        self.streams = Streams(self._jetstream, replicas)
 
     @classmethod
     @asynccontextmanager
@@ -137,7 +122,15 @@ class Bus:
                 raise ConfigError(why)
             yield cls(client, clock, membership.replicas)
         finally:
-            await client.close()
+            # While it tries to connect again, closing raises what the lost connection did.
+            with contextlib.suppress(NatsError, OSError):
+                await client.close()
+
+    async def reconnect(self) -> None:
+        """To another server: the one we are connected to may be cut off from the others."""
+        if self._client.is_connected:
+            log.warning("NATS: no answer; trying another server")
+            await self._client.force_reconnect()
 
     # What is kept: streams
 
@@ -150,18 +143,9 @@ class Bus:
             discard=api.DiscardPolicy.NEW,
             max_bytes=max_bytes,
             storage=api.StorageType.FILE,
-            num_replicas=self._replicas,
             duplicate_window=DUPLICATES_S,
         )
-        await self._until_done(partial(self._ensure_stream, config))
-
-    async def _ensure_stream(self, config: api.StreamConfig) -> None:
-        try:
-            await self._jetstream.add_stream(config)
-        except BadRequestError as error:
-            if error.err_code != STREAM_IS_OTHERWISE:
-                raise
-            await self._jetstream.update_stream(config)
+        await self._until_done(lambda: self.streams.ensure(config))
 
     async def ensure_consumer(self, stream: str, name: str, subject: str, in_flight: int = IN_FLIGHT) -> None:
         """Make the durable consumer unless it is there. One ``in_flight`` keeps the order through every fault."""
@@ -195,7 +179,7 @@ class Bus:
         wait_s = RETRY_S
         while True:
             try:
-                await _cancellable(work())
+                await cancellable(work())
             except (NatsError, OSError) as error:
                 if self._client.is_closed:
                     raise BusError("the connection to NATS is closed") from error
@@ -208,11 +192,11 @@ class Bus:
     async def consume(self, stream: str, consumer: str, at_once: int = 1) -> AsyncGenerator[Delivered, None]:
         """What the durable consumer has, for ever; what is not acknowledged comes again."""
         parts = BodyParts()
-        subscription = await _cancellable(self._jetstream.pull_subscribe_bind(consumer, stream))
+        subscription = await cancellable(self._jetstream.pull_subscribe_bind(consumer, stream))
         try:
             while True:
                 try:
-                    messages = await _cancellable(subscription.fetch(at_once, timeout=POLL_S))
+                    messages = await cancellable(subscription.fetch(at_once, timeout=POLL_S))
                 except (NatsError, OSError) as error:
                     if self._client.is_closed:
                         return
@@ -233,12 +217,12 @@ class Bus:
     async def tell(self, subject: str, body: bytes) -> None:
         """Publish it to those who listen now."""
         with contextlib.suppress(NatsError):
-            await _cancellable(self._client.publish(subject, body))
+            await cancellable(self._client.publish(subject, body))
 
     async def ask(self, subject: str, body: bytes, timeout_s: float = ANSWER_S) -> bytes:
         """The answer. Raises BusError if none comes."""
         try:
-            return (await _cancellable(self._client.request(subject, body, timeout=timeout_s))).data
+            return (await cancellable(self._client.request(subject, body, timeout=timeout_s))).data
         except (NatsError, OSError) as error:
             raise BusError from error
 
@@ -254,15 +238,15 @@ class Bus:
             # The server would send our answer to any subject that somebody names.
             if answered is not None and message.reply.startswith("_INBOX"):
                 with contextlib.suppress(NatsError):
-                    await _cancellable(self._client.publish(message.reply, answered))
+                    await cancellable(self._client.publish(message.reply, answered))
 
         async def taken(message: Msg) -> None:
             task = asyncio.create_task(answer(message), name=f"cluster:{message.subject}")
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-        subscription = await _cancellable(self._client.subscribe(subject, cb=taken))
-        await _cancellable(self._client.flush())
+        subscription = await cancellable(self._client.subscribe(subject, cb=taken))
+        await cancellable(self._client.flush())
         try:
             yield
         finally:
@@ -274,62 +258,19 @@ class Bus:
 
     # Leases
 
-    async def bucket(self, name: str, ttl_s: float | None = None) -> KeyBucket:
+    async def bucket(self, name: str, ttl_s: float | None = None, max_bytes: int = -1) -> KeyBucket:
         """A bucket of the key-value store, made unless it is there. Raises BusError."""
         config = api.KeyValueConfig(
-            bucket=name, ttl=ttl_s, replicas=self._replicas, storage=api.StorageType.FILE
+            bucket=name,
+            ttl=ttl_s,
+            max_bytes=max_bytes,
+            storage=api.StorageType.FILE,
         )
         try:
-            try:
-                return KeyBucket(await _cancellable(self._jetstream.key_value(name)))
-            except (BucketNotFoundError, NotFoundError):
-                return KeyBucket(await _cancellable(self._jetstream.create_key_value(config)))
+            await cancellable(self.streams.bucket(config))
+            return KeyBucket(await cancellable(self._jetstream.key_value(name)))
         except (NatsError, OSError) as error:
             raise BusError from error
-
-
-class KeyBucket:
-    """Values that change only for whoever knows their latest revision. Everything raises BusError."""
-
-    def __init__(self, store: KeyValue) -> None:
-        self._store = store
-
-    async def get(self, key: str) -> tuple[str, int] | None:
-        """(value, revision); None if there is none."""
-        try:
-            entry = await _cancellable(self._store.get(key))
-        except KeyNotFoundError:
-            return None
-        except (NatsError, OSError) as error:
-            raise BusError from error
-        return (entry.value or b"").decode(), entry.revision or 0
-
-    async def put(self, key: str, value: str, last: int | None) -> int | None:
-        """The new revision; None if ``last`` is not the latest one (None: there is none)."""
-        try:
-            if last is None:
-                return await _cancellable(self._store.create(key, value.encode()))
-            return await _cancellable(self._store.update(key, value.encode(), last))
-        except KeyWrongLastSequenceError:
-            return None
-        except (NatsError, OSError) as error:
-            raise BusError from error
-
-    async def delete(self, key: str, last: int) -> None:
-        """Delete it if ``last`` is still the latest revision."""
-        with contextlib.suppress(NatsError, OSError):
-            await _cancellable(self._store.delete(key, last))
-
-
-async def _cancellable(work: Awaitable[T]) -> T:
-    """nats-py waits with ``asyncio.wait_for``, which loses a cancellation that comes with the result (before Python
-    3.12)."""
-    task = asyncio.current_task()
-    try:
-        return await work
-    finally:
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError
 
 
 class BodyParts:

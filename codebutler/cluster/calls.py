@@ -7,7 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
-from codebutler.cluster.bus import IN_FLIGHT, Bus, BusError, Delivered
+from codebutler.cluster.buckets import BusError
+from codebutler.cluster.bus import IN_FLIGHT, Bus, Delivered
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import (
     Call,

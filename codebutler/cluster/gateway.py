@@ -10,10 +10,12 @@ from types import TracebackType
 
 from msgspec import structs
 
-from codebutler.cluster.bus import Bus, BusError
+from codebutler.cluster.buckets import BusError
+from codebutler.cluster.bus import Bus
 from codebutler.cluster.calls import HostCalls
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import (
+    DROPPED,
     AskOrder,
     Beat,
     ClusterCodec,
@@ -43,7 +45,13 @@ from codebutler.config.permission import Where, admitted, may
 from codebutler.config.registry import host_in
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import CodeButlerError, FrameTooLargeError, ProtocolError, RegistryError
+from codebutler.domain.errors import (
+    ChatError,
+    CodeButlerError,
+    FrameTooLargeError,
+    ProtocolError,
+    RegistryError,
+)
 from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler.intake.records import Entry
 from codebutler.platform.tasks import Tasks, cancel
@@ -53,7 +61,7 @@ from codebutler.supervisor.port import Services
 from codebutler.supervisor.questions import T
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow, TurnsRow, WorkerRow
 
-MAX_IN_BYTES = 2**30
+MAX_IN_BYTES = 2**28
 ASK_S = 65.0
 BEGIN_S = 5.0
 
@@ -292,16 +300,15 @@ class HostWorkers:
         )
 
     async def _returned(self, call: ReturnedCall) -> None:
-        """An event that an earlier leader sent too late: it goes again under our epoch, if its author still may."""
-        remote = self._remotes[call.repo]
-        place = Where(remote.repo.config, remote.repo.channel_id)
+        """An event of a gateway that leads no more: its host takes it now, in its place, if its author still may say
+        it. Raises ChatError if not."""
+        repo = self._remotes[call.repo].repo
+        is_here = call.event.channel == repo.channel_id
         if (
-            call.event.channel == remote.repo.channel_id
-            and may(admitted(call.event.user), "see", place).allowed
+            not is_here
+            or not may(admitted(call.event.user), "see", Where(repo.config, repo.channel_id)).allowed
         ):
-            await self._publish(
-                remote, Entry(0, call.event.channel, call.event, call.request, call.received_at)
-            )
+            raise ChatError("its author may not say it any more", DROPPED)
 
     async def _asked(self, subject: str, body: bytes) -> bytes | None:
         host = subject.rpartition(".")[2]

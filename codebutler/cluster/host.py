@@ -7,11 +7,14 @@ import logging
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from uuid import uuid4
 
-from codebutler.cluster.bus import Bus, BusError, Delivered
+from codebutler.cluster.buckets import BusError
+from codebutler.cluster.bus import Bus, Delivered
 from codebutler.cluster.leases import HOST_TTL_S, LeaseLostError
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
+    DROPPED,
     AskOrder,
     Beat,
     CallAnswer,
@@ -33,7 +36,7 @@ from codebutler.cluster.services import HostServices, Standing
 from codebutler.cluster.subjects import ANSWERS, consumer_of, orders_to, questions_of, stream_in
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import CodeButlerError, ProtocolError
+from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError
 from codebutler.domain.model import Event
 from codebutler.intake.intake import LATE_S, dated
 from codebutler.intake.records import Entry
@@ -43,6 +46,8 @@ from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 from codebutler.supervisor.workers import Workers
 
 BEAT_S = 2.0
+UNANSWERED = 3
+"""So many beats: perhaps it is our server that hears no gateway."""
 LOOK_AGAIN_S = 10.0
 LOOK_S = 0.2
 ANSWERS_AT_ONCE = 64
@@ -130,12 +135,17 @@ class HostLink:
     # Beats
 
     async def _beats(self) -> None:
+        unanswered = 0
         while True:
             asked_s = self._clock.boottime()
             try:
                 await self._beat(asked_s)
+                unanswered = 0
             except (BusError, ProtocolError) as error:
                 log.debug("no gateway answers: %s", error)
+                unanswered += 1
+                if unanswered % UNANSWERED == 0:
+                    await self._bus.reconnect()
             await self._clock.sleep(BEAT_S)
 
     async def leave(self) -> None:
@@ -216,16 +226,7 @@ class HostLink:
                 await delivered.ack()
 
     async def _take(self, message: EventForHost, seq: int) -> None:
-        if message.epoch < self._standing.gateway_epoch:
-            call = ReturnedCall(
-                epoch=self._standing.epoch,
-                call=f"returned {seq}",
-                repo=message.repo,
-                event=message.event,
-                request=message.request,
-                received_at=message.received_at,
-            )
-            await self._services.call(call)
+        if message.epoch < self._standing.gateway_epoch and not await self._is_wanted(message):
             return
         if message.event.channel != self._served[message.repo].channel_id:
             log.warning("an event of %s for %s is refused", message.event.channel, message.repo)
@@ -238,6 +239,26 @@ class HostLink:
             await stored.wait()
         finally:
             self._services.forget(seq)
+
+    async def _is_wanted(self, message: EventForHost) -> bool:
+        """Ask the leader about an event of a gateway that leads no more. Meanwhile it keeps its place: sent again,
+        later ones would overtake it. Raises ChatError if there is no decision."""
+        call = ReturnedCall(
+            epoch=self._standing.epoch,
+            call=uuid4().hex,
+            repo=message.repo,
+            event=message.event,
+            request=message.request,
+            received_at=message.received_at,
+        )
+        try:
+            await self._services.call(call)
+        except ChatError as error:
+            if error.code == DROPPED:
+                log.warning("an event for %s is dropped: %s", message.repo, error)
+                return False
+            raise
+        return True
 
     def _dated(self, message: EventForHost) -> Event:
         """One that waited for us is late, and after `catchUp.maxAgeHours` asked about."""

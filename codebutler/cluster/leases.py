@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 
-from codebutler.cluster.bus import Bus, BusError, KeyBucket
+from codebutler.cluster.buckets import BusError, KeyBucket
+from codebutler.cluster.bus import Bus
 from codebutler.cluster.subjects import GATEWAY, HOSTS_BUCKET, LEADER_BUCKET
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
@@ -20,6 +21,8 @@ LEADER_TTL_S = 6.0
 RENEW_S = 1.5
 LOOK_S = 1.0
 MARGIN_S = 1.0
+UNANSWERED = 2
+"""So many requests: perhaps the server that we are connected to is cut off from the others."""
 HOST_TTL_S = 10.0
 HELD = "another process is this host: end it, or wait until it has been silent for {0:g} s"
 
@@ -31,8 +34,9 @@ class LeaseLostError(CodeButlerError):
 class Leadership:
     """The gateway's lease, once it is held; ``instance`` names this process."""
 
-    def __init__(self, bucket: KeyBucket, instance: str, clock: Clock, ttl_s: float = LEADER_TTL_S) -> None:
+    def __init__(self, bus: Bus, bucket: KeyBucket, instance: str, clock: Clock, ttl_s: float) -> None:
         self.epoch = 0
+        self._bus = bus
         self._bucket = bucket
         self._instance = instance
         self._clock = clock
@@ -47,8 +51,9 @@ class Leadership:
         """One that does not lead yet. Waits until NATS answers."""
         while True:
             try:
-                return cls(await bus.bucket(LEADER_BUCKET, ttl_s), instance, clock, ttl_s)
+                return cls(bus, await bus.bucket(LEADER_BUCKET, ttl_s), instance, clock, ttl_s)
             except BusError:
+                await bus.reconnect()
                 await clock.sleep(LOOK_S)
 
     @property
@@ -58,27 +63,35 @@ class Leadership:
 
     async def acquire(self) -> None:
         """Wait until nobody leads, and lead."""
-        while True:
+        for attempt in count(1):
             asked_s = self._clock.boottime()
-            with suppress(BusError):
+            try:
                 if (revision := await self._written(None)) is not None:
                     self.epoch = self._revision = revision
                     self._until_s = asked_s + self._ttl_s - MARGIN_S
                     return
+            except BusError:
+                if attempt % UNANSWERED == 0:
+                    await self._bus.reconnect()
             await self._clock.sleep(LOOK_S)
 
     async def keep(self) -> None:
         """Renew it until that fails for too long. Raises LeaseLostError, always."""
+        unanswered = 0
         while True:
             await self._clock.sleep(RENEW_S)
             asked_s = self._clock.boottime()
             if asked_s >= self._until_s:
                 raise LeaseLostError("this gateway could not renew its lease in time")
             try:
-                async with asyncio.timeout(self._until_s - asked_s):
+                async with asyncio.timeout(min(RENEW_S, self._until_s - asked_s)):
                     revision = await self._written(self._revision)
             except (BusError, TimeoutError):
+                unanswered += 1
+                if unanswered % UNANSWERED == 0:
+                    await self._bus.reconnect()
                 continue
+            unanswered = 0
             if revision is None:
                 self._until_s = 0.0
                 raise LeaseLostError("another gateway leads")

@@ -21,12 +21,12 @@ EXAMPLE = '{"servers": ["nats://127.0.0.1:4222"], "name": "NAME", "password": "P
 
 class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``name``: the host's, or ``gateway``; it is the user at the NATS servers, too. ``replicas``: on how many of them
-    everything is kept."""
+    everything is kept; 0 = on three, or on one where there are not three."""
 
     servers: Annotated[tuple[str, ...], Meta(min_length=1)]
     name: str = GATEWAY
     password: str = ""
-    replicas: Annotated[int, Meta(ge=1, le=5)] = 1
+    replicas: Annotated[int, Meta(ge=0, le=5)] = 0
 
 
 def is_host(home: Home) -> bool:

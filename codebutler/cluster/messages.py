@@ -29,6 +29,8 @@ from codebutler.protocol.messages import (
 from codebutler.supervisor.supervisor import RepoRow
 
 CLUSTER_VERSION = 1
+DROPPED = "dropped"
+"""The code of an event that is not to be taken."""
 
 M = TypeVar("M")
 
@@ -96,7 +98,7 @@ class DownCall(_ClusterMessage, frozen=True, tag="down"):
 
 
 class ReturnedCall(_ClusterMessage, frozen=True, tag="returned"):
-    """An event that a gateway sent which leads no more: the leader decides about it."""
+    """An event that a gateway sent which leads no more: the leader decides whether the host takes it (``DROPPED``)."""
 
     call: str
     repo: str

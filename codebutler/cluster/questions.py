@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from msgspec import msgpack
 
-from codebutler.cluster.bus import BusError
+from codebutler.cluster.buckets import BusError
 from codebutler.cluster.leases import Epochs, LeaseLostError
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,

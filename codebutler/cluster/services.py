@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from codebutler.chat.port import Download, Take
-from codebutler.cluster.bus import Bus, BusError
+from codebutler.cluster.buckets import BusError
+from codebutler.cluster.bus import Bus
 from codebutler.cluster.messages import (
     Call,
     CallAnswer,

@@ -7,6 +7,7 @@ import re
 HOST_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 LEADER_BUCKET = "CB_LEADER"
 HOSTS_BUCKET = "CB_HOSTS"
+TAKEN_BUCKET = "CB_TAKEN"
 ANSWERS = "answers"
 GATEWAY = "gateway"
 

@@ -10,7 +10,7 @@ import msgspec
 from codebutler.config.chats import SECTIONS, ChatName, section_of
 from codebutler.config.merge import Layer, at, put
 from codebutler.config.schema import Config
-from codebutler.config.web import MetricsSection, TracingSection
+from codebutler.config.section import MetricsSection, TracingSection
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.refs import NO_CHANNEL, ConversationRef
 

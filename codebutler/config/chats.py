@@ -1,5 +1,6 @@
 """The chats' sections of the configuration. Each holds everything that other code needs to know about its
-chat's configuration, so that no other code tells chats apart. Pure."""
+chat's configuration, so that no other code tells chats apart.
+With the section for repositories that are created from them. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +18,6 @@ from codebutler.domain.refs import NO_CHANNEL, NO_PERSON, ConversationRef, Perso
 
 ChatName = str
 """The chat's name for people: Slack."""
-
-
 PLACE_CHARS = 80
 PEOPLE = "allowed_users"
 """The attribute of every chat's section with the people who may speak there."""
@@ -250,3 +249,18 @@ def chat_of(id: ConversationRef | PersonRef) -> ChatName:  # noqa: A002 - a plac
 def message_url(channel: ConversationRef, ref: str = "", home: str = "") -> str:
     """Where people see a message, or a channel: see ``ChatSection``."""
     return section_of(channel).message_url(channel, ref, home)
+
+
+EVERYBODY = "*"
+ALLOWED = rf"^({'|'.join(each.person_id for each in SECTIONS)}|[*])\Z"
+ROOT = r"^(~?/[^\n]*)?\Z"
+
+
+class NewReposSection(Section, frozen=True):
+    """``root``: the directory in which they are created or cloned, "" = off; ``allow``: which users of CodeButler may
+    create them, ``*`` = all. A clone may take ``timeout_minutes`` and ``max_mb`` of disk, 0 = any."""
+
+    root: Annotated[str, Meta(pattern=ROOT)] = ""
+    allow: tuple[Annotated[PersonRef, Meta(pattern=ALLOWED)], ...] = ()
+    timeout_minutes: Annotated[float, Meta(gt=0, le=1440)] = 15
+    max_mb: Annotated[int, Meta(ge=0, le=2**24)] = 4096

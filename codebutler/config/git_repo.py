@@ -1,4 +1,4 @@
-"""A repository as git knows it: its root, its tracked files, its owner.
+"""A repository as git knows it: its root, its tracked files, its owner, and a remote one's URL.
 
 Git runs nothing that the repository configures. If root started us, agents (and git, outside) become the
 repository's owner, who is never root.
@@ -7,13 +7,14 @@ repository's owner, who is never root.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from codebutler.domain.errors import CodeButlerError
 
@@ -39,6 +40,12 @@ BARRED = (
     "move it, or run `chmod o+x {barrier}`"
 )
 ACL = "system.posix_acl_access"
+HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?"
+_HTTPS = re.compile(rf"https://(?P<login>[^@/\s]+@)?(?P<host>{HOST})/(?P<path>[^\s?#]+)")
+_SSH = re.compile(rf"ssh://(?P<login>[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>{HOST})/(?P<path>[^\s?#]+)")
+_SCP = re.compile(
+    r"(?P<login>[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^\s:-][^\s:]*)"
+)
 
 
 def repo_root(path: Path) -> Path:
@@ -203,3 +210,31 @@ def _has_list(directory: Path) -> bool:
         return ACL in os.listxattr(directory)
     except (AttributeError, OSError):  # neither has every system
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``host`` includes its port; ``path`` has no leading slash and no ``.git``. ``login``: what precedes the host,
+    with its ``@``."""
+
+    kind: Literal["https", "ssh"]
+    login: str
+    host: str
+    path: str
+
+    @property
+    def shown(self) -> str:
+        """For display: without user name and password."""
+        return f"{self.host}/{self.path}"
+
+
+def address_in(url: str) -> Address | None:
+    """None for anything else."""
+    for pattern in (_HTTPS, _SSH, _SCP):
+        is_fit = url.isprintable() and "::" not in url and ("://" in url) == (pattern is not _SCP)
+        if is_fit and (found := pattern.fullmatch(url)):
+            path = found["path"].strip("/").removesuffix(".git")
+            if path and not path.startswith("-") and ".." not in path.split("/"):
+                is_https = pattern is _HTTPS
+                return Address("https" if is_https else "ssh", found["login"] or "", found["host"], path)
+    return None

@@ -14,12 +14,11 @@ from typing import Any, NoReturn
 import msgspec
 import msgspec.inspect as shapes
 
-from codebutler.config.chats import SECTIONS
-from codebutler.config.mcp import OURS, SERVER_NAME
+from codebutler.config.chats import ALLOWED, ROOT, SECTIONS
 from codebutler.config.merge import leaves
-from codebutler.config.new_repos import ALLOWED, ROOT
 from codebutler.config.programs import pattern_fault
 from codebutler.config.schema import HOST, ON_LIMIT, AuthorizationSection, Config
+from codebutler.config.section import OURS, SERVER_NAME
 from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import ConfigError, LegacyConfigError
 
@@ -44,6 +43,17 @@ _PATTERNS = {
     r"^[a-z][a-z0-9_-]*\Z": "a lower-case word",
     **{pattern: words for section in SECTIONS for pattern, words in section.patterns.items()},
 }
+_TYPES = re.compile(
+    r"Expected `(?P<expected>[a-z| ]+)`(?P<measure> of length)?(?: (?P<sign>[<>]=?) (?P<limit>\S+))?"
+    r"(?:, got `(?P<got>\w+)`)?\Z"
+)
+_WORDS = {
+    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+    "object": "an object", "null": "null",
+}  # fmt: skip
+_GOT = {"float": "a fraction"}
+_SIGNS = {"<=": "of at most", "<": "below", ">=": "of at least", ">": "above"}
+_PARTS = {"str": "characters", "array": "entries", "object": "keys"}
 _MAX_KEY_CHARS = 40
 
 
@@ -217,8 +227,25 @@ def _expectation(where: str, what: str) -> str:
     for pattern, words in _PATTERNS.items():
         if repr(pattern) in what:  # so msgspec quotes it
             return f"expected {words}"
-    plain = what.replace("`", "")
-    return plain[:1].lower() + plain[1:]
+    if match := _TYPES.match(what):
+        return _plainly(where, **match.groupdict())
+    return what[:1].lower() + what[1:].replace("`", "")
+
+
+def _plainly(where: str, expected: str, measure: str | None, sign: str, limit: str, got: str | None) -> str:
+    """What msgspec expected, in words; ``sign`` and ``limit`` bound the value, or its length (``measure``)."""
+    if expected == "object" and (keys := known_keys(where)):
+        return f"expected an object with keys such as {keys[0]}"
+    words = " or ".join(_WORDS.get(each, each) for each in expected.split(" | ") if each != "null")
+    if sign:
+        bound = f"{_SIGNS[sign]} {limit.removesuffix('.0')}"
+        return f"expected {words} {bound}" + (f" {_PARTS[expected]}" if measure else "")
+    return f"expected {words}, got {_GOT.get(got) or _WORDS.get(got, got)}" if got else f"expected {words}"
+
+
+def is_list(where: str) -> bool:
+    """Whether the key ``where`` takes several values."""
+    return isinstance(_shape_at(where), shapes.VarTupleType)
 
 
 def _suggestion(where: str, key: str) -> str:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from codebutler.config.chats import PEOPLE
-from codebutler.config.new_repos import EVERYBODY
+from codebutler.config.chats import EVERYBODY, PEOPLE
 from codebutler.config.programs import objection_to
 from codebutler.config.schema import AuthorizationRule, Config
 from codebutler.domain.commands import WORDS
@@ -162,7 +161,11 @@ def decided(
     config: Config, event: Event, request: Request, channel: ConversationRef = NO_CHANNEL
 ) -> Decision:
     """The same for an event's request, in ``channel`` if the event's own must not count."""
-    person, channel = Person(event.user, _is_the_owners(event)), channel or event.channel
+    # The control socket and jobs of a file that only the owner writes; a timer belongs to the person who set it.
+    is_owners = isinstance(event, MessagePosted | ButtonClicked) and (
+        event.origin == "local" or (event.origin == "schedule" and event.user == OPERATOR)
+    )
+    person, channel = Person(event.user, is_owners), channel or event.channel
     if isinstance(request, Prompt):
         prefix = request.prefix or config.agent.default
         return may(person, "ask", Where(config, channel, (prefix,), request.text))
@@ -182,14 +185,6 @@ def pushing(config: Config, channel: ConversationRef) -> Where:
 def admitted(user: PersonRef) -> Person:
     """A person whom the parent has let in: nobody else can use the operator's name."""
     return Person(user, is_owner=user == OPERATOR)
-
-
-def _is_the_owners(event: Event) -> bool:
-    """From the control socket, or from a job of a file that only the owner writes; a timer belongs to the
-    person who set it."""
-    if not isinstance(event, MessagePosted | ButtonClicked):
-        return False
-    return event.origin == "local" or (event.origin == "schedule" and event.user == OPERATOR)
 
 
 def _may_loosen(user: PersonRef, config: Config) -> bool:

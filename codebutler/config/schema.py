@@ -6,12 +6,24 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from codebutler.config.budget import BudgetSection
-from codebutler.config.chats import PERSON, SECTIONS, ChatSection, SlackSection, TelegramSection
-from codebutler.config.mcp import McpServer, ServerName
-from codebutler.config.new_repos import NewReposSection
-from codebutler.config.section import Section, Url
-from codebutler.config.web import DashboardSection, MetricsSection, TracingSection
+from codebutler.config.chats import (
+    PERSON,
+    SECTIONS,
+    ChatSection,
+    NewReposSection,
+    SlackSection,
+    TelegramSection,
+)
+from codebutler.config.section import (
+    BudgetSection,
+    DashboardSection,
+    McpServer,
+    MetricsSection,
+    Section,
+    ServerName,
+    TracingSection,
+    Url,
+)
 from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
 
 Positive = Annotated[int, Meta(ge=1)]

@@ -11,6 +11,7 @@ from codebutler.chat.port import History
 from codebutler.config.chats import chat_of
 from codebutler.control.listeners import Listener, Listeners, as_operator, read_past
 from codebutler.control.messages import (
+    ChatInput,
     ChatOpened,
     ChatRequest,
     ControlReply,
@@ -19,7 +20,6 @@ from codebutler.control.messages import (
     Press,
     Said,
     Say,
-    Wish,
 )
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError
@@ -160,8 +160,8 @@ class Chat:
         self._speaker = speaker
         self._listeners = listeners
 
-    async def replies(self, wishes: AsyncIterator[Wish]) -> AsyncGenerator[ControlReply]:
-        """Everything, until ``wishes`` end. Raises CodeButlerError for a wish that cannot be read."""
+    async def replies(self, inputs: AsyncIterator[ChatInput]) -> AsyncGenerator[ControlReply]:
+        """Everything, until ``inputs`` end. Raises CodeButlerError for an input that cannot be read."""
         thread = self._request.thread
         with self._listeners.added(self._served.channel_id, thread) as listener:
             if thread is not None:
@@ -171,7 +171,7 @@ class Chat:
             agent = self._served.config.agent.default
             yield ChatOpened(repo=self._served.entry.name, agent=agent, thread=thread)
             reading = asyncio.create_task(
-                self._read(wishes, listener), name=f"chat with {self._served.entry.name}"
+                self._read(inputs, listener), name=f"chat with {self._served.entry.name}"
             )
             try:
                 while (reply := await listener.replies.get()) is not None:
@@ -181,15 +181,15 @@ class Chat:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
 
-    async def _read(self, wishes: AsyncIterator[Wish], listener: Listener) -> None:
+    async def _read(self, inputs: AsyncIterator[ChatInput], listener: Listener) -> None:
         try:
-            async for wish in wishes:
+            async for given in inputs:
                 try:
-                    match wish:
+                    match given:
                         case Say():
-                            await self._say(wish, listener)
+                            await self._say(given, listener)
                         case Press():
-                            await self._press(wish, listener)
+                            await self._press(given, listener)
                 except CodeButlerError as error:
                     listener.replies.put_nowait(Said(text=f"⚠️ {error}"))
         finally:

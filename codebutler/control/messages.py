@@ -1,6 +1,6 @@
-"""The messages on the control socket: requests, wishes and replies, one JSON object per line.
+"""The messages on the control socket: requests, inputs and replies, one JSON object per line.
 
-A request gets any number of Said, then Done, Failed or a status. A chat goes both ways: after its request come wishes,
+A request gets any number of Said, then Done, Failed or a status. A chat goes both ways: after its request come inputs,
 until one side closes.
 """
 
@@ -195,7 +195,7 @@ ControlRequest = (
     | DashboardRequest
     | ChatRequest
 )
-Wish = Say | Press
+ChatInput = Say | Press
 ControlReply = (
     StatusReply
     | JobsReply

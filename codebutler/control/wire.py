@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.paths import SOCKET_PATH_BYTES
-from codebutler.control.messages import ChatRequest, ControlReply, ControlRequest, Failed, Wish
+from codebutler.control.messages import ChatInput, ChatRequest, ControlReply, ControlRequest, Failed
 from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
 
 LINE_LIMIT_BYTES = 4 * 2**20
@@ -26,8 +26,8 @@ _PEER = struct.Struct("3i")
 
 Answer = Callable[[ControlRequest], AsyncIterator[ControlReply]]
 """Yields the replies to one request as they come."""
-Converse = Callable[[ChatRequest, AsyncIterator[Wish]], AsyncIterator[ControlReply]]
-"""The same for a chat, until the wishes end because the other side has gone."""
+Converse = Callable[[ChatRequest, AsyncIterator[ChatInput]], AsyncIterator[ControlReply]]
+"""The same for a chat, until the inputs end because the other side has gone."""
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ class _Connection:
         self._answer = answer
         self._converse = converse
         self._decoder = msgspec.json.Decoder(ControlRequest)
-        self._wishes: msgspec.json.Decoder[Wish] = msgspec.json.Decoder(Wish)
+        self._inputs: msgspec.json.Decoder[ChatInput] = msgspec.json.Decoder(ChatInput)
         self._encoder = msgspec.json.Encoder()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -77,7 +77,7 @@ class _Connection:
             yield Failed(text=f"unreadable request: {error}")
             return
         if isinstance(request, ChatRequest):
-            replies = self._converse(request, self._wished(reader))
+            replies = self._converse(request, self._inputs_from(reader))
         else:
             replies = self._answer(request)
         try:
@@ -86,12 +86,12 @@ class _Connection:
         except CodeButlerError as error:
             yield Failed(text=str(error))
 
-    async def _wished(self, reader: asyncio.StreamReader) -> AsyncIterator[Wish]:
+    async def _inputs_from(self, reader: asyncio.StreamReader) -> AsyncIterator[ChatInput]:
         try:
             while line := await reader.readline():
-                yield self._wishes.decode(line)
+                yield self._inputs.decode(line)
         except (msgspec.DecodeError, ValueError) as error:
-            raise ProtocolError(f"unreadable wish: {error}") from error
+            raise ProtocolError(f"unreadable input: {error}") from error
 
 
 async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlReply, None]:

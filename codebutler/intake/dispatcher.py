@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Literal
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Command, Event, MessageDeleted, MessageEdited, MessagePosted, Prompt
@@ -23,6 +24,8 @@ GoOn = Callable[[Entry], None]
 """Passes an entry to the next step."""
 Step = Callable[[Entry, GoOn], None]
 """Returns at once and raises nothing; it may pass entries on later, in the order it got a channel's."""
+Concern = Literal["event", "direct", "command"]
+"""What a step concerns: every event, those of direct messages, or commands."""
 
 RETRY_S = 5.0
 log = logging.getLogger("codebutler.audit")
@@ -41,21 +44,23 @@ class Dispatcher:
         overheard: Step,
         deliver: Callable[[Entry], None],
     ) -> None:
-        self._steps = (
-            held_back,  # until what was written before it has been fetched
-            direct_message,  # from here on it is one of its repository's channel, or is answered
-            parent_command,  # a command that no worker runs is answered
-            audit,  # what will start something is in the audit log first
-            overheard,  # who listens at this machine hears it
+        self._steps: tuple[tuple[Concern, Step], ...] = (
+            ("event", held_back),  # until what was written before it has been fetched
+            ("direct", direct_message),  # from here on it is one of its repository's channel, or is answered
+            ("command", parent_command),  # a command that no worker runs is answered
+            ("event", audit),  # what will start something is in the audit log first
+            ("event", overheard),  # who listens at this machine hears it
         )
         self._deliver = deliver
 
     def dispatch(self, entry: Entry, done: int = 0) -> None:
-        """Hand on an entry, in order per channel; so many steps are ``done``."""
-        if done < len(self._steps):
-            self._steps[done](entry, partial(self.dispatch, done=done + 1))
-        else:
-            self._deliver(entry)
+        """Hand on an entry, in order per channel, to each step that it concerns; so many steps are ``done``."""
+        is_command = isinstance(entry.request, Command)
+        for number, (concern, step) in enumerate(self._steps[done:], start=done + 1):
+            if concern == "event" or (entry.event.is_direct if concern == "direct" else is_command):
+                step(entry, partial(self.dispatch, done=number))
+                return
+        self._deliver(entry)
 
 
 class HeldBack:

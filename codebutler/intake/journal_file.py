@@ -184,6 +184,20 @@ def open_known_gaps(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE channels SET gap_s = coalesce(gap_s, newest_s)")
 
 
+def resume_at(connection: sqlite3.Connection, position_s: float) -> None:
+    """Another process has accepted everything up to here, so nothing older is missing."""
+    connection.execute(
+        "UPDATE channels SET newest_s = max(newest_s, ?1), gap_s = CASE WHEN gap_s IS NULL THEN NULL ELSE ?1 END",
+        (position_s,),
+    )
+
+
+def oldest_gap(connection: sqlite3.Connection) -> float | None:
+    """From when on messages may be missing in some channel; None if in none."""
+    (found,) = connection.execute("SELECT min(gap_s) FROM channels").fetchone()
+    return None if found is None else float(found)
+
+
 def close_gap(connection: sqlite3.Connection, channel: ConversationRef) -> None:
     """The whole gap has been accepted."""
     connection.execute("UPDATE channels SET gap_s = NULL WHERE channel = ?", (channel,))

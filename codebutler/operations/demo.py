@@ -79,13 +79,13 @@ class DemoOptions:
 
 
 async def run_demo(
-    wishes: DemoOptions, scratch: Path, env: Mapping[str, str], started: Callable[[Demo], None]
+    asked: DemoOptions, scratch: Path, env: Mapping[str, str], started: Callable[[Demo], None]
 ) -> None:
     """Runs until SIGTERM or SIGINT; everything except the person's own repository is in ``scratch``.
 
     Raises CodeButlerError with one line: no git, no repository, the port is taken, no sandbox for the agent.
     """
-    repo = await asyncio.to_thread(_repository, wishes.path, scratch, sudo_user(env))
+    repo = await asyncio.to_thread(_repository, asked.path, scratch, sudo_user(env))
     name = repo.name.lower()
     home = Home(scratch / "home").ensure()
     words = dict(completions())
@@ -94,18 +94,18 @@ async def run_demo(
     )
     options = Options(
         channels=(_channel(name),),
-        port=wishes.port,
+        port=asked.port,
         guests=("stranger",),
         guest_bots=("otherbot",),
-        offers=Offers(suggestions=_suggestions(wishes), commands=(butler,), words=words),
+        offers=Offers(suggestions=_suggestions(asked), commands=(butler,), words=words),
     )
     async with WorkspaceServer(options) as workspace:
         own_env = _environment(env, home)
-        sandboxed = wishes.agent != "rehearsal" or _bubblewrap_works(repo)
+        sandboxed = asked.agent != "rehearsal" or _bubblewrap_works(repo)
         projects = _projects(scratch, repo)
-        _write_config(home, workspace, wishes.agent, projects, sandboxed=sandboxed)
+        _write_config(home, workspace, asked.agent, projects, sandboxed=sandboxed)
         channel = workspace.channel_id(_channel(name))
-        await _command(own_env, "add-repo", str(repo), "--channel", channel, "--agent", wishes.agent)
+        await _command(own_env, "add-repo", str(repo), "--channel", channel, "--agent", asked.agent)
         registered = await _command(own_env, "repos", "--json")
         demo = Demo(
             url=workspace.url,
@@ -118,10 +118,10 @@ async def run_demo(
         await _supervise(home, own_env, lambda link: started(msgspec.structs.replace(demo, dashboard=link)))
 
 
-def _suggestions(wishes: DemoOptions) -> tuple[Suggestion, ...]:
-    if wishes.agent != "rehearsal":
+def _suggestions(asked: DemoOptions) -> tuple[Suggestion, ...]:
+    if asked.agent != "rehearsal":
         return REAL
-    return TOUR if wishes.path is None else ELSEWHERE
+    return TOUR if asked.path is None else ELSEWHERE
 
 
 async def _supervise(home: Home, env: Mapping[str, str], started: Callable[[str], None]) -> None:

@@ -30,9 +30,11 @@ from codebutler.control.wire import ask
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError, LockHeldError, NotRunningError
 from codebutler.domain.refs import NO_CHANNEL
+from codebutler.domain.version import VERSION
 from codebutler.intake import journal_file
 from codebutler.intake.repos import AGENT_VARIABLES, RepoTable, with_env_file
 from codebutler.platform.lookup import TERMINAL_PATH
+from codebutler.protocol.capabilities import AgentResult, CheckupLine, LiveResult, keep_result
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler.supervisor.forkserver import scrubbed
 from codebutler.supervisor.supervisor import SupervisorLock, is_held
@@ -46,32 +48,34 @@ FULL_BYTES = 100 * 2**20
 RUNNING = ("supervisor", "journal", *(each.key for each in SECTIONS))
 # The parent never imports the worker.
 CHECKUP = "codebutler_worker.checkup"
-# Its longest part, a live turn, has a limit of its own.
+# A live turn tells its name before it begins, and has a limit of its own.
 SILENCE_S = 180.0
 MAX_LINE_BYTES = 2**20
 
 
-async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: bool) -> AsyncIterator[Finding]:
-    """Every finding as it is found. ``live``: ask each installed agent for an answer."""
+async def examine(
+    home: Home, env: Mapping[str, str], clock: Clock, *, live: bool
+) -> AsyncIterator[CheckupLine]:
+    """Every finding as it is found. ``live``: also try what each ready agent can do, and keep the result."""
     if not home.root.is_dir():
-        yield fail("home", str(home.root), "there is none yet: run `codebutler setup`")
+        yield CheckupLine(finding=fail("home", str(home.root), "there is none yet: run `codebutler setup`"))
         return
     for finding in check_home(home):
-        yield finding
+        yield CheckupLine(finding=finding)
     async for finding in check_running(home):
-        yield finding
+        yield CheckupLine(finding=finding)
     try:
         config = resolve_global(home, env).config
         table = RepoTable.read(home, env)
     except ConfigError as error:
-        yield fail("home", "configuration", str(error))
+        yield CheckupLine(finding=fail("home", "configuration", str(error)))
         return
     told = "{} can be used" if home.config.exists() else "there is no {} yet: every key has its default"
-    yield ok("home", "configuration", told.format(home.config))
+    yield CheckupLine(finding=ok("home", "configuration", told.format(home.config)))
     async for finding in _chats(config, table, clock):
-        yield finding
+        yield CheckupLine(finding=finding)
     for finding in check_repos(home, table):
-        yield finding
+        yield CheckupLine(finding=finding)
     env = await _programs(home, env)
     everything = with_env_file(home, env)
     settings = [each.settings(everything) for each in table.served]
@@ -83,8 +87,21 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
                 name="", path="", channel_id=NO_CHANNEL, config=without_tokens(config), agent_env=agents
             )
         ]
-    async for finding in _workers(settings, home, env, live=live):
-        yield finding
+    rows: list[AgentResult] = []
+    async for line in _workers(settings, home, env, live=live):
+        rows += [line.row] if line.row is not None else []
+        yield line
+    for finding in _kept(home, clock, rows):
+        yield CheckupLine(finding=finding)
+
+
+def _kept(home: Home, clock: Clock, rows: Sequence[AgentResult]) -> Iterator[Finding]:
+    if not rows:
+        return
+    try:
+        keep_result(home, LiveResult(at=clock.now().isoformat(), codebutler=VERSION, agents=tuple(rows)))
+    except CodeButlerError as error:
+        yield warn("live", "result", f"not kept: {error}")
 
 
 async def _chats(config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:
@@ -100,11 +117,12 @@ async def _programs(home: Home, env: Mapping[str, str]) -> dict[str, str]:
 
 async def _workers(
     settings: list[RepoSettings], home: Home, env: Mapping[str, str], *, live: bool
-) -> AsyncIterator[Finding]:
+) -> AsyncIterator[CheckupLine]:
     alike = groups(settings)
     for group in alike:
-        async for finding in check_worker(group, home, env, live=live):
-            yield finding if finding.area in OWN or len(alike) == 1 else _named(finding, group)
+        async for line in check_worker(group, home, env, live=live):
+            shared = line.finding is not None and line.finding.area not in OWN and len(alike) > 1
+            yield CheckupLine(finding=_named(line.finding, group)) if line.finding and shared else line
 
 
 def _named(finding: Finding, group: tuple[RepoSettings, ...]) -> Finding:
@@ -215,8 +233,8 @@ def groups(settings: Sequence[RepoSettings]) -> list[tuple[RepoSettings, ...]]:
 
 async def check_worker(
     group: Sequence[RepoSettings], home: Home, env: Mapping[str, str], *, live: bool
-) -> AsyncIterator[Finding]:
-    """The findings of one group of repositories, as they come."""
+) -> AsyncIterator[CheckupLine]:
+    """What is found of one group of repositories, as it comes."""
     names = ", ".join(each.name for each in group)
     checkup = {"group": msgspec.to_builtins(tuple(group)), "state": str(home.root), "live": live}
     process = await asyncio.create_subprocess_exec(
@@ -237,16 +255,17 @@ async def check_worker(
         with contextlib.suppress(ConnectionError):
             await process.stdin.drain()
         process.stdin.close()
-        async with asyncio.timeout(SILENCE_S):
-            async for line in process.stdout:
-                yield msgspec.json.decode(line, type=Finding)
+        while line := await asyncio.wait_for(process.stdout.readline(), SILENCE_S):
+            yield msgspec.json.decode(line, type=CheckupLine)
         if await process.wait():
             last = (await errors).decode(errors="replace").strip().splitlines()[-1:]
-            yield fail("worker", names, f"the check failed: {' '.join(last)[:300]}")
+            yield CheckupLine(finding=fail("worker", names, f"the check failed: {' '.join(last)[:300]}"))
     except TimeoutError:
-        yield fail("worker", names, f"the check did not finish within {SILENCE_S:g} s")
+        told = f"the check said nothing for {SILENCE_S:g} s"
+        yield CheckupLine(finding=fail("worker", names, told))
     except msgspec.DecodeError as error:
-        yield fail("worker", names, f"the check printed something unexpected: {error}")
+        told = f"the check printed something unexpected: {error}"
+        yield CheckupLine(finding=fail("worker", names, told))
     finally:
         errors.cancel()
         with contextlib.suppress(ProcessLookupError):

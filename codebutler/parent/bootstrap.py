@@ -22,7 +22,6 @@ from codebutler.chat.platform import Platform
 from codebutler.chat.platforms import platform
 from codebutler.config.channels import served_chats
 from codebutler.config.paths import Home
-from codebutler.config.registry import Provenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
 from codebutler.config.search_path import login_shell, supervisors_path
@@ -44,7 +43,7 @@ from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
-from codebutler.parent.weekly import WeeklyCosts
+from codebutler.parent.weekly import weekly_report
 from codebutler.platform import killpoints
 from codebutler.platform.processes import (
     disable_core_dumps,
@@ -56,18 +55,17 @@ from codebutler.platform.signals import Stopping, notifying
 from codebutler.platform.tasks import beside
 from codebutler.protocol.messages import StopReason
 from codebutler.schedule.commands import ScheduleCommands
-from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
+from codebutler.schedule.files import FoundJobs
 from codebutler.schedule.hooks import HookRunner
 from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
-from codebutler.schedule.weekly import weekly_jobs
 from codebutler.supervisor.supervisor import SupervisorLock
 from codebutler.web.dashboard.acts import Acts, ActSources
+from codebutler.web.dashboard.changes import ChangeReviews, ReviewSources
 from codebutler.web.dashboard.conversations import Conversations, ConversationSources
 from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.dashboard.ledger import LedgerPage, LedgerSources
-from codebutler.web.dashboard.reviews import ChangeReviews, ReviewSources
 from codebutler.web.front import Hooks, WebServer
 from codebutler.web.metrics import MetricsPage
 
@@ -117,7 +115,14 @@ async def serve(beginning: Beginning, config: Config, used: Sequence[Platform], 
     home, env = beginning.home, beginning.env
     async with AsyncExitStack() as stack:
         given = Given(
-            home, env, config, beginning.clock, beginning.descriptors, beginning.stopping, source.are_remote
+            home,
+            env,
+            config,
+            beginning.clock,
+            beginning.descriptors,
+            beginning.stopping,
+            source.are_remote,
+            source.journal,
         )
         await _serve(given, used, source, stack)
 
@@ -141,8 +146,6 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
     configuration = Configuration(parts, outbound, connections)
     operator = Operator(parts, outbound, inbound, status=status, configuration=configuration, front=front)
     serving = Serving(parts, outbound, inbound.intake, configuration, connections)
-    publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
-    weekly = WeeklyCosts(parts.repos.named, parts.ledgers, parts.direct, publish)
     on_files = partial(_use, inbound.hooks, front, watchers)
     for name, work in (
         ("audit", inbound.audit.run()),
@@ -157,7 +160,10 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
         ("front", front.run()),
         ("spending", parts.spending.run()),
         ("reloads", parts.reloads.serve(configuration.reload)),
-        ("schedule", inbound.scheduler.run(inbound.intake.accept, on_files, weekly.post)),
+        (
+            "schedule",
+            inbound.scheduler.run(inbound.intake.accept, on_files, weekly_report(parts, outbound.chats)),
+        ),
     ):
         await stack.enter_async_context(beside(work, name=name))
     async with notifying(given.env, parts.clock, stopping, lambda: status.line):
@@ -186,8 +192,8 @@ async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> Se
     chat, notes = opened.integration.chat, opened.notes
     await stack.enter_async_context(chat)
     clock, redact = parts.clock, parts.redactor.redact
-    if parts.restored is not None:
-        await begin_anew(notes)
+    if parts.restored is not None or parts.given.serves_hosts:
+        await begin_anew(notes)  # another gateway may have posted since
     editor = Editor(redact, parts.people.called, parts.direct.where, parts.dashboard.seen_from)
     sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.direct, notes=notes))
     sender.channels.changed.add(parts.signals.changed.tell)
@@ -198,12 +204,7 @@ async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> Se
 def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
     publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
-    provenance = Provenance(Registry(given.home))
-    files = JobFiles(
-        lambda: job_sources(given.home, repos.table, given.env, provenance),
-        lambda: weekly_jobs(() if given.serves_hosts else repos.table.served),  # hosts have their own ledgers
-    )
-    scheduler = Scheduler(journal, publish, files.look, clock, parts.tasks)
+    scheduler = Scheduler(journal, publish, parts.job_files().look, clock, parts.tasks)
     parts.listeners.on_ended.append(scheduler.ended)
     jobs = ScheduleCommands(scheduler, clock, zone_of(""))
     held = HeldBack()

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from codebutler.config.git_repo import RUN_AS_USER, Owner, unreachable_because
-from codebutler.config.git_url import Address
+from codebutler.config.git_repo import RUN_AS_USER, Address, Owner, unreachable_because
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.tasks import beside

@@ -85,7 +85,7 @@ class DirectMessages:
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
         """Keeps an entry of a thread without a repository until the person has chosen one."""
-        if not entry.event.is_direct or entry.channel in self._sources.repos():
+        if entry.channel in self._sources.repos():
             go_on(entry)
             return
         event = entry.event

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from uuid import uuid4
 
+from codebutler.cluster.buckets import BusError, KeyBucket
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
-from codebutler.cluster.leases import Epochs, HostLeases, Leadership, LeaseLostError
+from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
+from codebutler.cluster.leases import LOOK_S, Epochs, HostLeases, Leadership, LeaseLostError
 from codebutler.cluster.membership import read_membership
+from codebutler.cluster.subjects import TAKEN_BUCKET
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
+from codebutler.domain.clock import Clock
 from codebutler.parent.bootstrap import begun, chats_of, serve
 from codebutler.parent.local import Beginning, Record
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import first_of, ungrouped
 from codebutler.supervisor.port import Services
+
+SPREAD_S = 60.0
 
 
 class RemoteWorkers:
@@ -25,13 +32,18 @@ class RemoteWorkers:
 
     are_remote = True
 
-    def __init__(self, bus: Bus, leadership: Leadership, beginning: Beginning) -> None:
+    def __init__(self, bus: Bus, leadership: Leadership, taken: KeyBucket, beginning: Beginning) -> None:
         self._bus = bus
         self._leadership = leadership
+        self._taken = taken
         self._clock = beginning.clock
 
     def start(self) -> None:
         """The hosts run already."""
+
+    def journal(self, path: Path, clock: Clock) -> GatewayJournal:
+        """The file, and what all gateways have in common."""
+        return GatewayJournal(self._taken, lambda: self._leadership.is_held, path, clock)
 
     @asynccontextmanager
     async def open(self, services: Services, record: Record) -> AsyncIterator[HostWorkers]:
@@ -64,14 +76,32 @@ async def gateway(
 async def _lead(bus: Bus, leadership: Leadership, beginning: Beginning, told: Callable[[str], None]) -> None:
     """Until ``stopping``, or until another gateway leads."""
     config = resolve_global(beginning.home, beginning.env).config
-    source = RemoteWorkers(bus, leadership, beginning)
     try:
         with ungrouped():
             async with asyncio.TaskGroup() as tasks:
                 keeping = tasks.create_task(leadership.keep(), name="lease")
+                spreading = tasks.create_task(_spread(bus, beginning.clock), name="replicas")
+                source = RemoteWorkers(bus, leadership, await _taken(bus, beginning.clock), beginning)
                 await serve(beginning, config, chats_of(config), source)
                 keeping.cancel()
+                spreading.cancel()
     except LeaseLostError as error:
         told(f"No longer leading: {error}.")
     finally:
         await leadership.release()
+
+
+async def _taken(bus: Bus, clock: Clock) -> KeyBucket:
+    """Waits until NATS answers."""
+    while True:
+        with suppress(BusError):
+            return await bus.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES)
+        await clock.sleep(LOOK_S)
+
+
+async def _spread(bus: Bus, clock: Clock) -> None:
+    """Servers may be added at any time. Until cancelled."""
+    while True:
+        with suppress(BusError):
+            await bus.streams.spread()
+        await clock.sleep(SPREAD_S)

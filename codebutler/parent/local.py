@@ -8,10 +8,12 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from codebutler.config.paths import Home
 from codebutler.domain.clock import Clock
+from codebutler.intake.journal import Journal
 from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.protocol.messages import LogTag
@@ -42,6 +44,9 @@ class WorkerSource(Protocol):
     def start(self) -> None:
         """Called once, before anything else is opened."""
 
+    def journal(self, path: Path, clock: Clock) -> Journal:
+        """Where accepted events are stored. Blocks. Raises as ``Journal.open``."""
+
     def open(self, services: Services, record: Record) -> AbstractAsyncContextManager[Workers]:
         """Leaving the block ends what still runs here."""
 
@@ -61,6 +66,10 @@ class LocalWorkers:
     def start(self) -> None:
         """Start the fork server."""
         self._spawner.start()
+
+    def journal(self, path: Path, clock: Clock) -> Journal:
+        """The file alone."""
+        return Journal.open(path, clock)
 
     @asynccontextmanager
     async def open(self, services: Services, record: Record) -> AsyncIterator[Supervisor]:

@@ -1,25 +1,33 @@
-"""A requested repository on the disk: where it may be, where it is created, and how it is removed again. Everything
-blocks."""
+"""A requested repository on the disk: where it may be, where it is created, and how it is removed again (all of that
+blocks), and its progress as a message in the chat."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from uuid import uuid4
 
 from msgspec import Struct
 
-from codebutler.config.git_repo import repo_root
-from codebutler.config.git_url import address_in
+from codebutler.chat.chats import Chats
+from codebutler.chat.platform import Prompter
+from codebutler.config.git_repo import address_in, repo_root
 from codebutler.config.load import parse_layer
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registering import refuse_unfit
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.domain.errors import CodeButlerError
-from codebutler.text.markup import channel
+from codebutler.domain.errors import ChatError, CodeButlerError
+from codebutler.domain.message import said
+from codebutler.domain.model import Post, Update
+from codebutler.domain.refs import NOWHERE
+from codebutler.schedule.commands import Asker
+from codebutler.schedule.scheduler import Publish
+from codebutler.text.markup import channel, code
 
 NO_ROOT = "no directory is set for new repositories: run `codebutler config set newRepos.root DIRECTORY` on the machine"
 BAD_SOURCE = (
@@ -31,6 +39,9 @@ WITH_LOGIN = (
     "have sent a token, revoke it"
 )
 OUTSIDE = "there is no repository of that path below `newRepos.root` (an address to clone from begins with https:// or ssh://)"
+
+
+T = TypeVar("T")
 
 
 class Making(Struct, frozen=True, kw_only=True):
@@ -138,3 +149,58 @@ def refuse_taken(entries: Sequence[RepoEntry], name: str, target: str = "") -> N
             raise CodeButlerError(f"there is a repository of that name{where}: choose another name")
         if entry.path == target:
             raise CodeButlerError(f"that repository is {entry.name}{where} already")
+
+
+class UnattendedPrompter(Prompter):
+    """A terminal without a person; warnings are kept for the reply."""
+
+    is_interactive = False
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def tell(self, line: str) -> None:
+        """The reply says it."""
+
+    def warn(self, line: str) -> None:
+        """Keep it for the reply."""
+        self.warnings.append(line)
+
+    async def ask(self, question: str, default: str = "") -> str:
+        """There is nobody to ask."""
+        raise EOFError(question, default)
+
+    async def ask_secret(self, question: str) -> str:
+        """There is nobody to ask."""
+        raise EOFError(question)
+
+    async def until(self, other: Coroutine[Any, Any, T] | None, question: str) -> str | T:
+        """There is nobody to ask."""
+        raise EOFError(other, question)
+
+
+class ProgressMessage:
+    """Reports the progress of a long clone, in one message that is edited. Best effort."""
+
+    def __init__(self, publish: Publish, chats: Chats, asker: Asker, what: str) -> None:
+        self._publish = publish
+        self._chats = chats
+        self._asker = asker
+        self._what = what
+        self._ref = NOWHERE
+
+    async def over(self) -> None:
+        """The clone is complete."""
+        if self._ref:
+            await self.told("done")
+
+    async def told(self, progress: str) -> None:
+        """Report how far it is."""
+        asker, message = self._asker, said(f"⏳ Cloning {code(self._what)} … {progress}")
+        with suppress(ChatError):
+            if self._ref:
+                update = Update(target=self._ref, message=message)
+                await self._chats.submit(asker.channel, uuid4().hex, update)
+            else:
+                post = Post(message=message, thread=asker.thread)
+                self._ref = await self._publish(asker.channel, f"{asker.key} progress", post, True)  # noqa: FBT003 - it may stand there

@@ -21,7 +21,7 @@ from codebutler.chat.chats import Chats
 from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace
 from codebutler.chat.platforms import platform
 from codebutler.config.chats import chat_of
-from codebutler.config.git_url import address_in
+from codebutler.config.git_repo import address_in
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.registering import prepare, register
@@ -42,6 +42,8 @@ from codebutler.intake.records import Notes
 from codebutler.parent.checkout import CheckoutLimits, FreshCheckout
 from codebutler.parent.making import (
     Making,
+    ProgressMessage,
+    UnattendedPrompter,
     clear_draft,
     is_moved,
     looked_at,
@@ -51,7 +53,6 @@ from codebutler.parent.making import (
     take_back,
 )
 from codebutler.parent.parts import Reloads
-from codebutler.parent.progress import ProgressMessage, UnattendedPrompter
 from codebutler.platform.killpoints import reached
 from codebutler.schedule.commands import Asker
 from codebutler.schedule.scheduler import Publish

@@ -12,6 +12,7 @@ import msgspec
 from codebutler.chat.platform import ConnectedChat
 from codebutler.control.chat import Chat, Speaker
 from codebutler.control.messages import (
+    ChatInput,
     ChatRequest,
     ControlReply,
     ControlRequest,
@@ -28,7 +29,6 @@ from codebutler.control.messages import (
     StatusReply,
     StatusRequest,
     StopRequest,
-    Wish,
 )
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import OPERATOR
@@ -112,13 +112,15 @@ class Operator:
             self._workers.stop_turns(each, OPERATOR)
         return Done(text=f"stopping the turns of {', '.join(names)}")
 
-    async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
+    async def chat(
+        self, request: ChatRequest, inputs: AsyncIterator[ChatInput]
+    ) -> AsyncIterator[ControlReply]:
         """Everything posted in a thread, and the operator's own messages and presses there."""
         served = self._repos.table.named(request.repo)
         if served is None:
             yield self._unknown(request.repo)
             return
-        async with aclosing(Chat(served, request, self._speaker, self._listeners).replies(wishes)) as replies:
+        async with aclosing(Chat(served, request, self._speaker, self._listeners).replies(inputs)) as replies:
             async for reply in replies:
                 yield reply
 

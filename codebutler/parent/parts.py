@@ -8,12 +8,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
 from codebutler.chat.people import People
 from codebutler.config.paths import Home
 from codebutler.config.programs import is_session
+from codebutler.config.registry import Provenance, Registry
 from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of
 from codebutler.control.listeners import Listeners
@@ -36,6 +38,8 @@ from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.protocol.messages import Budget
+from codebutler.schedule.files import JobFiles, job_sources
+from codebutler.schedule.weekly import weekly_jobs
 from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
 from codebutler.web.front import DashboardAddress
@@ -119,7 +123,8 @@ class LatestTurns:
 
 @dataclass(frozen=True)
 class Given:
-    """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's."""
+    """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's, and
+    another gateway may have led before. ``journal`` opens the journal's file."""
 
     home: Home
     env: Mapping[str, str]
@@ -128,6 +133,7 @@ class Given:
     descriptors: Descriptors
     stopping: Stopping
     serves_hosts: bool = False
+    journal: Callable[[Path, Clock], Journal] = Journal.open
 
 
 @dataclass(frozen=True)
@@ -191,6 +197,14 @@ class Parts:
     counts: EventCounts = field(default_factory=EventCounts)
     dashboard: DashboardAddress = field(default_factory=DashboardAddress)
 
+    def job_files(self) -> JobFiles:
+        """Where jobs come from: files, and for repositories of this machine the weekly costs."""
+        given, provenance = self.given, Provenance(Registry(self.given.home))
+        return JobFiles(
+            lambda: job_sources(given.home, self.repos.table, given.env, provenance),
+            lambda: weekly_jobs(() if given.serves_hosts else self.repos.table.served),
+        )
+
     def traced(self, deliver: Callable[[Entry], None]) -> Callable[[Entry], None]:
         """``deliver``; if there are traces, with the context of the event's."""
         if (tracing := self.tracing) is None:
@@ -212,7 +226,7 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         AuditLog(home.audit, clock, redactor.redact, retention_days=config.logs.retention_days)
     )
     backups = Backups(home.backups / "journal", home.journal)
-    opening = partial(Journal.open, home.journal, clock)
+    opening = partial(given.journal, home.journal, clock)
     journal, restored = open_or_restore(opening, backups, home.journal, clock)
     await stack.enter_async_context(journal)
     warn = partial(logs.record, "", "WRN")

@@ -9,9 +9,9 @@ from uuid import uuid4
 from codebutler.chat.chats import Chats, read_thread
 from codebutler.chat.delivery.outgoing import addressed
 from codebutler.chat.port import Download, Take
-from codebutler.config.budget import limits_any
 from codebutler.config.permission import Decision, Person, Where, may
 from codebutler.config.schema import RepoSettings
+from codebutler.config.section import limits_any
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Event, MessagePosted, Operation, Post, Quoted

@@ -23,10 +23,11 @@ from codebutler.platform.tasks import Observers, wait_for
 from codebutler.protocol.messages import DayUse, LogTag, TotalUse
 
 WEEK_DAYS = 7
+SETTLE_S = 1.0
+"""Stores are read this long after a run has ended: its answer and its mark go first, and runs that end together are
+read once."""
 LOOK_AGAIN_S = 60.0
 """The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
-REST = 20.0
-"""After reading, that many times as long nothing is read: on a day of thousands of runs it stays a small part."""
 Record = Callable[[str, LogTag, str], None]
 
 
@@ -71,8 +72,9 @@ class Spending:
         """Until cancelled."""
         while True:
             await wait_for(self._clock, self._news, LOOK_AGAIN_S)
+            if self._news.is_set():
+                await self._clock.sleep(SETTLE_S)
             self._news.clear()
-            began_s = self._clock.monotonic()
             accounts, now = self._accounts(), self._clock.now()
             due, self._due = self._due, {}
             new = [name for name, each in accounts.items() if self._read_on.get(name) != each.today(now)]
@@ -81,7 +83,6 @@ class Spending:
                     await self._look(accounts[name])
             if due or new:
                 self.changed.tell()
-            await self._clock.sleep((self._clock.monotonic() - began_s) * REST)
 
     def week(self, repo: str) -> DayUse:
         """What a repository used on the last seven days."""

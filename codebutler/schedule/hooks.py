@@ -1,4 +1,5 @@
-"""Calls of hooks: each is carried out once, even if it is repeated after a restart.
+"""Calls of hooks: each is carried out once, even if it is repeated after a restart. And which pull
+requests one is about.
 
 A call is recorded as begun before anything is posted, and as taken once its prompt is on disk. A call interrupted by a
 crash is completed under the same operation id when the caller retries.
@@ -7,7 +8,8 @@ crash is completed under the same operation id when the caller retries.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +20,6 @@ from codebutler.domain.model import OPERATOR, Post
 from codebutler.intake.intake import Outcome
 from codebutler.intake.records import Kept, Notes
 from codebutler.schedule.jobs import Hook
-from codebutler.schedule.pulls import pulls_in
 from codebutler.schedule.scheduler import Accept, Publish, scheduled
 from codebutler.text.markup import plain
 
@@ -26,9 +27,14 @@ NOTE = "hooks"
 REMEMBERED = 500
 """How many calls of each hook are remembered, to recognize repetitions."""
 KEY_CHARS = 24
-
-
 Look = Callable[[str, tuple[int, ...]], None]
+
+
+MOST_PULLS = 20
+LARGEST_NUMBER = 2**62
+CHECKS = ("check_run", "check_suite", "workflow_run", "workflow_job")
+JOBS = ("pipeline", "build")
+"""What GitHub's events about checks hold, and what kind GitLab's are. They name their pull requests or not."""
 
 
 class Calls(Struct, frozen=True, kw_only=True):
@@ -88,3 +94,34 @@ class HookRunner:
         outcome = await self._accept(event)
         await self._calls.change(lambda calls: taken(calls, name))
         return outcome
+
+
+def pulls_in(body: object) -> tuple[int, ...] | None:
+    """Their numbers; () for checks of which it does not say, None if it is about something else."""
+    if not isinstance(body, dict):
+        return None
+    found = [
+        _at(body, "pull_request", "number"),
+        _at(body, "issue", "number"),
+        _at(body, "merge_request", "iid"),
+    ]
+    if body.get("object_kind") == "merge_request":
+        found.append(_at(body, "object_attributes", "iid"))
+    for name in CHECKS:
+        listed = _at(body, name, "pull_requests")
+        found += [_at(each, "number") for each in (listed if isinstance(listed, list) else [])[:MOST_PULLS]]
+    numbers = _numbers(found)
+    is_status = isinstance(body.get("sha"), str) and "state" in body
+    is_check = is_status or body.get("object_kind") in JOBS or any(name in body for name in CHECKS)
+    return numbers if numbers or is_check else None
+
+
+def _at(body: Any, *path: str) -> Any:
+    for key in path:
+        body = body.get(key) if isinstance(body, dict) else None
+    return body
+
+
+def _numbers(found: Iterable[Any]) -> tuple[int, ...]:
+    kept = (each for each in found if isinstance(each, int) and not isinstance(each, bool))
+    return tuple(dict.fromkeys(each for each in kept if 0 < each < LARGEST_NUMBER))[:MOST_PULLS]

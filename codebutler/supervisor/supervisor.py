@@ -235,7 +235,7 @@ def _with_processes(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
         if (pid := row.worker.pid) is not None:
             programs = below(pid)
             worker = structs.replace(row.worker, pss_bytes=pss_bytes(pid), programs=programs)
-            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, programs))  # noqa: PLW2901
+            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, programs))  # noqa: PLW2901 - the same row, completed
         measured.append(row)
     return tuple(measured)
 

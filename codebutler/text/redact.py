@@ -66,13 +66,13 @@ CONTEXT_PATTERNS = (
     r"[?&](?:ticket|token|access_token|api_key|X-Amz-Signature)=(?P<secret_query>[^\s&\"'<>|]{8,})",
     r"https://hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret_hook>[\w/-]{12,})",
 )
-
-
 _PERCENT = re.compile("%[0-9A-F]{2}")
 # As Go and Ruby on Rails write JSON by default.
 _SAFE_IN_HTML = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "&<>"})
 _PEM = re.compile(rb"BEGIN [A-Z ]*PRIVATE KEY-----")
 _NOT_SPACE = re.compile(rb"\S")
+_FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
+"""Every line of a file's content has a sign before it, so none begins a file."""
 
 
 class Redactor:
@@ -241,3 +241,13 @@ def _base64_cores(raw: bytes, encode: Callable[[bytes], bytes]) -> Iterator[str]
         first = -(-before * 8 // 6)
         last = (before + len(raw)) * 8 // 6
         yield text[first:last]
+
+
+def redacted_diff(diff: str, redact: Callable[[str], str]) -> str:
+    """Without secrets, file by file: what looks like the beginning of a key in one must not hide the next ones."""
+    return "".join(_whole_lines(part, redact) for part in _FILE.split(diff))
+
+
+def _whole_lines(part: str, redact: Callable[[str], str]) -> str:
+    lines = part.removesuffix("\n")
+    return redact(lines) + part[len(lines) :]

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import msgspec
 
-from codebutler.config.web import DashboardSection
+from codebutler.config.section import DashboardSection
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, StoreError
 from codebutler.intake.intake import Outcome

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from codebutler.config.web import MetricsSection
+from codebutler.config.section import MetricsSection
 from codebutler.observe.metrics import MetricsFacts, exposition
 from codebutler.platform.http import admits
 

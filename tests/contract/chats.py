@@ -21,7 +21,7 @@ from codebutler.chat.port import (
     Streams,
 )
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.marks import REACTIONS as SLACK_REACTIONS
+from codebutler.chat.slack.render import REACTIONS as SLACK_REACTIONS
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.signs import REACTIONS

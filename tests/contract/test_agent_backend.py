@@ -44,7 +44,7 @@ from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.run import Pace
 from codebutler_worker.agents.survey import Surroundings
-from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.store.opening import STATE_DIR
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require

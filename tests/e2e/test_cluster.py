@@ -7,6 +7,7 @@
 | K03 | the gateway is killed: the stand-by leads, and what is said then is answered |
 | K04 | a second process of the same host waits, and the first one goes on |
 | K06 | a gateway that was stopped for a while wakes up fenced, stands by, and leads again later |
+| K07 | the gateway dies, and its disk with it, while the host is away: the stand-by has what it had accepted |
 | K05 | `codebutler supervise` imports nothing of NATS |
 """
 
@@ -178,6 +179,22 @@ async def test_k03_a_stand_by_takes_over(tmp_path: Path, git_repo: Path) -> None
         await made.standby.says("slack connected")
         assert "this gateway leads" in made.standby.out.read_text()
         await made.answered()
+
+
+async def test_k07_what_a_gateway_has_accepted_outlives_its_disk(tmp_path: Path, git_repo: Path) -> None:
+    async with cluster(tmp_path, git_repo) as made:
+        await made.up()
+        await made.standby.start("gateway")
+        await made.standby.says("Standing by")
+        await made.answered()
+        await made.host.end(signal.SIGKILL)
+        ts = await made.built.say(made.channel, ASKED)
+        await made.gateway.end(signal.SIGKILL)
+        shutil.rmtree(made.gateway.home)
+        made.gateway.home.mkdir(mode=0o700)
+        await made.host.start("host")
+        await made.built.answer(made.channel, ts, LISTED)
+        assert len(made.listings(ts)) == 1
 
 
 async def test_k06_a_gateway_that_slept_leads_no_more(tmp_path: Path, git_repo: Path) -> None:

@@ -8,8 +8,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from codebutler.config.chats import SlackSection
-from codebutler.config.new_repos import NewReposSection
+from codebutler.config.chats import NewReposSection, SlackSection
 from codebutler.config.permission import (
     ACTIONS,
     ANY_AGENT,

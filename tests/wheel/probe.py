@@ -16,7 +16,7 @@ from pathlib import Path
 MODULES = [
     "codebutler.parent.bootstrap",
     "codebutler.web.dashboard.site",
-    "codebutler.workspace.app",
+    "codebutler.workspace.server",
     "codebutler_worker.worker.bootstrap",
     "codebutler_migrations",
 ]

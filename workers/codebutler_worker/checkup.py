@@ -7,11 +7,7 @@ findings go out as JSON lines. It runs with a worker's scrubbed environment, and
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -19,15 +15,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from codebutler.config.git_repo import sudo_user
 from codebutler.config.schema import RepoSettings, SandboxSection
-from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError, SandboxUnavailableError
+from codebutler.protocol.capabilities import CheckupLine
 from codebutler.protocol.messages import Finding, fail, ok, warn
-from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.egress.outlet import for_agents, summary, try_way_out
+from codebutler_worker.egress.policy import for_agents, summary, try_network_access
 from codebutler_worker.memory.learning import memory_finding
 from codebutler_worker.runtime.turns import agent_name
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
@@ -37,44 +31,43 @@ from codebutler_worker.sandbox.person import home_of_agents, served_findings
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.store.opening import migrate_store
-from codebutler_worker.store.state_dir import STATE_DIR, prepare_state_dir
-from codebutler_worker.worker.roster import Roster
+from codebutler_worker.store.opening import STATE_DIR, migrate_store
+from codebutler_worker.trials.kinds import subject_of
+from codebutler_worker.trials.trial import price_of, try_agent
 
-LIVE_S = 120.0
-PROMPT = "Answer with the one word READY and nothing else. Use no tool."
-# A prompt that the offline agent understands.
-REHEARSAL_PROMPT = "list the files"
 TURN_AGENTS = ("claude", "rehearsal", "kimi", "agent")
 
 
 class Checkup(Struct, frozen=True, kw_only=True):
     """What to check: repositories with the same configuration except for the channel, so that one stands for
-    all but their stores. ``state``: the supervisor's directory, which no agent may see. ``live``: ask each
-    installed agent for one answer, which may cost a little."""
+    all but their stores. ``state``: the supervisor's directory, which no agent may see. ``live``: try what each
+    installed agent can do, by short turns that may cost a little."""
 
     group: Annotated[tuple[RepoSettings, ...], Meta(min_length=1)]
     state: str
     live: bool = False
 
 
-async def look(checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
-    """Every finding, as it is found."""
+async def look(checkup: Checkup, home: Path) -> AsyncIterator[CheckupLine]:
+    """Every finding and, if that was asked for, every agent's row, as it is found."""
+    home_of_programs = home_of_agents(Path(checkup.group[0].path), home)
+    surveyed = await survey(checkup.group[0], home_of_programs)
+    async for finding in _findings(checkup, home, surveyed):
+        yield CheckupLine(finding=finding)
+    if checkup.live:
+        async for line in _live(surveyed, checkup, home_of_programs):
+            yield line
+
+
+async def _findings(checkup: Checkup, home: Path, surveyed: Sequence[Survey]) -> AsyncIterator[Finding]:
     settings = checkup.group[0]
     for each in filter(lambda one: one.path, checkup.group):
         yield await asyncio.to_thread(_store, each)
     async for finding in _walls(settings, checkup, home):
         yield finding
-    home = home_of_agents(Path(settings.path), home)
     yield memory_finding(settings.config)
-    surveyed = await survey(settings, home)
     for found in surveyed:
         yield agent_finding(found, settings.config.agent.default, agent_name(settings.config, found.prefix))
-    if checkup.live:
-        added = {rule.prefix for rule in settings.config.commands if rule.mode in ("acp", "headless")}
-        for found in surveyed:
-            if found.ready and found.prefix in (*TURN_AGENTS, *added):
-                yield await _live(agent_name(settings.config, found.prefix), checkup, home)
 
 
 def agent_finding(found: Survey, default: str, name: str = "") -> Finding:
@@ -128,7 +121,7 @@ async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncI
         await sandbox.close()
         yield ok("sandbox", "limits", sandbox.told)
     else:
-        yield _limits(section, walls=sandbox.name != "none")
+        yield _limits(section, sandboxed=sandbox.name != "none")
     if isinstance(sandbox, BwrapSandbox):
         yield _filter(sandbox)
     yield await _network(sandbox, section)
@@ -165,13 +158,6 @@ def _readable(section: SandboxSection) -> Finding:
     return ok("sandbox", "readable", f"agents and commands also read {', '.join(section.readable)}")
 
 
-def _owner(settings: RepoSettings) -> int:
-    path = Path(settings.path)
-    if settings.path and path.exists():
-        return path.stat().st_uid
-    return os.geteuid() or sudo_user(os.environ).uid
-
-
 def walls_finding(name: str) -> Finding:
     """How strong a sandbox is that has passed its self-test."""
     if name == "seatbelt":
@@ -179,9 +165,9 @@ def walls_finding(name: str) -> Finding:
     return ok("sandbox", name, "self-test passed: programs inside see and write only their own files")
 
 
-def _limits(section: SandboxSection, *, walls: bool) -> Finding:
+def _limits(section: SandboxSection, *, sandboxed: bool) -> Finding:
     limiter = Limiter.detect(configured(section))
-    told = limiter.told(walls=walls)
+    told = limiter.told(sandboxed=sandboxed)
     held = not limiter.limits.any or "not enforceable" not in told
     return (ok if held else warn)("sandbox", "limits", told)
 
@@ -189,9 +175,9 @@ def _limits(section: SandboxSection, *, walls: bool) -> Finding:
 async def _network(sandbox: Sandbox, section: SandboxSection) -> Finding:
     try:
         told = summary(section, sandbox.name)
-        outlet = for_agents(section, sandbox.name, {})
-        if outlet.kind == "hosts" and not sandbox.told:
-            await try_way_out(sandbox, outlet)
+        network_policy = for_agents(section, sandbox.name, {})
+        if network_policy.kind == "hosts" and not sandbox.told:
+            await try_network_access(sandbox, network_policy)
     except SandboxUnavailableError as error:
         return fail("sandbox", "network", str(error))
     return ok("sandbox", "network", told)
@@ -204,61 +190,26 @@ def _filter(sandbox: BwrapSandbox) -> Finding:
     return ok("sandbox", "system calls", "filtered: those that no agent needs are refused")
 
 
-async def _live(name: str, checkup: Checkup, home: Path) -> Finding:
-    """One turn in an empty repository."""
-    place = "/tmp" if os.geteuid() == 0 else None  # noqa: S108 - open to walk to, where a private directory is made
-    with tempfile.TemporaryDirectory(prefix="codebutler-doctor-", dir=place) as directory:
-        repo = Path(directory).resolve() / "sample"
-        repo.mkdir()
-        # Readable for the ordinary user that root's agents run as.
-        repo.parent.chmod(0o755)
-        (repo / "README.md").write_text("A sample.\n", encoding="utf-8")
-        prepare_state_dir(repo)
-        await asyncio.to_thread(
-            subprocess.run, ["git", "init", "-q", str(repo)], check=False, stdout=subprocess.DEVNULL
-        )
-        if os.geteuid() == 0:
-            await asyncio.to_thread(_give_away, repo, _owner(checkup.group[0]))
-        settings = msgspec.structs.replace(checkup.group[0], path=str(repo), name="sample")
-        roster = Roster(settings, home, Path(checkup.state), SystemClock())
-        began_s = time.monotonic()
-        try:
-            async with asyncio.timeout(LIVE_S):
-                finished = await _turn(roster, name, repo)
-        except TimeoutError:
-            return fail("live", name, f"no answer within {LIVE_S:g} s")
-        except CodeButlerError as error:
-            return fail("live", name, str(error))
-        finally:
-            await roster.close()
-    if finished is None or not finished.ok:
-        return fail("live", name, finished.text if finished else "its run did not finish")
-    cost = f", ${finished.usage.cost_usd:.2f}" if finished.usage.cost_usd else ""
-    return ok("live", name, f"answered in {time.monotonic() - began_s:.1f} s{cost}")
-
-
-def _give_away(repo: Path, owner: int) -> None:
-    """The real repository's owner, so that programs run as in it."""
-    for path in (repo, *repo.rglob("*")):
-        os.chown(path, owner, owner, follow_symlinks=False)
-
-
-async def _turn(roster: Roster, name: str, repo: Path) -> Finished | None:
-    backend = await roster.get(name)
-    prompt = REHEARSAL_PROMPT if name == "rehearsal" else PROMPT
-    request = TurnRequest(turn_id="doctor", conversation="doctor", prompt=prompt, workdir=repo)
-    finished: Finished | None = None
-    # To its end, which closes it.
-    async for event in backend.start(request):
-        finished = event if isinstance(event, Finished) else finished
-    return finished
+async def _live(surveyed: Sequence[Survey], checkup: Checkup, home: Path) -> AsyncIterator[CheckupLine]:
+    """A row for each agent that is ready, and before them the number of turns that they take."""
+    settings = checkup.group[0]
+    added = {rule.prefix for rule in settings.config.commands if rule.mode in ("acp", "headless")}
+    tried = [
+        (found, subject_of(settings.config, agent_name(settings.config, found.prefix)))
+        for found in surveyed
+        if found.ready and found.prefix in (*TURN_AGENTS, *added)
+    ]
+    yield CheckupLine(step=price_of(tuple(subject for _, subject in tried)))
+    for found, subject in tried:
+        async for line in try_agent(found, subject, checkup.group, home, Path(checkup.state)):
+            yield line
 
 
 async def main() -> None:
     """Read what to check, and print each finding at once."""
     checkup = msgspec.json.decode(sys.stdin.buffer.read(), type=Checkup)
-    async for finding in look(checkup, Path.home()):
-        sys.stdout.buffer.write(msgspec.json.encode(finding) + b"\n")
+    async for line in look(checkup, Path.home()):
+        sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -82,22 +82,22 @@ class _OneLineAgents:
 
     home = Path()
 
-    async def get(self, name: str, choice: Choice = CONFIGURED) -> AgentBackend:  # noqa: ARG002
+    async def get(self, name: str, choice: Choice = CONFIGURED) -> AgentBackend:  # noqa: ARG002 - the rehearsal needs none
         return _OneLineBackend()
 
-    async def workdir(self, conversation: str, *, task: str | None = None) -> Path:  # noqa: ARG002
+    async def workdir(self, conversation: str, *, task: str | None = None) -> Path:  # noqa: ARG002 - the rehearsal needs none
         return Path()
 
     async def worktrees(self) -> Worktrees:
         raise SandboxUnavailableError("there is no worktree to rehearse with")
 
-    async def tree(self, workdir: Path) -> Tree:  # noqa: ARG002
+    async def tree(self, workdir: Path) -> Tree:  # noqa: ARG002 - the rehearsal needs none
         raise SandboxUnavailableError("there is no working tree to rehearse with")
 
     async def survey(self) -> tuple[Survey, ...]:
         return ()
 
-    def release(self, conversation: str) -> None:  # noqa: ARG002
+    def release(self, conversation: str) -> None:  # noqa: ARG002 - the rehearsal needs none
         return
 
     async def close(self) -> None:

@@ -31,7 +31,7 @@ class Written(TypedDict):
 
 def written(channel: ConversationRef, ts: str) -> Written:
     """A ts is three things in one: a message's name, its time and its order."""
-    return Written(channel=channel, sent_at=seconds_of(ts), order=ts, is_direct=is_direct(channel))
+    return Written(channel=channel, sent_at=float(ts), order=ts, is_direct=is_direct(channel))
 
 
 def is_direct(channel: ConversationRef) -> bool:
@@ -39,13 +39,8 @@ def is_direct(channel: ConversationRef) -> bool:
     return channel.startswith("D")
 
 
-def seconds_of(ts: str) -> float:
-    """When a message was posted; exact: ``ts_at`` restores the same ts."""
-    return float(ts)
-
-
 def ts_at(moment_s: float) -> str:
-    """A Unix time as Slack writes it."""
+    """A Unix time as Slack writes it; ``float`` of that is exact."""
     return f"{max(0.0, moment_s):017.6f}"
 
 

@@ -31,9 +31,8 @@ from codebutler.chat.slack.download import Downloads
 from codebutler.chat.slack.forms import reason_view
 from codebutler.chat.slack.history import page_in
 from codebutler.chat.slack.http import ApiCall, ChatClock, SlackHttp, check_app_token
-from codebutler.chat.slack.marks import REACTIONS
 from codebutler.chat.slack.mrkdwn import neutralise
-from codebutler.chat.slack.render import Blocks, blocks_of, every_text, rendered
+from codebutler.chat.slack.render import REACTIONS, Blocks, blocks_of, every_text, rendered
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message

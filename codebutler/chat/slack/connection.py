@@ -58,7 +58,7 @@ class EventHandler:
             log.debug("ignored: %s", event.reason)
             return None
         outcome = await self._intake.accept(event, missed=envelope.retry_attempt > 0)
-        if why := _NOT_TAKEN.get(outcome) if is_form(envelope.payload) else None:
+        if (why := _NOT_TAKEN.get(outcome)) and is_form(envelope.payload):
             return form_refused(why)
         if outcome == "ignored" and isinstance(event, ButtonClicked):
             self._on_notice(in_vain(event, envelope.payload))

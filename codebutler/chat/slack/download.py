@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from yarl import URL
@@ -26,6 +25,9 @@ from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreac
 from codebutler.domain.model import File
 from codebutler.domain.refs import ConversationRef
 from codebutler.protocol.messages import MAX_FETCH_BYTES
+
+if TYPE_CHECKING:
+    from codebutler.chat.slack.api import SlackApi
 
 _TAG = re.compile(r"<[^<>]*>")
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&nbsp;": " ", "&amp;": "&"}
@@ -63,25 +65,11 @@ _FILE_ID = re.compile(r"F[A-Z0-9]{2,40}")
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
 
 
-class FileSource(Protocol):
-    """The part of the Web API about files."""
-
-    @property
-    def base_url(self) -> str:
-        """The address of the Web API: files on its host are the workspace's own."""
-
-    async def file_info(self, file_id: str) -> Mapping[str, Any]:
-        """Slack: files.info. Raises ChatError."""
-
-    def open(self, url: URL, *, with_token: bool) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """GET an address without following redirects; sends the token only if asked to."""
-
-
 class Downloads:
     """Fetches for workers, which are less trusted than we are: they name a file, never an address."""
 
-    def __init__(self, source: FileSource, clock: Clock, max_bytes: int = MAX_FETCH_BYTES) -> None:
-        self._source = source
+    def __init__(self, api: SlackApi, clock: Clock, max_bytes: int = MAX_FETCH_BYTES) -> None:
+        self._api = api
         self._clock = clock
         self._max_bytes = max_bytes
 
@@ -121,7 +109,7 @@ class Downloads:
         return Download(file=_file(file_id, info))
 
     async def _info(self, channel: ConversationRef, file_id: str) -> Mapping[str, Any]:
-        info = await file_details(lambda: self._source.file_info(file_id), self._clock)
+        info = await file_details(lambda: self._api.file_info(file_id), self._clock)
         if channel not in shares_in(info):
             raise ChatError(code="file_not_found")
         return info
@@ -165,7 +153,7 @@ class Downloads:
         if not self._trusted(here):
             raise ChatError(code="untrusted_host")
         for _hop in range(MAX_REDIRECTS + 1):
-            async with self._source.open(here, with_token=self._trusted(here)) as answer:
+            async with self._api.open(here, with_token=self._trusted(here)) as answer:
                 if answer.status not in REDIRECTS:
                     _check(answer, max_bytes, html_expected=html_expected)
                     if size_bytes and _is_error(answer, size_bytes):
@@ -187,7 +175,7 @@ class Downloads:
         """May the token go there? To Slack over TLS, or to the configured server."""
         if url.user is not None or url.password is not None:
             return False
-        home = _parsed(self._source.base_url)
+        home = _parsed(self._api.base_url)
         if _is_slack(home):
             return _is_slack(url)
         return bool(url.host) and (url.scheme, url.host, url.port) == (home.scheme, home.host, home.port)

@@ -13,8 +13,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from codebutler.chat.slack.answers import seconds_of, ts_at, written
-from codebutler.chat.slack.marks import FINAL
+from codebutler.chat.slack.answers import ts_at, written
+from codebutler.chat.slack.render import FINAL
 from codebutler.domain.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import LOOK_BACK_S, Gap, SeenMessage
@@ -45,7 +45,7 @@ class ShownMessage:
     @property
     def sent_at(self) -> float:
         """When it was posted."""
-        return seconds_of(self.ts)
+        return float(self.ts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def window(gap: Gap, now: datetime) -> Window:
     limit_s = now.timestamp() - OLDEST_S
     look_s = max(gap.since_s - LOOK_BACK_S, gap.floor_s, limit_s)
     # Just before the first thread: history returns what is newer than ``oldest``.
-    oldest_s = min(look_s, seconds_of(gap.first_root) - 0.000001) if gap.first_root else look_s
+    oldest_s = min(look_s, float(gap.first_root) - 0.000001) if gap.first_root else look_s
     return Window(max(oldest_s, limit_s), look_s, gap.since_s - OVERLAP_S)
 
 
@@ -79,12 +79,12 @@ def threads(gap: Gap, frame: Window, shown: Iterable[ShownMessage]) -> list[Mess
     wanted: dict[MessageRef, float] = {}
     for each in shown:
         if _is_after(each.latest_reply, gap.since_s):
-            wanted[each.ts] = seconds_of(each.latest_reply)
+            wanted[each.ts] = float(each.latest_reply)
         elif each.event is not None and each.event.thread and each.sent_at > frame.look_s:
             # A reply that was also sent to the channel.
             wanted[each.event.thread] = max(each.sent_at, wanted.get(each.event.thread, 0.0))
     for seen in gap.beyond:
-        if seen.sent_at > gap.since_s - LIVE_THREAD_S and seconds_of(seen.root) <= frame.oldest_s:
+        if seen.sent_at > gap.since_s - LIVE_THREAD_S and float(seen.root) <= frame.oldest_s:
             wanted[seen.root] = max(seen.sent_at, wanted.get(seen.root, 0.0))
     return sorted(wanted, key=lambda root: wanted[root], reverse=True)
 
@@ -93,9 +93,7 @@ def earlier(gap: Gap, frame: Window, latest: Mapping[MessageRef, str]) -> list[M
     """The same for threads with replies shortly before the gap: an event that Slack had given up by then, while
     others arrived, left a hole there. ``latest``: the time of each thread's last reply, by first message."""
     found = [
-        root
-        for root, ts in latest.items()
-        if seconds_of(ts) > frame.look_s and not _is_after(ts, gap.since_s)
+        root for root, ts in latest.items() if float(ts) > frame.look_s and not _is_after(ts, gap.since_s)
     ]
     return sorted(found, key=lambda root: latest[root], reverse=True)
 
@@ -141,7 +139,7 @@ def handled(shown: ShownMessage) -> Handled:
 
 
 def _is_after(ts: str, since_s: float) -> bool:
-    return bool(ts) and seconds_of(ts) > since_s - OVERLAP_S
+    return bool(ts) and float(ts) > since_s - OVERLAP_S
 
 
 def _may_wait(seen: SeenMessage, frame: Window) -> bool:

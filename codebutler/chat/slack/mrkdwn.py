@@ -58,9 +58,9 @@ def _block(node: Node, depth: int) -> list[str]:
     assert token is not None
     match node.type:
         case "paragraph":
-            return inline(node.inline).split("\n")
+            return _Inline().render(node.inline).split("\n")
         case "heading":
-            return [inline(node.inline, bold=True)]
+            return [_Inline(bold=True).render(node.inline)]
         case "fence" | "code_block":
             return _fence(token.content)
         case "bullet_list" | "ordered_list":
@@ -170,11 +170,6 @@ def safe(text: str) -> str:
     return escape(neutralise(text))
 
 
-def inline(tokens: Sequence[Token], bold: bool = False) -> str:
-    """One paragraph's tokens as mrkdwn; ``bold`` draws all of it bold (a heading)."""
-    return _Inline(bold).render(tokens)
-
-
 def link(url: str, label: str) -> str:
     """A link that cannot hide its target; both arguments are unescaped."""
     label = " ".join(label.split())
@@ -199,7 +194,7 @@ def urlsplit_scheme(url: str) -> str:
 class _Inline:
     """Walks the tokens once. Slack sees a mark only at the edge of a word, so some get a zero-width space."""
 
-    def __init__(self, bold: bool) -> None:
+    def __init__(self, *, bold: bool = False) -> None:
         self._out: list[str] = []
         self._open: list[str] = ["*"] if bold else []
         self._bold = bold

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from codebutler.chat.fields import (
@@ -237,5 +238,6 @@ def _spoken(text: str, me: Identity) -> str:
     return clean(unescape(text))
 
 
+@cache
 def _mention(me: Identity) -> re.Pattern[str]:
     return re.compile(rf"<@{re.escape(me.user_id or 'nobody')}(?:\|[^<>]*)?>")

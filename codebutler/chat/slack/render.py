@@ -6,12 +6,14 @@ Whatever a text contains, it notifies only those whom ``names`` and ``mention`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from codebutler.chat.layout import Box, Section, sections
 from codebutler.chat.slack.mrkdwn import BACKTICK, clip_mrkdwn, link, neutralise, safe, to_mrkdwn
 from codebutler.domain.message import PICK_ACTION, Button, Message
+from codebutler.domain.model import Mark
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.text.markup import CHANNEL, FENCE, PERSON, Span, spans, words
 
@@ -31,6 +33,18 @@ MAX_SECTIONS = 100
 USER = "[UW][A-Z0-9]{1,30}"
 
 Blocks = list[dict[str, Any]]
+REACTIONS: Mapping[Mark, str] = MappingProxyType(
+    {
+        "queued": "hourglass_flowing_sand",
+        "working": "eyes",
+        "waiting": "raised_hand",
+        "done": "white_check_mark",
+        "failed": "x",
+        "stopped": "octagonal_sign",
+    }
+)
+FINAL = frozenset(REACTIONS[mark] for mark in ("done", "failed", "stopped"))
+"""On a message whose turn has ended."""
 
 
 def rendered(message: Message, mention: PersonRef = NO_PERSON) -> tuple[str, Blocks]:
@@ -39,7 +53,8 @@ def rendered(message: Message, mention: PersonRef = NO_PERSON) -> tuple[str, Blo
     call = f"<@{mention}> " if re.fullmatch(USER, mention) else ""
     laid = sections(message)[:MAX_SECTIONS]
     text = "\n".join(shown for part in laid if (shown := mrkdwn(part, message.names)))
-    text = mrkdwn(Section(message.summary)) or text
+    if message.summary:
+        text = mrkdwn(Section(message.summary)) or text
     if message.is_short:
         text = text or "(this message cannot be shown)"
         return call + clip_mrkdwn(text, SHORT_CHARS), []
@@ -62,7 +77,8 @@ def blocks_of(parts: Iterable[Section], names: Collection[PersonRef] = ()) -> Bl
             blocks.append(_text_block(part, names))
         if part.boxes:
             blocks.append(_boxes(part.boxes))
-        blocks += _rows(part.buttons)
+        if part.buttons:
+            blocks += _rows(part.buttons)
     return blocks
 
 

@@ -8,8 +8,8 @@ import secrets
 from codebutler.chat.platform import BadOptionError, PlaceWish, Prompter, RepoPlace
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.checks import chat_finding
-from codebutler.chat.telegram.links import LinkOpened, link_opened
 from codebutler.chat.telegram.rules import channel_of
+from codebutler.chat.telegram.setup import LinkOpened, link_opened
 from codebutler.config.chats import TelegramSection
 from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError
 

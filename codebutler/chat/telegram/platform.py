@@ -57,7 +57,7 @@ class TelegramPlatform(Platform):
 
     def manifest(self, *, link: bool) -> str:
         """What to tell BotFather."""
-        from codebutler.chat.telegram.manifest import BOTFATHER, manifest
+        from codebutler.chat.telegram.setup import BOTFATHER, manifest
 
         return BOTFATHER if link else manifest()
 

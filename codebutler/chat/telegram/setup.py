@@ -1,18 +1,22 @@
-"""Telegram in ``codebutler setup``: its bot, and whoever may use it. No message is taken away."""
+"""Telegram in ``codebutler setup``: its bot, who may use it, and the links by which people
+identify themselves. No message is taken away."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from codebutler.chat.people import readable
 from codebutler.chat.platform import BadOptionError, Given, Prompter, SetUp
 from codebutler.chat.telegram.api import BotApi
-from codebutler.chat.telegram.links import LinkOpened, link_opened
 from codebutler.chat.telegram.rules import number_of
+from codebutler.chat.telegram.updates import menu
 from codebutler.config.chats import TelegramSection
 from codebutler.config.load import token_fault
 from codebutler.domain.errors import ChatAuthError, ChatError, ConfigError
@@ -20,6 +24,12 @@ from codebutler.domain.refs import PersonRef
 
 TOKEN, USERS, API_URL = "telegram.botToken", "telegram.allowedUsers", "telegram.apiBaseUrl"
 NOT_A_NUMBER = " is not a Telegram number such as 123456789, and names change hands"
+BOTFATHER = "https://t.me/BotFather"
+# Longer than Telegram delays a repeated request.
+LOOK_S = 3.1
+WAIT_S = 20
+PATIENCE_S = 600.0
+_START = re.compile(r"/start(?:@\w+)?")
 
 
 async def set_up(wish: SetUp) -> str:
@@ -157,3 +167,72 @@ class TelegramWizard:
         users = tuple(dict.fromkeys([*self.telegram.allowed_users, number]))
         self.telegram = msgspec.structs.replace(self.telegram, allowed_users=users)
         self._terminal.tell(f"   ✓ {number} may use the agents")
+
+
+def manifest() -> str:
+    """The dialogue, and our commands in BotFather's own form."""
+    commands = "\n".join(f"{each['command']} - {each['description']}" for each in menu())
+    return f"""\
+In Telegram, send these to @BotFather ({BOTFATHER}):
+
+  /newbot          Answer with a name, then with a username that ends in "bot".
+                   Paste the token into `codebutler setup`.
+  /setprivacy      Only if the bot is not to be an administrator of its groups: choose Disable, then add
+                   the bot to them again. An administrator reads every message without this.
+  /setjoingroups   Must stay on Enable, unless you use the private chat only.
+
+Then `codebutler setup` finds out your number, and `codebutler add-repo` adds the bot to a group.
+
+Do not send /setcommands: CodeButler sets this list whenever it connects.
+
+{commands}"""
+
+
+@dataclass(frozen=True)
+class LinkOpened:
+    """``user`` opened the link in ``chat``, both by ID; ``who`` and ``title`` are their names."""
+
+    user: int
+    who: str
+    chat: int
+    title: str
+
+
+async def link_opened(
+    api: BotApi, code: str, tell: Callable[[str], None], *, in_group: bool = False
+) -> LinkOpened:
+    """Whoever sends ``/start CODE`` within ten minutes, in private or in a group; after that, or if another process
+    receives the messages, waits forever. Messages are not confirmed, so the supervisor still gets them all."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for update in await api.call("getUpdates", timeout_s=WAIT_S + 15, timeout=WAIT_S):
+                    if (opened := _opened(update, code, in_group=in_group)) is not None:
+                        return opened
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        tell("   (The link is no longer valid: enter a number, or run this again.)")
+    except ChatError as error:
+        tell(f"   (The link cannot be followed now: {error})")
+        if in_group:
+            tell("   While a supervisor runs, write in the group: the bot answers with the command to run.")
+    never: asyncio.Future[LinkOpened] = asyncio.get_running_loop().create_future()
+    return await never
+
+
+def _opened(update: Mapping[str, Any], code: str, *, in_group: bool) -> LinkOpened | None:
+    message = update.get("message") or {}
+    sender, chat = message.get("from") or {}, message.get("chat") or {}
+    start, *rest = str(message.get("text", "")).split() or [""]
+    if not _START.fullmatch(start) or not secrets.compare_digest(" ".join(rest).encode(), code.encode()):
+        return None
+    if not isinstance(sender.get("id"), int) or not isinstance(chat.get("id"), int) or sender.get("is_bot"):
+        return None
+    if (chat.get("type") == "private") is in_group:
+        return None
+    return LinkOpened(
+        user=sender["id"],
+        who=readable(str(sender.get("first_name", ""))) or "somebody",
+        chat=chat["id"],
+        title=readable(str(chat.get("title", ""))) or "a group",
+    )

@@ -106,11 +106,11 @@ class _Conversation:
             return
         self._keep(message)
         try:
-            wish = self._room.wish(message)
+            given = self._room.meaning(message)
         except CodeButlerError as error:
             complain(str(error))
             return
-        self._link.wish(wish)
+        self._link.enter(given)
         self._stopping = False
 
     def _interrupted(self, typed: str) -> bool:
@@ -127,7 +127,7 @@ class _Conversation:
             notice("Stopping; its thread in the chat shows how it ended.")
             return False
         self._stopping = True
-        self._link.wish(self._room.say(STOP))
+        self._link.enter(self._room.say(STOP))
         notice("(stopping the run; Ctrl-C again leaves)")
         return True
 

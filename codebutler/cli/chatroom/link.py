@@ -19,7 +19,15 @@ from codebutler.cli.chatroom.room import apart
 from codebutler.cli.context import talk
 from codebutler.cli.output import complain, notice, printable_lines, say
 from codebutler.config.paths import Home
-from codebutler.control.messages import ChatRequest, ControlReply, Failed, Posted, Said, SendRequest, Wish
+from codebutler.control.messages import (
+    ChatInput,
+    ChatRequest,
+    ControlReply,
+    Failed,
+    Posted,
+    Said,
+    SendRequest,
+)
 from codebutler.control.wire import LINE_LIMIT_BYTES
 from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
 from codebutler.domain.refs import NOWHERE, MessageRef
@@ -65,9 +73,9 @@ class ChatConnection:
         """For select."""
         return self._socket.fileno()
 
-    def wish(self, wish: Wish) -> None:
+    def enter(self, given: ChatInput) -> None:
         """Raises CodeButlerError if the supervisor is gone."""
-        self._send(wish)
+        self._send(given)
 
     def replies(self) -> list[ControlReply]:
         """The received replies; waits for at least one. Raises CodeButlerError if the supervisor refuses or
@@ -86,7 +94,7 @@ class ChatConnection:
         self._held = bytearray(rest)
         return [self._decoded(line) for line in whole.split(b"\n")]
 
-    def _send(self, message: ChatRequest | Wish) -> None:
+    def _send(self, message: ChatRequest | ChatInput) -> None:
         try:
             self._socket.sendall(msgspec.json.encode(message) + b"\n")
         except ConnectionError as error:

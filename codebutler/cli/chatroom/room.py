@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from codebutler.cli.chatroom.card import decided, menu
+from codebutler.cli.chatroom.markdown import decided, menu
 from codebutler.control.messages import (
     NO_CARD,
+    ChatInput,
     ChatOpened,
     ControlReply,
     Ended,
@@ -21,7 +22,6 @@ from codebutler.control.messages import (
     Posted,
     Said,
     Say,
-    Wish,
     Working,
 )
 from codebutler.domain.model import OPERATOR
@@ -50,7 +50,7 @@ class ShownLine:
 
 
 class ChatRoom:
-    """One chat. Replies go into ``take``, typed text into ``wish``."""
+    """One chat. Replies go into ``take``, typed text into ``given``."""
 
     def __init__(self) -> None:
         self.thread: MessageRef | None = None
@@ -75,13 +75,13 @@ class ChatRoom:
         """Whether a card waits for a decision."""
         return bool(self._cards)
 
-    def wish(self, text: str) -> Wish:
+    def meaning(self, text: str) -> ChatInput:
         """The meaning of a typed text: a number decides a card, everything else is a message. Raises Misread."""
-        wish: Wish | None = None
+        given: ChatInput | None = None
         if self._cards:
             card = self._asked()
-            wish = decided(card.ref, card.choices, text)
-        return wish or self.say(text)
+            given = decided(card.ref, card.choices, text)
+        return given or self.say(text)
 
     def say(self, text: str) -> Say:
         """Send exactly this."""

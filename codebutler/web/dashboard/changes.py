@@ -1,17 +1,26 @@
-"""A run's changes as their page shows them, and a person's review comments as one message. Pure. A worker's answer is
+"""A run's changes as their page shows them, and a person's review comments as one message, and
+how both get there. A worker's answer is
 untrusted text, as is every file: it is bounded here, and the page never treats it as markup."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
+from uuid import uuid4
 
 from msgspec import Meta, Struct
 
+from codebutler.control.chat import Speaker
 from codebutler.domain.errors import CodeButlerError
-from codebutler.protocol.conversations import ChangedFile, RunChanges
-from codebutler.text.diffs import redacted
+from codebutler.domain.refs import MessageRef
+from codebutler.intake.repos import Served
+from codebutler.protocol.conversations import AskDiff, ChangedFile, RunChanges
+from codebutler.supervisor.workers import Workers
+from codebutler.text.markup import Addresses
+from codebutler.text.redact import redacted_diff
 
 LINE_CHARS = 1000
 MAX_LINES = 20_000
@@ -27,6 +36,7 @@ _TURNS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that reorder displayed text: they could make code look like other code."""
 
 Shown = Literal["lines", "binary", "long", "empty"]
+UNKNOWN = "no repository of that name is served"
 
 
 class DiffLineView(Struct, frozen=True, array_like=True):
@@ -93,7 +103,7 @@ class Comments(Struct, frozen=True, kw_only=True):
 
 def view_of(repo: str, told: RunChanges, url: str, redact: Callable[[str], str]) -> ChangesView:
     """The page for a worker's answer about a run whose thread is at ``url``."""
-    parts = iter(list(_parts(redacted(told.body.decode("utf-8", "replace"), redact).split("\n"))))
+    parts = iter(list(_parts(redacted_diff(told.body.decode("utf-8", "replace"), redact).split("\n"))))
     budget = _Budget()
     return ChangesView(
         repo=repo,
@@ -220,3 +230,47 @@ def _one(comment: LineComment) -> str:
 def _flat(text: str) -> str:
     """On one line, whatever it contains."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewSources:
+    """``named``: finds a repository by name; ``workers`` are asked about a run; ``redact`` removes secrets;
+    ``addresses`` finds where people see messages."""
+
+    named: Callable[[str], Served | None]
+    workers: Workers
+    speaker: Speaker
+    redact: Callable[[str], str]
+    addresses: Callable[[], Awaitable[Addresses]]
+
+
+class ChangeReviews:
+    """Every page is fetched anew: nothing is stored."""
+
+    def __init__(self, sources: ReviewSources) -> None:
+        self._sources = sources
+
+    async def view(self, repo: str, run: str) -> ChangesView:
+        """What the run changed. Raises CodeButlerError with one line that says why that is unknown."""
+        sources = self._sources
+        served = self._served(repo)
+        told = await sources.workers.ask(repo, AskDiff(request_id=uuid4().hex, turn=run), RunChanges)
+        if told.problem:
+            raise CodeButlerError(sources.redact(told.problem))
+        url = (await sources.addresses())(served.channel_id, told.thread) if told.thread else ""
+        # Searching a long diff for secrets takes a while.
+        return await asyncio.to_thread(view_of, repo, told, url, sources.redact)
+
+    async def send(self, given: Comments) -> None:
+        """Post the comments in the run's thread. Raises CodeButlerError with one line that says why it failed."""
+        served, speaker = self._served(given.repo), self._sources.speaker
+        thread = MessageRef(given.thread) or None
+        text = message_of(given.comments)
+        ref = await speaker.post(served, text, thread)
+        await speaker.said(served, ref, text, thread)
+        speaker.check_up(served)
+
+    def _served(self, name: str) -> Served:
+        if (served := self._sources.named(name)) is None:
+            raise CodeButlerError(UNKNOWN)
+        return served

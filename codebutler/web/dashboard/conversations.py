@@ -24,7 +24,7 @@ from codebutler.protocol.conversations import (
 from codebutler.supervisor.workers import Workers
 from codebutler.text.amounts import amount
 from codebutler.text.markup import Addresses
-from codebutler.web.dashboard.reviews import UNKNOWN
+from codebutler.web.dashboard.changes import UNKNOWN
 from codebutler.web.dashboard.runs import AskedView, Piece, asked_view, cut, page_path, pieces
 
 AT_ONCE = 4

@@ -16,10 +16,10 @@ from codebutler.observe.ring import LEVELS, LogLine, Ring, level_of
 from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import Addresses
 from codebutler.web.dashboard.acts import Acts
+from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.dashboard.ledger import LedgerPage
-from codebutler.web.dashboard.reviews import ChangeReviews
 from codebutler.web.dashboard.view import DashboardFacts, DashboardPage, line_view, page_of
 
 if TYPE_CHECKING:
@@ -169,12 +169,12 @@ class Feed:
         """End every stream."""
         self._closed.set()
 
-    async def follow(self, wish: LogFilter) -> AsyncIterator[str]:
+    async def follow(self, wanted: LogFilter) -> AsyncIterator[str]:
         """Server-Sent Events: ``page`` and ``log``. Slow readers get fewer updates."""
         self.viewers += 1
         try:
             with self._ring.follow() as follower:
-                past = [line for line in follower.past if wish.wants(line)][-PAST_LINES:]
+                past = [line for line in follower.past if wanted.wants(line)][-PAST_LINES:]
                 yield await self._log(past, 0, is_past=True)
                 follower.past = ()
                 told: DashboardPage | None = None
@@ -182,7 +182,7 @@ class Feed:
                 while not self._closed.is_set():
                     page = await self._page()
                     changed, told = changes(told, page), page
-                    lines, lost = [line for line in follower.take() if wish.wants(line)], follower.lost
+                    lines, lost = [line for line in follower.take() if wanted.wants(line)], follower.lost
                     follower.lost = 0
                     if changed:
                         yield _frame(

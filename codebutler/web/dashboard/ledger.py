@@ -31,7 +31,7 @@ GAP = 0.25
 REST = "all others"
 
 
-class Wish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LedgerFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the page is to show: the last ``days``; "" = all."""
 
     days: int = 30
@@ -64,12 +64,12 @@ class LedgerPage:
     def __init__(self, sources: LedgerSources) -> None:
         self._sources = sources
 
-    async def html(self, wish: Wish) -> str:
+    async def html(self, filters: LedgerFilter) -> str:
         """A whole document, of which the page takes what is in its body."""
         sources = self._sources
-        during = sources.days(wish.days if wish.days in SPANS else Wish().days)
+        during = sources.days(filters.days if filters.days in SPANS else LedgerFilter().days)
         rows = [self._cleaned(row) for row in await sources.rows(during, sources.names())]
-        page = _Page(wish, during, rows, sources.called, await sources.addresses())
+        page = _Page(filters, during, rows, sources.called, await sources.addresses())
         return f"<!doctype html>\n{tag('body', page.filters(), page.contents())}"
 
     def _cleaned(self, row: LedgerRow) -> LedgerRow:
@@ -80,7 +80,7 @@ class LedgerPage:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    wish: Wish
+    filter: LedgerFilter
     during: Period
     rows: list[LedgerRow]
     called: Callable[[PersonRef], str]
@@ -91,14 +91,14 @@ class _Page:
         spans = [(str(days), f"{days} days") for days in SPANS]
         fields = [_field("days", "Time", spans, str(len(self.during.days)))]
         for key, of in KEYS.items():
-            names = sorted({of(row) for row in self.rows} | {self.wish.chosen[key]} - {""})
+            names = sorted({of(row) for row in self.rows} | {self.filter.chosen[key]} - {""})
             options = [("", "all"), *((name, self._name(key, name)) for name in names)]
-            fields.append(_field(key, key.capitalize(), options, self.wish.chosen[key]))
+            fields.append(_field(key, key.capitalize(), options, self.filter.chosen[key]))
         return tag("form", *fields, id="filters", aria_label="Filter")
 
     def contents(self) -> Html:
         """The sums, the charts and the runs."""
-        chosen = self.wish.chosen
+        chosen = self.filter.chosen
         rows = [row for row in self.rows if all(chosen[key] in ("", of(row)) for key, of in KEYS.items())]
         if not rows:
             return tag("div", tag("p", "No runs in this time.", class_="empty"), id="costs")

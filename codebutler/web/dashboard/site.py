@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import (
-    FileResponse,
     HTMLResponse,
     JSONResponse,
     PlainTextResponse,
@@ -33,7 +33,7 @@ from codebutler.web.dashboard.acts import Act
 from codebutler.web.dashboard.changes import Comments
 from codebutler.web.dashboard.dashboard import Feed, LogFilter, Pages
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.dashboard.ledger import Wish
+from codebutler.web.dashboard.ledger import LedgerFilter
 
 MAX_BODY_BYTES = 4096
 MAX_COMMENTS_BYTES = 2**18
@@ -55,6 +55,15 @@ _NONCE = re.compile("[0-9a-f]{32}")
 REFUSED = "This page has no key: run `codebutler dashboard` and open the link it prints."
 USED = "This link was already used or has expired: run `codebutler dashboard` for a new one."
 FULL = "Too many dashboards are open: close some of them."
+
+
+_PAGES = {
+    "index": ("CodeButler dashboard", ("page", "lists", "decisions"), "main"),
+    "changes": ("Changes · CodeButler", ("page", "changes"), "changes"),
+    "thread": ("Thread · CodeButler", ("page", "lists", "decisions", "thread"), "thread"),
+    "costs": ("Costs · CodeButler", ("page", "lists", "costs"), "costs"),
+}
+"""The title, style sheets and script of each page; its body is the file of its name."""
 
 
 class Guard:
@@ -95,21 +104,14 @@ class _Endpoints:
     keys: Keys
     static: Path
 
-    async def index(self, _: Request) -> Response:
-        """The page, for anybody: without the key it shows nothing."""
-        return FileResponse(self.static / "index.html")
+    def page(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+        """A page, for anybody: without the key it shows nothing."""
+        html = _page(self.static, name)
 
-    async def changes(self, _: Request) -> Response:
-        """The page of a run's changes, also for anybody."""
-        return FileResponse(self.static / "changes.html")
+        async def served(_: Request) -> Response:
+            return HTMLResponse(html)
 
-    async def thread(self, _: Request) -> Response:
-        """The page of a conversation, for anybody: without the key it shows nothing."""
-        return FileResponse(self.static / "thread.html")
-
-    async def costs(self, _: Request) -> Response:
-        """The page of costs, also for anybody."""
-        return FileResponse(self.static / "costs.html")
+        return served
 
     async def ledger_drawn(self, request: Request) -> Response:
         """Its contents; needs the key."""
@@ -117,10 +119,10 @@ class _Endpoints:
             return _refusal(REFUSED, 401)
         given = {name: value[:MAX_NAME_CHARS] for name, value in request.query_params.items()}
         try:
-            wish = msgspec.convert(given, Wish, strict=False)
+            filters = msgspec.convert(given, LedgerFilter, strict=False)
         except msgspec.ValidationError as error:
             return _refusal(f"these are no filters: {error}", 400)
-        return HTMLResponse(await self.pages.ledger.html(wish))
+        return HTMLResponse(await self.pages.ledger.html(filters))
 
     async def key(self, request: Request) -> Response:
         """The key for a ticket."""
@@ -148,10 +150,10 @@ class _Endpoints:
         if self.feed.is_full:
             return _refusal(FULL, 503)
         try:
-            wish = msgspec.convert(dict(request.query_params), LogFilter)
+            wanted = msgspec.convert(dict(request.query_params), LogFilter)
         except msgspec.ValidationError as error:
             return _refusal(f"no such log: {error}", 400)
-        return StreamingResponse(self.feed.follow(wish), media_type="text/event-stream")
+        return StreamingResponse(self.feed.follow(wanted), media_type="text/event-stream")
 
     async def diff(self, request: Request) -> Response:
         """What a run changed; needs the key."""
@@ -213,16 +215,16 @@ def create_site(feed: Feed, pages: Pages, keys: Keys, bound_to: str) -> ASGIApp:
     endpoints = _Endpoints(feed, pages, keys, static)
     inner = Starlette(
         routes=[
-            Route("/", endpoints.index),
-            Route("/changes/{repo}/{run}", endpoints.changes),
-            Route("/costs", endpoints.costs),
+            Route("/", endpoints.page("index")),
+            Route("/changes/{repo}/{run}", endpoints.page("changes")),
+            Route("/costs", endpoints.page("costs")),
             Route("/dashboard/costs", endpoints.ledger_drawn),
             Mount("/static", StaticFiles(directory=static)),
             Route("/dashboard/key", endpoints.key, methods=["POST"]),
             Route("/dashboard/proof", endpoints.proof),
             Route("/dashboard/stream", endpoints.stream),
             Route("/dashboard/changes", endpoints.diff),
-            Route("/thread/{repo}/{run}", endpoints.thread),
+            Route("/thread/{repo}/{run}", endpoints.page("thread")),
             Route("/dashboard/thread", endpoints.thread_told),
             Route("/dashboard/found", endpoints.found),
             Route("/dashboard/comments", endpoints.comments, methods=["POST"]),
@@ -230,6 +232,18 @@ def create_site(feed: Feed, pages: Pages, keys: Keys, bound_to: str) -> ASGIApp:
         ]
     )
     return Guard(inner, bound_to)
+
+
+def _page(static: Path, name: str) -> str:
+    """The whole page: the frame of all with its body in it."""
+    title, sheets, script = _PAGES[name]
+    body = Template((static / f"{name}.html").read_text(encoding="utf-8"))
+    return Template((static / "frame.html").read_text(encoding="utf-8")).substitute(
+        title=title,
+        styles="\n".join(f'  <link rel="stylesheet" href="/static/{sheet}.css">' for sheet in sheets),
+        script=script,
+        body=body.substitute(sign_in=(static / "sign_in.html").read_text(encoding="utf-8")),
+    )
 
 
 def _named(request: Request, name: str) -> str:

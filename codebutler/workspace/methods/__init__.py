@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from codebutler.workspace.calls import Method
 from codebutler.workspace.methods import (
-    auth,
     chat,
     conversations,
     files,
@@ -19,7 +18,6 @@ from codebutler.workspace.methods import (
 )
 
 METHODS: dict[str, Method] = {
-    **auth.METHODS,
     **chat.METHODS,
     **conversations.METHODS,
     **files.METHODS,

@@ -1,4 +1,4 @@
-"""users.* and other methods that small bots use about people."""
+"""users.*, auth.* and other methods about people, the app and the team."""
 
 from __future__ import annotations
 
@@ -59,7 +59,69 @@ def _named(call: Call) -> User:
     return call.workspace.user(call.params.needed("user", "user_not_found"))
 
 
+def test(call: Call) -> Json:
+    """auth.test: the token's owner. Raises MethodError not_allowed_token_type for the app-level token."""
+    actor = call.actor
+    told: Json = {
+        "url": f"{call.house.url}/",
+        "team": call.workspace.team_name,
+        "user": actor.name.lower(),
+        "team_id": call.workspace.team_id,
+        "user_id": actor.id,
+        "is_enterprise_install": False,
+    }
+    return {**told, "bot_id": actor.bot_id} if actor.is_bot else told
+
+
+def api_test(call: Call) -> Json:
+    """What was given comes back; ``error`` is refused with. Slack lets this be called without a token, too."""
+    given = {name: value for name, value in call.params.values.items() if name != "token"}
+    if "error" in given:
+        raise MethodError(str(given["error"]))
+    return {"args": given}
+
+
+def connections_open(call: Call) -> Json:
+    """apps.connections.open: an address for one socket.
+
+    Raises MethodError not_allowed_token_type for all but the app-level token.
+    """
+    if call.user is not None:
+        raise MethodError("not_allowed_token_type")
+    ticket = call.house.hub.issue_ticket()
+    return {"url": f"{call.house.socket_url}/link/?ticket={ticket}&app_id={call.workspace.app_id}"}
+
+
+def bots_info(call: Call) -> Json:
+    """bots.info: the app's own bot unless ``bot`` names another. Raises MethodError bot_not_found."""
+    call.actor  # noqa: B018 - the app-level token may not ask
+    wanted = call.params.text("bot", call.workspace.bot.bot_id)
+    for user in call.workspace.users.values():
+        if user.is_bot and user.bot_id == wanted:
+            return {"bot": render.bot_profile(call.workspace, user)}
+    raise MethodError("bot_not_found")
+
+
+def team_info(call: Call) -> Json:
+    """team.info: the one team there is."""
+    call.actor  # noqa: B018 - the app-level token may not ask
+    workspace = call.workspace
+    return {"team": {"id": workspace.team_id, "name": workspace.team_name, "domain": "workspace"}}
+
+
+def emoji_list(call: Call) -> Json:
+    """No emoji of its own."""
+    call.actor  # noqa: B018 - the app-level token may not ask
+    return {"emoji": {}, "cache_ts": str(call.workspace.now_s())}
+
+
 METHODS: dict[str, Method] = {
+    "auth.test": test,
+    "apps.connections.open": connections_open,
+    "api.test": api_test,
+    "bots.info": bots_info,
+    "team.info": team_info,
+    "emoji.list": emoji_list,
     "users.info": info,
     "users.list": list_users,
     "users.lookupByEmail": lookup,

@@ -11,7 +11,7 @@ from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import TimeLimits
-from codebutler_worker.egress.way import Way
+from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
@@ -35,8 +35,8 @@ async def test_what_nobody_has_heard_yet_is_not_read(tmp_path: Path) -> None:
 
     process = await AgentProcess.spawn(Launch((sys.executable, "-c", FLOOD), {}, tmp_path), record=record)
     request = TurnRequest(turn_id="t", conversation="c", prompt="p", workdir=tmp_path)
-    way, translator = Way.without_proxy("none"), ClaudeTranslator(tmp_path)
-    turn = ClaudeTurn(request, process, way, SystemClock(), TimeLimits(600), translator)
+    access, translator = NetworkAccess.without_proxy("none"), ClaudeTranslator(tmp_path)
+    turn = ClaudeTurn(request, process, access, SystemClock(), TimeLimits(600), translator)
     heard = 0
     try:
         async with asyncio.timeout(120):

@@ -15,10 +15,10 @@ from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Started, ToolResult, ToolUse, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.programs.program import descendants, still
 from codebutler_worker.sandbox.limits import AgentSandbox
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees
 from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply

@@ -12,7 +12,7 @@ from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.sandbox.docker import DockerSandbox
 from tests.dockerd import made_by
 from tests.modelserver.server import Call, ModelServer, Reply

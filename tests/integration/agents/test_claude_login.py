@@ -16,10 +16,10 @@ from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.egress.access import Egress
 from codebutler_worker.egress.hosts import Dialer
 from codebutler_worker.egress.http import Streams, both_ways
-from codebutler_worker.egress.outlet import Outlet, for_agents
-from codebutler_worker.egress.way import Egress
+from codebutler_worker.egress.policy import NetworkPolicy, for_agents
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
 from tests.walls import walled
@@ -79,9 +79,11 @@ async def test_it_reaches_anthropic_and_asks_for_nobody_else(
         env = {**held, "NODE_EXTRA_CA_CERTS": str(shown)}
         settings = ClaudeSection(binary=str(binary))
         chosen = for_agents(SandboxSection(), "bwrap", env)
-        outlet = Outlet(chosen.kind, walls=True, egress=Egress(Dialer(env, resolve, connect)))
+        network_policy = NetworkPolicy(
+            chosen.kind, sandboxed=True, egress=Egress(Dialer(env, resolve, connect))
+        )
         backend = ClaudeBackend(
-            settings, AgentContext(walled(), SystemClock(), outlet), tmp_path / "home", env
+            settings, AgentContext(walled(), SystemClock(), network_policy), tmp_path / "home", env
         )
         model.play(Reply("Through."))
         turn = TurnRequest(turn_id="t", conversation="c", prompt="go", workdir=git_repo)
@@ -91,7 +93,7 @@ async def test_it_reaches_anthropic_and_asks_for_nobody_else(
         assert (last.ok, last.text) == (True, "Through.")
         assert set(asked) == {(dialled, 443)}
         assert set(model.keys) == keys
-        assert not outlet.egress._logged
+        assert not network_policy.egress._logged
         await backend.close()
         for end in open_ends:
             end.transport.abort()

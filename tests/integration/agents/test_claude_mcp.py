@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.mcp import McpServer
 from codebutler.config.schema import ClaudeSection, PermissionMode, SandboxSection
+from codebutler.config.section import McpServer
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import (
     AgentEvent,
@@ -22,8 +22,8 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.outlet import for_agents
-from codebutler_worker.tools.pushing import ASKED, is_wish
+from codebutler_worker.egress.policy import for_agents
+from codebutler_worker.tools.talking import PUSH_ASKED, asks_to_push
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 from tests.walls import walled
@@ -170,8 +170,8 @@ async def test_it_can_ask_for_a_push_in_every_mode_without_asking_whether_it_may
 ) -> None:
     events = await cell.run({}, mode, PUSH)
     [used] = [event for event in events if isinstance(event, ToolUse)]
-    assert is_wish(used.name)
+    assert asks_to_push(used.name)
     assert used.input == PUSH.input
     [result] = [event for event in events if isinstance(event, ToolResult)]
-    assert (result.ok, result.text) == (True, ASKED)
+    assert (result.ok, result.text) == (True, PUSH_ASKED)
     assert not [event for event in events if isinstance(event, Approval)]

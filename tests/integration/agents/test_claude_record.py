@@ -17,7 +17,7 @@ from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Turn
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
 from tests.walls import NoWalls

@@ -18,7 +18,7 @@ from codebutler_worker.agents.backend import AgentBackend, Started, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.desk import Desk
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.egress.policy import for_agents
 from tests.commands import output_of
 from tests.integration.agents.test_shell_agent import TURN, Told, backend_of
 from tests.integration.agents.test_tuis import KEY, press, program

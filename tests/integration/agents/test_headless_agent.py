@@ -15,7 +15,7 @@ from codebutler_worker.agents.headless import ANSWER_CHARS, SPOKEN_CHARS, Headle
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Surroundings
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 from tests.e2e.test_sessions import running
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import path_with_node, require

@@ -29,11 +29,11 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.programs.program import descendants, still
 from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.tools.outcome import PlanStep
-from codebutler_worker.tools.pushing import ASKED, is_wish
+from codebutler_worker.tools.talking import PUSH_ASKED, asks_to_push
 from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
@@ -296,8 +296,8 @@ async def test_it_can_ask_for_a_push_in_every_mode_without_asking_whether_it_may
     cell.model.play(Reply("", (Call("mcp__codebutler__ask_to_push", why),)), Reply("Asked."))
     events = await run(cell.backend(mode), cell.turn(), lambda _: Answer(allow=False))
     [used] = [event for event in events if isinstance(event, ToolUse)]
-    assert (is_wish(used.name), used.input) == (True, why)
+    assert (asks_to_push(used.name), used.input) == (True, why)
     [result] = [event for event in events if isinstance(event, ToolResult)]
-    assert (result.ok, result.text) == (True, ASKED)
+    assert (result.ok, result.text) == (True, PUSH_ASKED)
     assert not [event for event in events if isinstance(event, Approval)]
     assert end(events).text == "Asked."

@@ -11,7 +11,7 @@ import pytest
 
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.record import SESSIONS, SessionLogs, session_of
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 
 NOW = datetime(2026, 2, 14, 15, 4, 5, tzinfo=UTC)
 TURN = "0123456789abcdef"

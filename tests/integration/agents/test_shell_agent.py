@@ -18,7 +18,7 @@ from codebutler_worker.agents.shell import run as run_module
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.run import Pace
 from codebutler_worker.agents.survey import Surroundings
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 from tests.programs import require
 from tests.walls import as_it_is
 

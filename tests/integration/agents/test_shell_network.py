@@ -13,7 +13,7 @@ from codebutler.config.schema import CommandNetwork, CommandRule, Config, RepoSe
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.shell.backend import shell_backend
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 from tests.programs import require
 from tests.walls import walled
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from codebutler.config.schema import Config, OpenAISection, RepoSettings
-from codebutler_worker.agents.claude.backend import TESTED
 from codebutler_worker.agents.rollcall import survey
-from codebutler_worker.agents.survey import Survey, dotted
+from codebutler_worker.agents.survey import Survey
+from codebutler_worker.agents.versions import CLAUDE, dotted
 from tests.ordinary import give_away
 
 
@@ -29,9 +29,9 @@ async def of_claude(tmp_path: Path, env: dict[str, str]) -> Survey:
 
 
 async def test_claude_is_ready_with_a_key_or_a_login(tmp_path: Path) -> None:
-    path = claude(tmp_path / "bin", dotted(TESTED))
+    path = claude(tmp_path / "bin", dotted(CLAUDE.tested))
     found = await of_claude(tmp_path, {"PATH": path})
-    assert (found.ready, found.version) == (False, dotted(TESTED))
+    assert (found.ready, found.version) == (False, dotted(CLAUDE.tested))
     assert "ANTHROPIC_API_KEY" in found.note
     assert (await of_claude(tmp_path, {"PATH": path, "ANTHROPIC_API_KEY": "k"})).ready
     login = tmp_path / "home" / ".claude" / ".credentials.json"
@@ -45,7 +45,7 @@ async def test_claude_is_not_ready_if_it_is_missing_too_old_or_in_the_repository
     assert (missing.ready, "npm install" in missing.note) == (False, True)
     old = await of_claude(tmp_path, {"PATH": claude(tmp_path / "bin", "1.0.1")})
     assert (old.ready, "too old" in old.note) == (False, True)
-    planted = await of_claude(tmp_path, {"PATH": claude(tmp_path / "repo" / "bin", dotted(TESTED))})
+    planted = await of_claude(tmp_path, {"PATH": claude(tmp_path / "repo" / "bin", dotted(CLAUDE.tested))})
     assert (planted.ready, "is in the repository" in planted.note) == (False, True)
 
 

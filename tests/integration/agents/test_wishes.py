@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from codebutler_worker.agents.backend import Approval
-from codebutler_worker.agents.wishes import ALLOWED, needs_nobody, server
-from codebutler_worker.tools.pushing import ASKED, is_wish
+from codebutler_worker.agents.push_server import ALLOWED, needs_nobody, server
+from codebutler_worker.tools.talking import PUSH_ASKED, asks_to_push
 from tests.programs import require
 
 
@@ -35,7 +35,11 @@ def test_it_offers_one_tool_that_only_answers() -> None:
     assert first["result"]["protocolVersion"] == "2025-06-18"  # type: ignore[index]  # JSON
     assert tools["id"] == "two"
     assert [tool["name"] for tool in tools["result"]["tools"]] == ["ask_to_push"]  # type: ignore[index]  # JSON
-    assert called == {"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": ASKED}]}}
+    assert called == {
+        "jsonrpc": "2.0",
+        "id": 3,
+        "result": {"content": [{"type": "text", "text": PUSH_ASKED}]},
+    }
     assert ping == {"jsonrpc": "2.0", "id": 4, "result": {}}
 
 
@@ -70,4 +74,4 @@ def test_only_the_tool_itself_needs_no_approval() -> None:
     ],
 )
 def test_each_agents_name_for_it_is_known(tool: str, is_one: bool) -> None:
-    assert is_wish(tool) == is_one
+    assert asks_to_push(tool) == is_one

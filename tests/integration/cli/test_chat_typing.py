@@ -12,7 +12,7 @@ import msgspec
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.control.messages import ChatOpened, Choice, ControlReply, Press, Said, Say, Wish
+from codebutler.control.messages import ChatInput, ChatOpened, Choice, ControlReply, Press, Said, Say
 from tests.e2e.house import command
 from tests.screen import ENTER, Screen, screen
 
@@ -23,7 +23,7 @@ DEADLINE_S = 20
 class Supervisor:
     """Says what the test wants, and keeps what it is told."""
 
-    wishes: asyncio.Queue[Wish] = field(default_factory=asyncio.Queue)
+    inputs: asyncio.Queue[ChatInput] = field(default_factory=asyncio.Queue)
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -31,14 +31,14 @@ class Supervisor:
         self.writers.append(writer)
         self.say(ChatOpened(repo="shop", agent="claude", thread="1.1"))
         while line := await reader.readline():
-            self.wishes.put_nowait(msgspec.json.decode(line, type=Wish))
+            self.inputs.put_nowait(msgspec.json.decode(line, type=ChatInput))
 
     def say(self, *replies: ControlReply) -> None:
         self.writers[0].write(b"".join(msgspec.json.encode(reply) + b"\n" for reply in replies))
 
-    async def wish(self) -> Wish:
+    async def given(self) -> ChatInput:
         async with asyncio.timeout(DEADLINE_S):
-            return await self.wishes.get()
+            return await self.inputs.get()
 
 
 @asynccontextmanager
@@ -74,7 +74,7 @@ async def test_a_card_that_comes_while_a_number_is_typed_is_not_decided(tmp_path
         await shown.until("you> 1")
         supervisor.say(closed("Touch?", "1.5"), card("Push?", "1.6", "a2"))
         shown.type(ENTER)
-        assert await supervisor.wish() == Press(ref="1.5", action_id="codebutler.allow", value="a1")
+        assert await supervisor.given() == Press(ref="1.5", action_id="codebutler.allow", value="a1")
         await shown.until("[1] Allow a2")
 
 
@@ -85,7 +85,7 @@ async def test_a_yes_that_was_begun_before_a_card_came_is_not_about_it(tmp_path:
         await shown.until("you> ye")
         supervisor.say(card("Push?", "1.6", "a2"))
         shown.type(f"s{ENTER}")
-        assert await supervisor.wish() == Say(text="yes", seen="0.0")
+        assert await supervisor.given() == Say(text="yes", seen="0.0")
         await shown.until("[1] Allow a2")
 
 
@@ -98,4 +98,4 @@ async def test_a_card_that_moves_up_is_shown_again_before_a_number_decides_it(tm
         await shown.ready()
         assert shown.text.count("[1] Allow a1") == 2
         shown.type(f"1{ENTER}")
-        assert await supervisor.wish() == Press(ref="1.5", action_id="codebutler.allow", value="a1")
+        assert await supervisor.given() == Press(ref="1.5", action_id="codebutler.allow", value="a1")

@@ -48,6 +48,9 @@ def test_a_value_is_read_as_its_key_expects(cli: Cli, key: str, value: str, stor
         ("agent.onLimit", "sleep", "agent.onLimit: expected wait, ask, or agent and its name"),
         ("agent.default.name", "claude", "there is no key agent.default.name"),
         ("slack.botToken", "xapp-1", "expected a bot token"),
+        ("agent.debounceSeconds", "fast", "expected a number, got text"),
+        ("budget.total", "5", "expected an object with keys such as usdPerDay"),
+        ("newRepos.allow", "7", "expected the ID of a person, or *"),
     ],
 )
 def test_what_the_schema_refuses_changes_nothing(cli: Cli, key: str, value: str, said: str) -> None:

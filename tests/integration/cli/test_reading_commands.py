@@ -87,7 +87,7 @@ def test_a_bad_registry_is_one_line_with_its_name(cli: Cli) -> None:
     cli.home.ensure()
     cli.home.registry.write_text('{"repos": [{"name": 3}]}')
 
-    cli.fails("repos", code=78, said=f"{cli.home.registry}: repos[0].name: expected str, got int")
+    cli.fails("repos", code=78, said=f"{cli.home.registry}: repos[0].name: expected text, got a whole number")
 
 
 def test_logs_shows_the_end_of_one_repositorys_lines(cli: Cli) -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from codebutler.config.paths import Home
 from codebutler.control.messages import (
+    ChatInput,
     ChatRequest,
     ControlReply,
     ControlRequest,
     Done,
     Failed,
     ReloadRequest,
-    Wish,
 )
 from codebutler.control.wire import control_server
 from tests.integration.cli.conftest import Cli
@@ -33,7 +33,9 @@ class Recorder:
         self.requests.append(request)
         yield self._reply
 
-    async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
+    async def chat(
+        self, request: ChatRequest, inputs: AsyncIterator[ChatInput]
+    ) -> AsyncIterator[ControlReply]:
         self.requests.append(request)
         yield self._reply
 

@@ -162,6 +162,21 @@ async def test_an_event_of_a_gateway_that_leads_no_more_is_the_leaders_to_decide
             await later.aclose()
 
 
+async def test_order_is_kept_when_another_gateway_leads_while_the_host_is_away(tmp_path: Path) -> None:
+    async with nats_server(tmp_path) as server:
+        async with gateway(server) as first:
+            first.hosts.add(for_ana("U01"))
+            deliver(first, 1, 10)
+            await until(lambda: len(first.services.settled) == 10)
+        async with gateway(server) as second:
+            second.hosts.add(for_ana("U01"))
+            deliver(second, 11, 20)
+            await until(lambda: len(second.services.settled) == 10)
+            async with host(server) as here:
+                await until(lambda: len(here.spawner.disk().texts) == 20)
+                assert here.spawner.disk().texts == TEXTS[:20]
+
+
 async def test_an_event_that_is_too_large_is_left_out_and_the_next_one_comes(tmp_path: Path) -> None:
     async with nats_server(tmp_path) as server, gateway(server) as opened:
         opened.hosts.add(remote())

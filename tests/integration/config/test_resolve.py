@@ -231,7 +231,10 @@ def test_a_bad_file_is_told_by_its_path(home: Home, repo: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_repo(home, entry, {})
 
-    assert str(caught.value) == f"{repo}/.codebutler/config.json: claude.maxTurns: expected int, got str"
+    assert (
+        str(caught.value)
+        == f"{repo}/.codebutler/config.json: claude.maxTurns: expected a whole number, got text"
+    )
 
 
 def test_a_global_file_of_the_whatsapp_era_is_recognised(home: Home) -> None:

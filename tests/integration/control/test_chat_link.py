@@ -10,6 +10,7 @@ import pytest
 
 from codebutler.cli.chatroom.link import ChatConnection
 from codebutler.control.messages import (
+    ChatInput,
     ChatOpened,
     ChatRequest,
     ControlReply,
@@ -17,7 +18,6 @@ from codebutler.control.messages import (
     Press,
     Said,
     Say,
-    Wish,
 )
 from codebutler.control.wire import control_server
 from codebutler.domain.errors import CodeButlerError, NotRunningError
@@ -30,14 +30,16 @@ class Echo:
         raise CodeButlerError(f"not asked: {request}")
         yield  # pragma: no cover - makes it a generator
 
-    async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
+    async def chat(
+        self, request: ChatRequest, inputs: AsyncIterator[ChatInput]
+    ) -> AsyncIterator[ControlReply]:
         if request.repo != "sample":
             raise CodeButlerError("no repository is served under the name that")
         yield ChatOpened(repo=request.repo, agent="echo", thread=request.thread)
-        async for wish in wishes:
-            if wish == Say(text="bye"):
+        async for given in inputs:
+            if given == Say(text="bye"):
                 return
-            yield Said(text=wish.text if isinstance(wish, Say) else wish.value)
+            yield Said(text=given.text if isinstance(given, Say) else given.value)
 
 
 def heard(link: ChatConnection, count: int) -> list[ControlReply]:
@@ -49,10 +51,10 @@ def heard(link: ChatConnection, count: int) -> list[ControlReply]:
 
 def converse(path: Path) -> list[ControlReply]:
     with ChatConnection(path, ChatRequest(repo="sample", thread="1.1")) as link:
-        link.wish(Say(text="x" * 300_000))
-        link.wish(Press(ref="1.2", action_id="a", value="v"))
+        link.enter(Say(text="x" * 300_000))
+        link.enter(Press(ref="1.2", action_id="a", value="v"))
         found = heard(link, 3)
-        link.wish(Say(text="bye"))
+        link.enter(Say(text="bye"))
         with pytest.raises(CodeButlerError, match="the supervisor has stopped"):
             heard(link, 1)
         return found

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.control.messages import (
+    ChatInput,
     ChatOpened,
     ChatRequest,
     ControlReply,
@@ -22,7 +23,6 @@ from codebutler.control.messages import (
     StatusReply,
     StatusRequest,
     StopRequest,
-    Wish,
 )
 from codebutler.control.wire import ask, control_server
 from codebutler.domain.errors import CodeButlerError, NotRunningError
@@ -42,10 +42,12 @@ class Scripted:
             case _:
                 raise CodeButlerError("that cannot be done")
 
-    async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
+    async def chat(
+        self, request: ChatRequest, inputs: AsyncIterator[ChatInput]
+    ) -> AsyncIterator[ControlReply]:
         yield ChatOpened(repo=request.repo, agent="scripted")
-        async for wish in wishes:
-            yield Said(text=repr(wish))
+        async for given in inputs:
+            yield Said(text=repr(given))
 
 
 async def replies(path: Path, request: ControlRequest) -> list[ControlReply]:

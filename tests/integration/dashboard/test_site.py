@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from codebutler.config.web import DashboardSection
+from codebutler.config.section import DashboardSection
 from codebutler.domain.errors import CodeButlerError
 from codebutler.web.dashboard.dashboard import MAX_VIEWERS
 from codebutler.web.front import DashboardAddress, Hooks, WebServer

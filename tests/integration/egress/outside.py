@@ -12,11 +12,11 @@ from typing import Literal
 import pytest
 from aiohttp import web
 
+from codebutler_worker.egress.access import Egress, NetworkAccess
 from codebutler_worker.egress.hosts import Dialer
 from codebutler_worker.egress.http import Streams
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import ModelService
-from codebutler_worker.egress.way import Egress, Way
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 from tests.loopback import on_loopback
@@ -75,7 +75,9 @@ def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
 class OwnersEgress(Egress):
     """Its ways are for the ordinary user that the walls' wrapper is, where we are root."""
 
-    async def open(self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None) -> Way:
+    async def open(
+        self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None
+    ) -> NetworkAccess:
         return await super().open(rules, kind, ORDINARY_ID if uid is None and os.geteuid() == 0 else uid)
 
 
@@ -85,10 +87,10 @@ def egress(internet: Internet) -> Egress:
 
 
 async def inside(
-    way: Way, policy: SandboxPolicy, script: str, sandbox: BwrapSandbox | None = None
+    access: NetworkAccess, policy: SandboxPolicy, script: str, sandbox: BwrapSandbox | None = None
 ) -> tuple[int, str]:
     sandbox = sandbox or walled()
-    asked = replace(policy, network=way.network, env={**policy.env, **way.env})
+    asked = replace(policy, network=access.network, env={**policy.env, **access.env})
     return await ended(sandbox.wrap(("sh", "-c", script), asked))
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from codebutler_worker.egress.access import Egress, NetworkAccess
 from codebutler_worker.egress.hosts import Dialer, Hosts
 from codebutler_worker.egress.http import Streams
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import ModelService
-from codebutler_worker.egress.way import Egress, Way
 from tests.loopback import on_loopback
 
 TOKEN = "codebutler-token"
@@ -72,7 +72,7 @@ async def seen() -> list[str]:
 
 
 @pytest.fixture
-async def way(seen: list[str]) -> AsyncIterator[Way]:
+async def access(seen: list[str]) -> AsyncIterator[NetworkAccess]:
     async def answer(request: web.Request) -> web.Response:
         seen.append(request.path_qs)
         return web.Response(text="well", headers={"X-Host": request.host})
@@ -96,8 +96,8 @@ async def way(seen: list[str]) -> AsyncIterator[Way]:
             yield opened
 
 
-async def ask(way: Way, request: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", way.port)
+async def ask(access: NetworkAccess, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", access.port)
     try:
         async with asyncio.timeout(30):
             writer.write(request)
@@ -109,15 +109,15 @@ async def ask(way: Way, request: bytes) -> bytes:
 
 
 async def test_what_is_malformed_reaches_nobody_and_is_no_surprise(
-    way: Way, seen: list[str], record_property: Any
+    access: NetworkAccess, seen: list[str], record_property: Any
 ) -> None:
     surprises: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: surprises.append(context))
     for request in MALFORMED:
-        answer = await ask(way, request)
+        answer = await ask(access, request)
         assert answer[:10] in (b"", b"HTTP/1.1 4"), request
         assert b"sk-the-real-key" not in answer
-    assert (await ask(way, b"GET /api/x HTTP/1.1\r\n" + OURS + b"\r\n")).endswith(b"well")
+    assert (await ask(access, b"GET /api/x HTTP/1.1\r\n" + OURS + b"\r\n")).endswith(b"well")
     gc.collect()  # what a task was surprised by is told when it goes
     assert seen == ["/api/x"]
     assert surprises == []
@@ -125,10 +125,10 @@ async def test_what_is_malformed_reaches_nobody_and_is_no_surprise(
 
 
 async def test_what_is_said_after_a_request_reaches_nobody(
-    way: Way, seen: list[str], record_property: Any
+    access: NetworkAccess, seen: list[str], record_property: Any
 ) -> None:
     for request in BESIDE:
-        answer = await ask(way, request)
+        answer = await ask(access, request)
         assert answer.endswith(b"well"), request
         assert answer.count(b"HTTP/1.1 200") == 1
         assert b"evil.example" not in answer
@@ -136,9 +136,11 @@ async def test_what_is_said_after_a_request_reaches_nobody(
     record_property("attacks", len(BESIDE))
 
 
-async def test_a_tunnel_has_no_body_and_leads_where_it_names(way: Way, seen: list[str]) -> None:
+async def test_a_tunnel_has_no_body_and_leads_where_it_names(access: NetworkAccess, seen: list[str]) -> None:
     head = b"CONNECT docs.example.org:443 HTTP/1.1\r\nHost: evil.example:443\r\nContent-Length: 4\r\n\r\n"
-    answer = await ask(way, head + b"GET /a HTTP/1.1\r\nHost: docs.example.org\r\nConnection: close\r\n\r\n")
+    answer = await ask(
+        access, head + b"GET /a HTTP/1.1\r\nHost: docs.example.org\r\nConnection: close\r\n\r\n"
+    )
     assert answer.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200 OK")
     assert seen == ["/a"]
     for target in (
@@ -147,6 +149,6 @@ async def test_a_tunnel_has_no_body_and_leads_where_it_names(way: Way, seen: lis
         "x@docs.example.org:443",
         ":443",
     ):
-        answer = await ask(way, f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
+        answer = await ask(access, f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
         assert answer.startswith(b"HTTP/1.1 4"), target
     assert seen == ["/a"]

@@ -6,7 +6,7 @@ import pytest
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.outlet import for_agents, try_way_out
+from codebutler_worker.egress.policy import for_agents, try_network_access
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.programs import require
@@ -24,13 +24,13 @@ class WithoutPython(BwrapSandbox):
 
 async def test_where_it_works_nothing_is_said() -> None:
     require("python3")
-    outlet = for_agents(SandboxSection(), "bwrap", {})
-    await try_way_out(walled(), outlet)
+    network_policy = for_agents(SandboxSection(), "bwrap", {})
+    await try_network_access(walled(), network_policy)
 
 
 async def test_where_it_does_not_what_to_do_is_said() -> None:
-    outlet = for_agents(SandboxSection(), "bwrap", {})
+    network_policy = for_agents(SandboxSection(), "bwrap", {})
     with pytest.raises(
         SandboxUnavailableError, match=r"cannot reach their model \(no such module\): reinstall perl"
     ):
-        await try_way_out(WithoutPython(program=require("bwrap")), outlet)
+        await try_network_access(WithoutPython(program=require("bwrap")), network_policy)

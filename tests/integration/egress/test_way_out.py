@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from codebutler_worker.egress.access import HELD_AT_MOST, Egress
 from codebutler_worker.egress.hosts import Dialer, Hosts
-from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.egress.way import HELD_AT_MOST, Egress
 from codebutler_worker.sandbox.port import ProxySocket, SandboxPolicy
 from tests.integration.egress.outside import (
     PUBLIC,
@@ -39,8 +39,8 @@ __all__ = ["egress", "internet", "policy"]
 async def test_a_host_on_the_list_is_reached(
     egress: Egress, internet: Internet, policy: SandboxPolicy
 ) -> None:
-    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
-        code, said = await inside(way, policy, "curl -sS http://docs.example.org/a?b=c -d x=1")
+    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as access:
+        code, said = await inside(access, policy, "curl -sS http://docs.example.org/a?b=c -d x=1")
     assert (code, said) == (0, "POST /a?b=c 3 bytes")
     assert internet.seen[0].headers["Host"] == "docs.example.org"
     assert internet.dialled == [(PUBLIC, 80)]
@@ -49,17 +49,17 @@ async def test_a_host_on_the_list_is_reached(
 async def test_a_tunnel_to_a_host_on_the_list_carries_anything(
     egress: Egress, internet: Internet, policy: SandboxPolicy
 ) -> None:
-    async with await egress.open(Rules(Hosts(("*.example.org",))), "hosts") as way:
+    async with await egress.open(Rules(Hosts(("*.example.org",))), "hosts") as access:
         command = "curl -sS --proxytunnel http://docs.example.org:443/tunnelled"
-        assert await inside(way, policy, command) == (0, "GET /tunnelled 0 bytes")
+        assert await inside(access, policy, command) == (0, "GET /tunnelled 0 bytes")
     assert internet.dialled == [(PUBLIC, 443)]
 
 
 async def test_everything_else_is_refused_with_what_to_do(
     egress: Egress, internet: Internet, policy: SandboxPolicy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
-        _, plain = await inside(way, policy, "curl -sS http://evil.example.com/")
+    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as access:
+        _, plain = await inside(access, policy, "curl -sS http://evil.example.com/")
         code, tunnel = await inside_again(egress, policy, "curl -sSv https://evil.example.com/ 2>&1")
     assert "does not let this agent reach evil.example.com:80" in plain
     assert 'set sandbox.network to "open"' in plain
@@ -70,8 +70,8 @@ async def test_everything_else_is_refused_with_what_to_do(
 
 
 async def inside_again(egress: Egress, policy: SandboxPolicy, script: str) -> tuple[int, str]:
-    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
-        return await inside(way, policy, script)
+    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as access:
+        return await inside(access, policy, script)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ async def test_a_name_that_leads_to_this_network_is_refused(
     egress: Egress, internet: Internet, policy: SandboxPolicy, addresses: tuple[str, ...]
 ) -> None:
     internet.names["docs.example.org"] = addresses
-    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
-        _, said = await inside(way, policy, "curl -sS http://docs.example.org/")
+    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as access:
+        _, said = await inside(access, policy, "curl -sS http://docs.example.org/")
     assert internet.dialled == []
     assert "not on the public internet" in said or "cannot resolve" in said
 
@@ -92,8 +92,8 @@ async def test_nothing_leads_around_the_proxy(
     egress: Egress, internet: Internet, policy: SandboxPolicy
 ) -> None:
     direct = f"http://127.0.0.1:{internet.port}/"
-    async with await egress.open(Rules(), "hosts") as way:
-        code, said = await inside(way, policy, f"curl -sS --noproxy '*' {direct}; ls -A /run /tmp")
+    async with await egress.open(Rules(), "hosts") as access:
+        code, said = await inside(access, policy, f"curl -sS --noproxy '*' {direct}; ls -A /run /tmp")
     assert "refused" in said or "Failed to connect" in said
     assert internet.seen == []
     assert "codebutler-proxy" in said  # a name without anybody behind it
@@ -103,25 +103,25 @@ async def test_nothing_leads_around_the_proxy(
 async def test_the_door_takes_one_and_is_gone(egress: Egress, policy: SandboxPolicy) -> None:
     require("python3")
     again = "import socket; socket.socket(socket.AF_UNIX).connect('/run/codebutler-proxy')"
-    async with await egress.open(Rules(), "hosts") as way:
-        code, said = await inside(way, policy, f'python3 -c "{again}"')
+    async with await egress.open(Rules(), "hosts") as access:
+        code, said = await inside(access, policy, f'python3 -c "{again}"')
     assert code != 0
     assert "ConnectionRefusedError" in said
 
 
 async def test_nothing_is_left_when_the_program_has_ended(egress: Egress, policy: SandboxPolicy) -> None:
-    way = await egress.open(Rules(), "hosts")
-    directory = way._directory
+    access = await egress.open(Rules(), "hosts")
+    directory = access._directory
     assert directory is not None
-    async with way:
-        await inside(way, policy, "true")
+    async with access:
+        await inside(access, policy, "true")
     assert not directory.exists()
-    assert not way._tasks
+    assert not access._tasks
 
 
 async def test_a_program_that_never_starts_leaves_nothing_either(egress: Egress) -> None:
-    async with await egress.open(Rules(), "hosts") as way:
-        directory = way._directory
+    async with await egress.open(Rules(), "hosts") as access:
+        directory = access._directory
     assert directory is not None
     assert not directory.exists()
 
@@ -137,8 +137,8 @@ async def test_what_was_started_is_the_program_itself(
         "cat /proc/[0-9]*/comm; ls /proc/self/fd | wc -l; grep SigIgn /proc/self/status; curl -sS $URL; env"
     )
     env = {**policy.env, "LC_ALL": "tlh_QO.UTF-8", "URL": "http://docs.example.org/"}
-    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
-        code, said = await inside(way, replace(policy, env=env), script, sandbox)
+    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as access:
+        code, said = await inside(access, replace(policy, env=env), script, sandbox)
     assert code == 0
     names, _, rest = said.partition("SigIgn:\t")
     assert names == "bwrap\nsh\n4\n"
@@ -165,8 +165,8 @@ except OSError:
 async def test_the_door_takes_nobody_but_the_first(egress: Egress, policy: SandboxPolicy) -> None:
     """The program does not wait until its way is taken: it may find the door still there."""
     require("python3")
-    async with await egress.open(Rules(), "hosts") as way:
-        code, said = await inside(way, policy, f"python3 -c {shlex.quote(SECOND_VISITOR)}")
+    async with await egress.open(Rules(), "hosts") as access:
+        code, said = await inside(access, policy, f"python3 -c {shlex.quote(SECOND_VISITOR)}")
     assert (code, said) == (0, "hung up\n")
 
 
@@ -176,9 +176,9 @@ async def test_what_goes_wrong_inside_is_told(
 ) -> None:
     sandbox = walled()
     sandbox._system = replace(sandbox._system, perl=require("perl") if interpreter == "perl" else None)
-    way = await egress.open(Rules(), "hosts")
-    async with way:
-        launch = sandbox.wrap(("no-such-program", "a b"), replace(policy, network=way.network))
+    access = await egress.open(Rules(), "hosts")
+    async with access:
+        launch = sandbox.wrap(("no-such-program", "a b"), replace(policy, network=access.network))
         code, said = await ended(launch)
     assert code == 127
     assert "no-such-program: not found" in said
@@ -191,22 +191,22 @@ async def test_what_goes_wrong_inside_is_told(
 
 
 async def test_its_exit_code_and_a_missing_program_are_told(egress: Egress, policy: SandboxPolicy) -> None:
-    async with await egress.open(Rules(), "hosts") as way:
-        assert await inside(way, policy, "exit 42") == (42, "")
+    async with await egress.open(Rules(), "hosts") as access:
+        assert await inside(access, policy, "exit 42") == (42, "")
 
 
 async def test_a_flood_of_connections_takes_no_more_than_its_share(
     egress: Egress, internet: Internet
 ) -> None:
-    async with await egress.open(Rules(service=service(internet)), "open") as way:
-        ends = [await asyncio.open_connection("127.0.0.1", way.port) for _ in range(HELD_AT_MOST + 40)]
+    async with await egress.open(Rules(service=service(internet)), "open") as access:
+        ends = [await asyncio.open_connection("127.0.0.1", access.port) for _ in range(HELD_AT_MOST + 40)]
         refused = [asyncio.create_task(reader.read()) for reader, _ in ends]
         async with asyncio.timeout(30):
             while sum(task.done() for task in refused) < 40:
                 await asyncio.wait(
                     [task for task in refused if not task.done()], return_when="FIRST_COMPLETED"
                 )
-        assert len(way._writers) == HELD_AT_MOST
+        assert len(access._writers) == HELD_AT_MOST
         for task in refused:
             task.cancel()
         await asyncio.gather(*refused, return_exceptions=True)
@@ -223,9 +223,9 @@ async def test_a_long_body_and_a_chunked_one_arrive_whole(
         "curl -sS {url} -H 'x-api-key: {token}' --data-binary @big; "
         "cat big | curl -sS {url} -H 'x-api-key: {token}' -H 'Transfer-Encoding: chunked' -T -"
     )
-    async with await egress.open(Rules(service=served), "hosts") as way:
-        url = f"{served.inside(way.port)}/v1/x"
-        said = await inside(way, policy, script.format(url=url, token=TOKEN))
+    async with await egress.open(Rules(service=served), "hosts") as access:
+        url = f"{served.inside(access.port)}/v1/x"
+        said = await inside(access, policy, script.format(url=url, token=TOKEN))
     assert said == (0, "POST /gateway/v1/x 3000000 bytesPUT /gateway/v1/x 3000000 bytes")
 
 
@@ -238,8 +238,8 @@ async def test_a_name_is_looked_up_once(egress: Egress, internet: Internet, poli
         return (PUBLIC,) if len(asked) == 1 else ("127.0.0.1",)
 
     rebound = OwnersEgress(Dialer({}, resolve, internet.connect))
-    async with await rebound.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
-        assert (await inside(way, policy, "curl -sS http://docs.example.org/"))[0] == 0
+    async with await rebound.open(Rules(Hosts(("docs.example.org",))), "hosts") as access:
+        assert (await inside(access, policy, "curl -sS http://docs.example.org/"))[0] == 0
     assert asked == ["docs.example.org"]
     assert internet.dialled == [(PUBLIC, 80)]
 
@@ -257,8 +257,8 @@ async def test_a_proxy_before_the_internet_is_used(internet: Internet, policy: S
     server = await asyncio.start_server(proxy, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     chained = OwnersEgress(Dialer({"HTTPS_PROXY": f"http://ann:pass%40word@127.0.0.1:{port}"}))
-    async with server, await chained.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
-        assert await inside(way, policy, "curl -sS http://docs.example.org/") == (0, "fine")
+    async with server, await chained.open(Rules(Hosts(("docs.example.org",))), "hosts") as access:
+        assert await inside(access, policy, "curl -sS http://docs.example.org/") == (0, "fine")
     assert b"CONNECT docs.example.org:80 HTTP/1.1" in heads[0]
     assert b"Proxy-Authorization: Basic YW5uOnBhc3NAd29yZA==\r\n" in heads[0]
 
@@ -274,17 +274,17 @@ async def test_for_somebody_elses_repository_too(egress: Egress) -> None:
             place.mkdir()
             os.chown(place, uid, -1)
         policy = SandboxPolicy(workdir=repo, home=home, env={"PATH": "/usr/bin:/bin"})
-        async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts", uid=uid) as way:
-            code, said = await inside(way, policy, "id -u; curl -sS http://docs.example.org/")
+        async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts", uid=uid) as access:
+            code, said = await inside(access, policy, "id -u; curl -sS http://docs.example.org/")
     assert (code, said) == (0, f"{uid}\nGET / 0 bytes")
 
 
 async def test_on_this_machines_own_loopback_it_is_nobodys_proxy(
     internet: Internet, policy: SandboxPolicy, egress: Egress
 ) -> None:
-    outlet = Outlet("open", ("docs.example.org",), walls=True, egress=egress)
-    async with await outlet.open(policy.workdir, service(internet)) as way:
-        through = f"curl -sS -x http://127.0.0.1:{way.port} http://docs.example.org/"
-        _, said = await inside(way, policy, through)
+    network_policy = NetworkPolicy("open", ("docs.example.org",), sandboxed=True, egress=egress)
+    async with await network_policy.open(policy.workdir, service(internet)) as access:
+        through = f"curl -sS -x http://127.0.0.1:{access.port} http://docs.example.org/"
+        _, said = await inside(access, policy, through)
     assert "does not let this agent reach docs.example.org" in said
     assert internet.dialled == []

@@ -23,7 +23,7 @@ from codebutler.config.schema import (
 )
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Command, Post
-from codebutler_worker.forge.pulls import service_of
+from codebutler_worker.forge.push import service_of
 from codebutler_worker.forge.remote import ForgeError, judged
 from codebutler_worker.tree.tree import Git, Tree
 from tests.events import posted

@@ -15,9 +15,9 @@ from codebutler.domain.message import HAND_OVER_ACTION
 from codebutler.domain.model import Post
 from codebutler.domain.refs import MessageRef
 from codebutler.protocol.messages import Heartbeat
+from codebutler_worker.forge.api import Pull, PullChecks
 from codebutler_worker.forge.following import Found, tell
 from codebutler_worker.forge.remote import Remote, judged
-from codebutler_worker.forge.service import Pull, PullChecks
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import PullRow
 from codebutler_worker.store.unit_of_work import UnitOfWork

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import ForgeSection, GitSection
-from codebutler_worker.forge.pulls import service_of
+from codebutler_worker.forge.push import service_of
 from codebutler_worker.forge.remote import ForgeError, judged
 from tests.forgeserver.gitlab import PATH, TOKEN, GitLabServer, serving
 from tests.integration.forge.kit import Desk, git, owners_ssh, says, turn

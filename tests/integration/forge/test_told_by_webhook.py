@@ -7,6 +7,7 @@ from functools import partial
 
 from codebutler.domain.refs import MessageRef
 from codebutler.protocol.messages import LookAtPulls
+from codebutler_worker.forge.api import Pull, PullChecks
 from codebutler_worker.forge.following import (
     FIRST_LOOK_S,
     GROWTH,
@@ -18,7 +19,6 @@ from codebutler_worker.forge.following import (
     tell,
 )
 from codebutler_worker.forge.remote import judged
-from codebutler_worker.forge.service import Pull, PullChecks
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import PullRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso

@@ -10,7 +10,7 @@ import pytest
 
 from codebutler_worker.media.files import FILES, IMAGES, MAX_SENT_BYTES, forget_files, load_file, save_file
 from codebutler_worker.sandbox.destinations import UnsafePathError
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from codebutler_worker.agents.native.sessions import NativeSessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
 from tests.scriptedmodel import Line, ScriptedModel
@@ -64,7 +64,7 @@ class Studio:
     turns: int = 0
     backend: NativeBackend | None = None
     sandbox: Sandbox = field(default_factory=as_it_is)
-    outlet: Outlet = field(default_factory=lambda: Outlet("none"))
+    network_policy: NetworkPolicy = field(default_factory=lambda: NetworkPolicy("none"))
     clock: SystemClock = field(default_factory=SystemClock)
     policy: Callable[[Studio], SandboxPolicy] = lambda studio: tool_policy(
         studio.repo, studio.home, PATH, {}, "C1:1.0"
@@ -74,7 +74,7 @@ class Studio:
         """The agent, made when first asked for."""
         if self.backend is None:
             thinker = Thinker(model=self.service or self.model, context=self.context, cost=self.cost)
-            context = AgentContext(self.sandbox, self.clock, self.outlet, SessionLogs(self.repo, 30))
+            context = AgentContext(self.sandbox, self.clock, self.network_policy, SessionLogs(self.repo, 30))
             offered = tools(Config(native=self.section))
             sessions = NativeSessions(self.repo, 30)
             self.backend = NativeBackend(

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from codebutler_worker.agents.native.model import SystemMessage
-from codebutler_worker.egress.outlet import Outlet
-from codebutler_worker.egress.way import Egress
+from codebutler_worker.egress.access import Egress
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.tools.port import Context
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import READ_FILES
@@ -27,15 +27,15 @@ __all__ = ["egress", "internet"]
 RUN = "run_terminal_command"
 
 
-def outlet(egress: Egress, *hosts: str) -> Outlet:
+def network_policy(egress: Egress, *hosts: str) -> NetworkPolicy:
     require("curl")
-    return Outlet("hosts", hosts, walls=True, egress=egress)
+    return NetworkPolicy("hosts", hosts, sandboxed=True, egress=egress)
 
 
 async def test_its_terminal_reaches_the_hosts_that_are_named(
     studio: Studio, egress: Egress, internet: Internet
 ) -> None:
-    studio.sandbox, studio.outlet = walled(), outlet(egress, "docs.example.org")
+    studio.sandbox, studio.network_policy = walled(), network_policy(egress, "docs.example.org")
     events = await studio.run(
         "fetch it",
         says(
@@ -79,7 +79,7 @@ async def strict(studio: Studio, egress: Egress) -> AsyncIterator[Context]:
         workdir=studio.repo,
         turn_id="t1",
         conversation="C1:1.0",
-        programs=SandboxPrograms(walled(), policy, outlet(egress, "docs.example.org")),
+        programs=SandboxPrograms(walled(), policy, network_policy(egress, "docs.example.org")),
         terminal=terminal,
     )
     await terminal.close()

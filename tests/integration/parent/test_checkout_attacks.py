@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.git_url import Address, address_in
+from codebutler.config.git_repo import Address, address_in
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.domain.clock import SystemClock

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.budget import BudgetSection
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, RepoSettings
+from codebutler.config.section import BudgetSection
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.spending import REST, Spending
+from codebutler.parent.spending import SETTLE_S, Spending
 from codebutler.platform.tasks import beside
 from codebutler.protocol.messages import DayUse, TotalUse
 from codebutler_worker.store.opening import open_store
@@ -77,6 +77,7 @@ class Desk:
 
     async def heard(self) -> None:
         """Until what was told has been read."""
+        await self.clock.advance(SETTLE_S)
         async with asyncio.timeout(10):
             await self.told.wait()
         self.told.clear()
@@ -125,6 +126,19 @@ async def test_two_that_end_at_once_are_both_counted_and_a_restart_forgets_neith
     assert desk.total().day == used(2, 3.0)
 
 
+async def test_runs_that_end_within_a_moment_are_read_once(desk: Desk) -> None:
+    await desk.spending.load()
+    changes: list[int] = []
+    desk.spending.changed.add(lambda: changes.append(desk.total().day.runs))
+    async with beside(desk.spending.run(), name="spending"):
+        for run, usd in (("a", 1), ("b", 2)):
+            await desk.ran("blog", run, usd)
+            desk.spending.told("blog")
+            await desk.clock.advance(SETTLE_S / 4)
+        await desk.heard()
+    assert changes == [2]
+
+
 async def test_a_new_day_begins_empty_and_the_month_goes_on(desk: Desk) -> None:
     await desk.ran("blog", "a", 1)
     await desk.spending.load()
@@ -170,35 +184,3 @@ async def test_no_claim_is_more_than_a_message_may_say(desk: Desk) -> None:
     await desk.ran("docs", "b", 1e300)
     await desk.spending.load()
     assert desk.total().day == used(2, 1e15)
-
-
-async def test_what_was_used_is_read_at_most_a_part_of_the_time(desk: Desk) -> None:
-    looks = slow_reading(desk)
-    async with beside(desk.spending.run(), name="spending"):
-        desk.spending.told("blog")
-        await desk.heard()
-        assert len(looks) == 1
-        desk.spending.told("blog")
-        await desk.clock.advance(TOOK_S * REST - 0.1)
-        assert len(looks) == 1
-        await desk.clock.advance(0.2)
-        await desk.heard()
-        assert len(looks) == 2
-
-
-TOOK_S = 0.1
-
-
-def slow_reading(desk: Desk) -> list[float]:
-    """Have each look take time; returns when they began."""
-    looks: list[float] = []
-    table = desk.table
-
-    def read() -> RepoTable:
-        looks.append(desk.clock.monotonic())
-        desk.clock.skip(TOOK_S)
-        return table
-
-    desk.spending = Spending(read, desk.clock, lambda *told: desk.warned.append(told))
-    desk.spending.changed.add(desk.told.set)
-    return looks

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, TERMINAL_PATH, look_up, missing_rule
-from codebutler_worker.agents.acp.kimi import PACKAGE, TESTED
-from codebutler_worker.agents.claude.backend import INSTALL, find_binary
-from codebutler_worker.agents.claude.backend import TESTED as CLAUDE_TESTED
-from codebutler_worker.agents.survey import dotted
+from codebutler_worker.agents.acp.kimi import PACKAGE
+from codebutler_worker.agents.claude.backend import find_binary
+from codebutler_worker.agents.versions import CLAUDE, KIMI, dotted
 
 
 def program(path: Path) -> Path:
@@ -25,14 +24,14 @@ def told(home: Path, binary: str = "claude") -> str:
 
 
 def test_what_is_installed_is_what_was_tested() -> None:
-    assert CLAUDE_CODE.install.endswith(f"@{dotted(CLAUDE_TESTED)}")
-    assert KIMI_CODE.install.endswith(f"{PACKAGE}@{dotted(TESTED)}")
+    assert CLAUDE_CODE.install.endswith(f"@{dotted(CLAUDE.tested)}")
+    assert KIMI_CODE.install.endswith(f"{PACKAGE}@{dotted(KIMI.tested)}")
 
 
 def test_one_that_is_nowhere_is_not_installed(tmp_path: Path) -> None:
-    assert told(tmp_path, "cl4ude") == f"Claude Code is not installed: run `{INSTALL}`"
-    assert "sudo" not in INSTALL
-    assert "--prefix ~/.local" in INSTALL
+    assert told(tmp_path, "cl4ude") == f"Claude Code is not installed: run `{CLAUDE.install}`"
+    assert "sudo" not in CLAUDE.install
+    assert "--prefix ~/.local" in CLAUDE.install
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Output, TurnRequest
 from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.sandbox.person import served_findings
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.worker.roster import Roster
 from tests.ordinary import give_home_away, give_repository_away

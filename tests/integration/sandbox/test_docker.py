@@ -21,8 +21,7 @@ from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.containers import MISSING, OWNER, Docker
-from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox
-from codebutler_worker.sandbox.docker_filter import profile
+from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox, profile
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
 from tests.containers import attack

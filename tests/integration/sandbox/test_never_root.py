@@ -122,7 +122,7 @@ def test_a_repository_that_its_owner_cannot_reach_is_refused_in_one_line(
 
 
 def test_root_where_there_is_no_other_user_is_refused_in_one_line() -> None:
-    tried = "from codebutler_worker.sandbox.walls import trial_ground\nwith trial_ground(): pass"
+    tried = "from codebutler_worker.sandbox.common import trial_directories\nwith trial_directories(): pass"
     command = (str(require("unshare")), "--user", "--map-root-user", sys.executable, "-c", tried)
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1

@@ -9,7 +9,7 @@ import pytest
 
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.prelude import FAILED
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees
 from tests.ordinary import give_repository_away
 from tests.walls import ended, walled

@@ -19,7 +19,7 @@ from codebutler_worker.media.files import FILES, save_file
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import prepare_state_dir
 from tests.ordinary import give_repository_away
 from tests.programs import require
 from tests.walls import ended

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import StoreError
-from codebutler_worker.store.opening import open_store
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.opening import open_store, prepare_state_dir
 from tests.clock import ManualClock
 
 NOBODY = 65534

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.budget import BudgetSection, DailyLimit
+from codebutler.config.section import BudgetSection, DailyLimit
 from codebutler.domain.refs import MessageRef
 from codebutler_worker.runtime.budget import NOBODY, lines
 from codebutler_worker.store.rows import (

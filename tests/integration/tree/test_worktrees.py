@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.sandbox.port import Sandbox
-from codebutler_worker.store.state_dir import prepare_state_dir
-from codebutler_worker.tree.branches import names_of
+from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.tree.tree import Git, GitError
-from codebutler_worker.tree.worktrees import Worktrees, begun, existing
+from codebutler_worker.tree.worktrees import Worktrees, begun, existing, names_of
 from tests.integration.tree.conftest import Committed
 from tests.integration.tree.test_tree import git
 

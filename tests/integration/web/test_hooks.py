@@ -16,7 +16,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
-from codebutler.config.web import DashboardSection
+from codebutler.config.section import DashboardSection
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ChatError
 from codebutler.intake.intake import Outcome

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from codebutler.config.web import DashboardSection, MetricsSection
+from codebutler.config.section import DashboardSection, MetricsSection
 from codebutler.domain.clock import SystemClock
 from codebutler.observe.metrics import CallCounts, EventCounts, MetricsFacts
 from codebutler.platform.tasks import beside

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from codebutler.chat.slack.answers import op_id_of
-from codebutler.chat.slack.marks import REACTIONS
+from codebutler.chat.slack.render import REACTIONS
 from codebutler.domain.errors import ChatOutcomeUnknownError
 from codebutler.domain.model import ButtonClicked, Event, MessagePosted
 from codebutler_worker.agents.backend import Finished, Started, ToolUse

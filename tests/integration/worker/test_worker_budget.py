@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.budget import BudgetSection, DailyLimit
 from codebutler.config.schema import RepoSettings
+from codebutler.config.section import BudgetSection, DailyLimit
 from codebutler.domain.model import Command, Post, Prompt
 from codebutler.protocol.messages import Budget, Heartbeat, LimitUse, Overview, StopTurns
 from codebutler_worker.agents.backend import Finished, Question, Started, Text, Usage

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.budget import BudgetSection, DailyLimit
 from codebutler.config.schema import Check, ChecksSection, GitSection, RepoSettings
+from codebutler.config.section import BudgetSection, DailyLimit
 from codebutler.domain.message import Button
 from codebutler.domain.model import Post, Upload
 from codebutler.protocol.conversations import AskDiff, RunChanges
@@ -98,7 +98,8 @@ async def test_the_card_follows_the_answer_and_its_checks_edit_it(repo: Path) ->
         turn = button(shown, "Diff").value
         head = f"📝 *1 file changed* · +1 −1 · <{PAGES}changes/sample/{turn}|Review>"
         assert texts[1] == f"{head}\n`app.py` +1 −1\n⏳ Running `make test` …"
-        assert [each.label for each in shown.message.buttons] == ["Diff", "Undo", "Commit", "PR"]
+        # Nothing can be pushed from here: there is no remote.
+        assert [each.label for each in shown.message.buttons] == ["Diff", "Undo", "Commit"]
         check = await parent.run(1)
         assert check.request.prompt == "make test"
         check.does(Started("s"), Finished(True, "ok", "done", exit_code=0))

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.budget import BudgetSection, DailyLimit
 from codebutler.config.schema import NativeSection, Price, RepoSettings
+from codebutler.config.section import BudgetSection, DailyLimit
 from tests.integration.worker.test_worker_budget import TO_MIDNIGHT_S, ZONE, held
 from tests.memory_kit import (
     append,

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.budget import BudgetSection, DailyLimit
 from codebutler.config.schema import (
     AuthorizationRule,
     AuthorizationSection,
@@ -16,6 +15,7 @@ from codebutler.config.schema import (
     ChecksSection,
     RepoSettings,
 )
+from codebutler.config.section import BudgetSection, DailyLimit
 from codebutler.domain.model import Command, File
 from codebutler.protocol.messages import Fetch, FileChunk
 from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.config.budget import TotalLimit
 from codebutler.config.schema import RepoSettings
+from codebutler.config.section import TotalLimit
 from codebutler.protocol.messages import Budget, DayUse, TotalUse
 from codebutler_worker.agents.backend import Started, Usage
 from tests.integration.worker.test_worker_budget import TO_MIDNIGHT_S, ZONE, budgeted, held, told, uses

@@ -12,9 +12,9 @@ from codebutler.text.envelope import Envelope, parts_of
 from codebutler_worker.agents.shell.backend import argv, policy_of
 from codebutler_worker.agents.shell.run import keys
 from codebutler_worker.agents.survey import DEFAULT, Surroundings, instructions
-from codebutler_worker.egress.way import Way
+from codebutler_worker.egress.access import NetworkAccess
 
-OPEN = Way.without_proxy("open")
+OPEN = NetworkAccess.without_proxy("open")
 REPL = CommandRule(prefix="py", binary="python3", args=("-i",), mode="interactive")
 HEADLESS = CommandRule(prefix="codex", binary="codex", mode="headless")
 AROUND = Surroundings(

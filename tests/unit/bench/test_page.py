@@ -19,8 +19,8 @@ def test_a_figure_stands_beside_its_limit_and_a_missed_one_is_marked() -> None:
     peer = Figure(what="a | b", measured=3, against=1, against_what="peer", reach=1.5)
     date = datetime(2026, 11, 22, tzinfo=UTC)
     text = page(
-        {"ack": [limit("it", 1.234, 2), peer], "walls": []},
-        dict.fromkeys(("ack", "walls"), "About."),
+        {"ack": [limit("it", 1.234, 2), peer], "sandbox": []},
+        dict.fromkeys(("ack", "sandbox"), "About."),
         "M",
         date,
     )

@@ -42,7 +42,7 @@ def test_the_card_is_the_one_that_its_page_shows() -> None:
         FileChange("tests/test_cart.py", 2, 2),
         commits=("1a2b3c4 Round prices once",),
     )
-    posted = card(what, "t1", checks=running_line((MAKE,)), offer=False)
+    posted = card(what, "t1", notes=[running_line((MAKE,))], offer=False)
     shown = with_verdict(
         posted, verdict_of([CheckResult("make test", ok=True, seconds=34)]), "t1", offer=False
     )
@@ -90,7 +90,7 @@ def test_a_card_shows_a_few_files_and_counts_the_rest() -> None:
 
 def test_no_name_of_a_file_passes_for_the_line_of_the_checks() -> None:
     posted = card(
-        found(FileChange(f"\n{RUNNING} mine", 1, 0)), "t1", checks=running_line((MAKE,)), offer=False
+        found(FileChange(f"\n{RUNNING} mine", 1, 0)), "t1", notes=[running_line((MAKE,))], offer=False
     )
     shown = with_verdict(posted, "✅", "t1", offer=False)
     assert "mine" in shown.markdown

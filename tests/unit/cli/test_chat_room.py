@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.cli.chatroom.card import Misread
+from codebutler.cli.chatroom.markdown import Misread
 from codebutler.cli.chatroom.room import ChatRoom, ShownLine
 from codebutler.control.messages import Choice, ControlReply, Ended, Heard, Past, Posted, Press, Said, Say
 
@@ -92,8 +92,8 @@ def test_a_plan_shows_what_has_changed() -> None:
 
 def test_busy_until_everything_that_was_said_has_its_outcome() -> None:
     room = ChatRoom()
-    assert room.wish("one") == Say(text="one")
-    assert room.wish("two") == Say(text="two")
+    assert room.meaning("one") == Say(text="one")
+    assert room.meaning("two") == Say(text="two")
     show(room, Posted(channel="C1", ref="1.1", thread="1.1"), Ended(ref="1.1", outcome="done"))
     assert room.is_busy
     assert room.thread == "1.1"
@@ -111,16 +111,16 @@ def test_a_card_is_decided_by_number_or_in_a_word() -> None:
         "  [3] Deny",
         "Type a number, or your answer.",
     ]
-    assert room.wish("3") == Press(ref="1.5", action_id="codebutler.deny", value="a1")
-    assert room.wish("Yes.") == Press(ref="1.5", action_id="codebutler.allow", value="a1")
-    assert room.wish("no, because of that") == Say(text="no, because of that", seen="1.5")
+    assert room.meaning("3") == Press(ref="1.5", action_id="codebutler.deny", value="a1")
+    assert room.meaning("Yes.") == Press(ref="1.5", action_id="codebutler.allow", value="a1")
+    assert room.meaning("no, because of that") == Say(text="no, because of that", seen="1.5")
     with pytest.raises(Misread, match="no choice 4: type 1 to 3"):
-        room.wish("4")
+        room.meaning("4")
     with pytest.raises(Misread, match="only one"):
-        room.wish("1, 2")
+        room.meaning("1, 2")
     decided = Said(text="Leave?\n✅ Allowed by operator.", kind="card", ref="1.5")
     assert show(room, decided) == ["✅ Allowed by operator."]
-    assert room.wish("3") == Say(text="3", seen="1.5")
+    assert room.meaning("3") == Say(text="3", seen="1.5")
 
 
 def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
@@ -128,7 +128,7 @@ def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
     other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
     show(room, Said(text="Touch?", kind="card", ref="1.5", choices=(ALLOW, DENY)))
     show(room, Said(text="Push?", kind="card", ref="1.6", choices=(other,)))
-    assert room.wish("1") == Press(ref="1.6", action_id="codebutler.allow", value="a2")
+    assert room.meaning("1") == Press(ref="1.6", action_id="codebutler.allow", value="a2")
     assert show(room, Said(text="Push?\n✅ Allowed by ben.", kind="card", ref="1.6")) == [
         "✅ Allowed by ben.",
         "Still open:",
@@ -137,7 +137,7 @@ def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
         "  [2] Deny",
         "Type a number, or your answer.",
     ]
-    assert room.wish("1") == Press(ref="1.5", action_id="codebutler.allow", value="a1")
+    assert room.meaning("1") == Press(ref="1.5", action_id="codebutler.allow", value="a1")
 
 
 def test_the_end_of_an_earlier_card_asks_nothing_again() -> None:
@@ -146,7 +146,7 @@ def test_the_end_of_an_earlier_card_asks_nothing_again() -> None:
     show(room, Said(text="Touch?", kind="card", ref="1.5", choices=(ALLOW,)))
     show(room, Said(text="Push?", kind="card", ref="1.6", choices=(other,)))
     assert show(room, Said(text="Touch?\n🚫 Denied.", kind="card", ref="1.5")) == ["🚫 Denied."]
-    assert room.wish("1") == Press(ref="1.6", action_id="codebutler.allow", value="a2")
+    assert room.meaning("1") == Press(ref="1.6", action_id="codebutler.allow", value="a2")
 
 
 def test_a_short_yes_is_not_for_several_requests() -> None:
@@ -155,7 +155,7 @@ def test_a_short_yes_is_not_for_several_requests() -> None:
     show(room, Said(text="Two", kind="card", ref="1.5", choices=(ALLOW, DENY, other)))
     for words in ("yes", "no", "y"):
         with pytest.raises(Misread, match="type a number"):
-            room.wish(words)
+            room.meaning(words)
 
 
 def test_boxes_are_ticked_by_their_numbers() -> None:
@@ -165,12 +165,12 @@ def test_boxes_are_ticked_by_their_numbers() -> None:
     choices = (*boxes, done, answer("left", "q2", 0))
     shown = show(room, Said(text="Which?", kind="card", ref="1.5", choices=choices))
     assert shown[1:4] == ["  [1] red", "  [2] blue", "  [3] left"]
-    assert room.wish("1 2, 1") == Press(
+    assert room.meaning("1 2, 1") == Press(
         ref="1.5", action_id="codebutler.answer", value="q1:ticked", picked=("q1:0", "q1:1")
     )
-    assert room.wish("3") == Press(ref="1.5", action_id="codebutler.answer", value="q2:0")
+    assert room.meaning("3") == Press(ref="1.5", action_id="codebutler.answer", value="q2:0")
     with pytest.raises(Misread, match="different questions"):
-        room.wish("1,3")
+        room.meaning("1,3")
 
 
 def test_the_past_says_who_said_it_and_is_cut() -> None:

@@ -50,7 +50,7 @@ def test_an_empty_variable_is_not_set() -> None:
             "2s",
             "(output.flushIntervalMs): expected a whole number of milliseconds",
         ),
-        ("OUTPUT_FLUSH_INTERVAL_MS", "10", "output.flushIntervalMs: expected int >= 250"),
+        ("OUTPUT_FLUSH_INTERVAL_MS", "10", "output.flushIntervalMs: expected a whole number of at least 250"),
         ("SESSION_TIMEOUT_MINUTES", "inf", "(session.timeoutMinutes): expected a number of minutes"),
         ("ALLOWED_USER_IDS", "bob", "slack.allowedUsers[0]: expected a Slack user ID"),
         ("SLACK_APP_TOKEN", "xoxb-SECRET", "slack.appToken: expected an app-level token (xapp-…)"),

@@ -43,9 +43,18 @@ def test_a_byte_order_mark_is_no_fault() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"claude": {"maxTurns": "ten"}}', "config.json: claude.maxTurns: expected int, got str"),
-        ('{"claude": {"maxTurns": true}}', "config.json: claude.maxTurns: expected int, got bool"),
-        ('{"claude": {"maxTurns": -1}}', "config.json: claude.maxTurns: expected int >= 0"),
+        (
+            '{"claude": {"maxTurns": "ten"}}',
+            "config.json: claude.maxTurns: expected a whole number, got text",
+        ),
+        (
+            '{"claude": {"maxTurns": true}}',
+            "config.json: claude.maxTurns: expected a whole number, got true or false",
+        ),
+        (
+            '{"claude": {"maxTurns": -1}}',
+            "config.json: claude.maxTurns: expected a whole number of at least 0",
+        ),
         (
             '{"claude": {"permissionMode": "yolo"}}',
             "config.json: claude.permissionMode: expected one of acceptEdits, ask, bypassPermissions, plan",
@@ -58,17 +67,17 @@ def test_a_byte_order_mark_is_no_fault() -> None:
         ),
         (
             '{"budget": {"user": {"usdPerDay": -1}}}',
-            "config.json: budget.user.usdPerDay: expected float >= 0.0",
+            "config.json: budget.user.usdPerDay: expected a number of at least 0",
         ),
         (
             '{"budget": {"user": {"usdPerDay": 1e999}}}',
-            "config.json: budget.user.usdPerDay: expected float <= 1000000000.0",
+            "config.json: budget.user.usdPerDay: expected a number of at most 1000000000",
         ),
         (
             '{"budget": {"thread": {"euroPerDay": 1}}}',
             "config.json: budget.thread.euroPerDay: unknown key (did you mean turnsPerDay?)",
         ),
-        ('{"claude": []}', "config.json: claude: expected object, got array"),
+        ('{"claude": []}', "config.json: claude: expected an object with keys such as binary"),
         (
             '{"slack": {"allowedUsers": ["U0123ABC", "bob"]}}',
             "config.json: slack.allowedUsers[1]: expected a Slack user ID such as U0123ABCD",
@@ -107,14 +116,20 @@ def test_a_byte_order_mark_is_no_fault() -> None:
         ),
         (
             '{"budget": {"repo": {"turnsPerDay": 0}}}',
-            "config.json: budget.repo.turnsPerDay: expected int >= 1",
+            "config.json: budget.repo.turnsPerDay: expected a whole number of at least 1",
         ),
         (
             '{"agent": {"debounceSeconds": 1e308}}',
-            "config.json: agent.debounceSeconds: expected float <= 86400",
+            "config.json: agent.debounceSeconds: expected a number of at most 86400",
         ),
-        ('{"agent": {"parallelTurns": 1000000}}', "config.json: agent.parallelTurns: expected int <= 64"),
-        ('{"claude": {"timeout": 1e300}}', "config.json: claude.timeout: expected float <= 525600"),
+        (
+            '{"agent": {"parallelTurns": 1000000}}',
+            "config.json: agent.parallelTurns: expected a whole number of at most 64",
+        ),
+        (
+            '{"claude": {"timeout": 1e300}}',
+            "config.json: claude.timeout: expected a number of at most 525600",
+        ),
         ("[]", 'config.json: expected a JSON object such as {"agent": {…}}'),
         ('{"agent": {}', "config.json: line 1 column 13: malformed JSON"),
         ('{"agent": {}, "agent": {}}', "the key agent appears twice in one object"),
@@ -165,7 +180,7 @@ def test_a_file_of_the_whatsapp_era_is_told_how_to_migrate() -> None:
         ('{"slack": {"botToken": "%s", "x": 1}}', "slack.x: unknown key"),
         ('{"agent": {"default": "%s"}}', "agent.default: expected a lower-case word"),
         ('{"slack": {"apiBaseUrl": "%s"}}', "slack.apiBaseUrl: expected a URL"),
-        ('{"slack": {"botToken": ["%s"]}}', "slack.botToken: expected str, got array"),
+        ('{"slack": {"botToken": ["%s"]}}', "slack.botToken: expected text, got a list"),
         ('{"slack": {"botToken": "%s"', "malformed JSON"),
     ],
 )

@@ -58,7 +58,7 @@ def test_removing_and_finding_name_those_there_are() -> None:
     [
         ('{"repos": [{"name": "a"}]}', "repos.json: repos[0].path: is missing"),
         ('{"repos": [{"name": "a", "path": "/a", "x": 1}]}', "repos.json: repos[0].x: unknown key"),
-        ('{"repos": 3}', "repos.json: repos: expected array, got int"),
+        ('{"repos": 3}', "repos.json: repos: expected a list, got a whole number"),
         ("{", "repos.json: line 1 column 2: malformed JSON"),
         (
             '{"repos": [{"name": "a", "path": "/a", "channelID": "C1"}, '

@@ -18,7 +18,7 @@ from codebutler.config.stricter import _ORDERS, USUAL, is_plain, stricter
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.conversation.quorum import needed_for
 from codebutler_worker.egress.hosts import HostPort, Hosts
-from codebutler_worker.egress.outlet import for_agents, for_commands
+from codebutler_worker.egress.policy import for_agents, for_commands
 from codebutler_worker.sandbox.docker import DEFAULT
 from codebutler_worker.sandbox.limits import USUAL as ON_THIS_MACHINE
 from codebutler_worker.sandbox.limits import configured

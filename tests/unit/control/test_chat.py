@@ -19,6 +19,7 @@ from codebutler.config.schema import Config
 from codebutler.control.chat import Chat, Speaker
 from codebutler.control.listeners import Listeners
 from codebutler.control.messages import (
+    ChatInput,
     ChatOpened,
     ChatRequest,
     Choice,
@@ -30,7 +31,6 @@ from codebutler.control.messages import (
     Press,
     Said,
     Say,
-    Wish,
     Working,
 )
 from codebutler.domain.errors import ChatError, CodeButlerError
@@ -132,21 +132,21 @@ class Around:
 
 
 class Terminal:
-    """The other side: ``wish``, and ``hear`` what comes of it."""
+    """The other side: ``given``, and ``hear`` what comes of it."""
 
     def __init__(self, around: Around, request: ChatRequest, patience_s: float = 3600) -> None:
         self.listeners = Listeners(redact=lambda text: text.replace("hunter2", "[redacted]"))
-        self._wishes: asyncio.Queue[Wish | None] = asyncio.Queue()
+        self._inputs: asyncio.Queue[ChatInput | None] = asyncio.Queue()
         speaker = Speaker(around.accept, around, around.down, ManualClock())
         chat = Chat(SERVED, request, speaker, self.listeners, patience_s=patience_s)
-        self.replies = chat.replies(self._wished())
+        self.replies = chat.replies(self._inputs_from())
 
-    async def _wished(self) -> AsyncIterator[Wish]:
-        while (wish := await self._wishes.get()) is not None:
-            yield wish
+    async def _inputs_from(self) -> AsyncIterator[ChatInput]:
+        while (given := await self._inputs.get()) is not None:
+            yield given
 
-    def wish(self, wish: Wish | None) -> None:
-        self._wishes.put_nowait(wish)
+    def given(self, given: ChatInput | None) -> None:
+        self._inputs.put_nowait(given)
 
     def tell(self, operation: Operation, ref: str, channel: str = "C1") -> None:
         for listener in self.listeners.of(channel):
@@ -165,8 +165,8 @@ def around() -> Around:
 async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Around) -> None:
     terminal = Terminal(around, ChatRequest(repo="shop"))
     async with aclosing(terminal.replies):
-        terminal.wish(Say(text="fix <it>"))
-        terminal.wish(Say(text="!ping"))
+        terminal.given(Say(text="fix <it>"))
+        terminal.given(Say(text="!ping"))
         assert await terminal.hear(3) == [
             ChatOpened(repo="shop", agent="claude"),
             Posted(channel="C1", ref="1.0", thread="1.0"),
@@ -201,7 +201,7 @@ async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Aro
             Heard(kind="tool", text="🔧 ls"),
             Ended(ref="1.0", outcome="stopped"),
         ]
-        terminal.wish(None)
+        terminal.given(None)
         with pytest.raises(StopAsyncIteration):
             await terminal.hear(1)
 
@@ -211,8 +211,8 @@ async def test_a_press_is_the_operators(around: Around) -> None:
     async with aclosing(terminal.replies):
         await terminal.hear(1)
         for _ in range(2):
-            terminal.wish(Press(ref="7.000001", action_id="codebutler.allow", value="a1", picked=("a1:0",)))
-        terminal.wish(Press(ref="7.000001", action_id="codebutler.deny_reason", value="a1"))
+            terminal.given(Press(ref="7.000001", action_id="codebutler.allow", value="a1", picked=("a1:0",)))
+        terminal.given(Press(ref="7.000001", action_id="codebutler.deny_reason", value="a1"))
         (told,) = await terminal.hear(1)
         assert isinstance(told, Said)
         assert told.text.startswith("⚠️")
@@ -228,16 +228,16 @@ async def test_what_gets_nowhere_is_told_and_waits_for_nothing(around: Around) -
     async with aclosing(terminal.replies):
         await terminal.hear(1)
         around.refusal = ChatError(code="is_archived")
-        terminal.wish(Say(text="one"))
+        terminal.given(Say(text="one"))
         ended, told = await terminal.hear(2)
         assert ended == Ended(ref="", outcome="failed")
         assert isinstance(told, Said)
         assert "Slack refused the message" in told.text
         around.refusal, around.outcome = None, "refused"
-        terminal.wish(Say(text="two"))
+        terminal.given(Say(text="two"))
         assert [type(reply) for reply in await terminal.hear(3)] == [Posted, Ended, Said]
         around.outcome, around.problem = "accepted", "exit code 78"
-        terminal.wish(Say(text="three"))
+        terminal.given(Say(text="three"))
         *_, told = await terminal.hear(3)
         assert isinstance(told, Said)
         assert "(exit code 78); your message is kept until it is" in told.text
@@ -248,7 +248,7 @@ async def test_a_slack_that_keeps_us_waiting_is_told(around: Around) -> None:
     around.wrong = "Slack refuses the token"
     terminal = Terminal(around, ChatRequest(repo="shop"), patience_s=0)
     async with aclosing(terminal.replies):
-        terminal.wish(Say(text="hello"))
+        terminal.given(Say(text="hello"))
         _, told = await terminal.hear(2)
         assert told == Said(text="⏳ Slack refuses the token; your message is sent as soon as it can be.")
         around.open.set()
@@ -294,7 +294,7 @@ async def test_a_chat_that_goes_on_begins_with_its_past(around: Around) -> None:
 
 
 async def test_a_wish_that_cannot_be_read_ends_the_chat(around: Around) -> None:
-    async def broken() -> AsyncIterator[Wish]:
+    async def broken() -> AsyncIterator[ChatInput]:
         raise CodeButlerError("unreadable wish")
         yield Say(text="")
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.protocol.conversations import ChangedFile, RunChanges
-from codebutler.text.diffs import redacted
-from codebutler.text.redact import Redactor
+from codebutler.text.redact import Redactor, redacted_diff
 from codebutler.web.dashboard.changes import (
     LINE_CHARS,
     MAX_LINES,
@@ -87,7 +86,7 @@ def test_what_looks_like_a_key_hides_no_other_file() -> None:
     door = "diff --git a/b.py b/b.py\n@@ -0,0 +1 @@\n+open_the_door()\n"
     end = "diff --git a/c.py b/c.py\n@@ -0,0 +2 @@\n+-----END PRIVATE KEY-----\n+shut_it()\n"
     files = (shown("a.pem"), shown("b.py"), shown("c.py"))
-    for body in (key + door, key + door + end, redacted(key + door + end, Redactor().redact)):
+    for body in (key + door, key + door + end, redacted_diff(key + door + end, Redactor().redact)):
         told = RunChanges(request_id="r", files=files, body=body.encode())
         view = view_of("shop", told, "", Redactor().redact)
         assert view.files[1].hunks[0].lines == (DiffLineView("+", 0, 1, "open_the_door()"),)

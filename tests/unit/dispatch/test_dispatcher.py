@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from codebutler.domain.model import NoRequest
+import pytest
+from msgspec.structs import replace as with_fields
+
+from codebutler.domain.model import Command, Prompt, Request
 from codebutler.intake.dispatcher import Dispatcher, GoOn
 from codebutler.intake.records import Entry
 from tests.events import posted
 
+PING, ASKED = Command(name="ping", argument=""), Prompt(text="x")
 
-def entry(seq: int) -> Entry:
-    event = posted(channel="D1", ref=f"{seq}.0", user="U1", text="x")
-    return Entry(seq, "D1", event, NoRequest(), datetime(2026, 1, 1, tzinfo=UTC))
+
+def entry(seq: int, *, is_direct: bool = True, request: Request = PING) -> Entry:
+    event = with_fields(posted(channel="D1", ref=f"{seq}.0", user="U1", text="x"), is_direct=is_direct)
+    return Entry(seq, "D1", event, request, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 class Way:
@@ -68,6 +73,20 @@ def test_the_steps_come_in_their_order_and_see_what_the_one_before_made_of_it() 
         ("audit", 1, "C1"),
         ("deliver", 1, "C1"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("passing", "steps"),
+    [
+        (entry(1, is_direct=False, request=ASKED), ["held back", "audit", "deliver"]),
+        (entry(1, is_direct=False), ["held back", "parent command", "audit", "deliver"]),
+        (entry(1, request=ASKED), ["held back", "direct message", "audit", "deliver"]),
+    ],
+)
+def test_a_step_sees_only_what_concerns_it(passing: Entry, steps: list[str]) -> None:
+    way = Way()
+    way.dispatcher.dispatch(passing)
+    assert [step for step, *_ in way.seen] == steps
 
 
 def test_what_a_step_takes_is_seen_by_none_after_it() -> None:

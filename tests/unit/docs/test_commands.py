@@ -17,6 +17,8 @@ from codebutler.config.merge import leaves
 from codebutler.config.schema import Config
 from codebutler.config.skills import parse_skill
 from codebutler.domain.commands import word_of
+from codebutler.protocol.capabilities import AgentResult
+from codebutler.protocol.messages import Finding
 from codebutler.schedule.jobs import FileContents, JobPlace, parse_file
 from codebutler.workspace.manifest import offers_of
 from tests.unit.docs.pages import PAGES, ROOT, Block, blocks, fault, options, readings, spans
@@ -98,6 +100,11 @@ def _json(block: Block) -> None:
         assert offers_of(block.text)
     elif "servers" in given:
         msgspec.convert(given, ClusterMembership)
+    elif "findings" in given:
+        assert given.keys() == {"ok", "counts", "findings", "agents"}
+        assert msgspec.convert(given["findings"], list[Finding])
+        [row] = msgspec.convert(given["agents"], list[AgentResult])
+        assert json.loads(msgspec.json.encode(row)) == given["agents"][0]
     else:
         check_layer(given, block.name)
 

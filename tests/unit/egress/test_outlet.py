@@ -9,7 +9,15 @@ import pytest
 from codebutler.config.schema import AgentNetwork, CommandNetwork, SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.hosts import HostPort
-from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_commands, for_tools, noted, summary
+from codebutler_worker.egress.policy import (
+    Kind,
+    NetworkPolicy,
+    for_agents,
+    for_commands,
+    for_tools,
+    noted,
+    summary,
+)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +100,10 @@ def test_an_agent_behind_walls_is_told_what_git_cannot_do_there() -> None:
 
 async def test_without_a_proxy_nothing_is_opened(tmp_path: Path) -> None:
     for kind in ("none", "open"):
-        async with await Outlet(kind, walls=kind == "none").open(tmp_path) as way:
-            assert (way.network, way.port) == (kind, 0)
+        async with await NetworkPolicy(kind, sandboxed=kind == "none").open(tmp_path) as access:
+            assert (access.network, access.port) == (kind, 0)
             # Where nothing is to be reached nobody waits for it.
-            assert ("PIP_RETRIES" in way.env) == (kind == "none")
+            assert ("PIP_RETRIES" in access.env) == (kind == "none")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from codebutler_worker.forge.api import FailedJob, Pull, PullComment, checks_of
 from codebutler_worker.forge.news import (
     commented,
     comments_prompt,
@@ -15,7 +16,6 @@ from codebutler_worker.forge.news import (
     link_to,
 )
 from codebutler_worker.forge.remote import judged
-from codebutler_worker.forge.service import FailedJob, Pull, PullComment, checks_of
 
 REMOTE = judged("https://github.com/acme/shop.git", Path("/repo"), ())
 PAGE = "https://github.com/acme/shop/pull/12"

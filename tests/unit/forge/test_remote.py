@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler_worker.forge.remote import (
     ForgeError,
     Remote,
     configured_url,
+    has_remote,
     is_branch_name,
     is_protected,
     judged,
 )
+from tests.worker_kit import settings
 
 REPO = Path("/home/ana/shop")
 
@@ -129,3 +132,23 @@ def test_pages_on_which_a_pull_request_is_opened() -> None:
     gitlab = Remote("x", "https", "gitlab.example.org", "a/b/c")
     assert gitlab.page_for("fix", "main").startswith("https://gitlab.example.org/a/b/c/-/merge_requests/new?")
     assert Remote("x", "https", "git.example.org", "a/b").page_for("fix", "main") == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "named", "can"),
+    [
+        ("", "", False),
+        ('[branch "main"]\n\tremote = origin\n', "", False),
+        ('[remote "origin"]\n\turl = git@github.com:acme/shop.git\n', "", True),
+        ("", "git@github.com:acme/shop.git", True),
+        ("[remote\n", "", True),  # what is wrong with it is told by the command
+    ],
+)
+def test_a_button_that_pushes_is_there_where_there_is_a_remote(
+    tmp_path: Path, config: str, named: str, *, can: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text(config)
+    base = settings(tmp_path)
+    section = replace(base.config.git, remote=named)
+    assert has_remote(replace(base, config=replace(base.config, git=section))) is can

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from codebutler_worker.sandbox.docker_filter import MODES, OPENING, profile
+from codebutler_worker.sandbox.docker import MODES, OPENING, profile
 from codebutler_worker.sandbox.seccomp import AARCH64, SETGID, SETUID, X86_64
 
 

@@ -14,10 +14,10 @@ from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.checkup import walls_finding
 from codebutler_worker.sandbox.checkout import Checkout
+from codebutler_worker.sandbox.common import Inside
 from codebutler_worker.sandbox.port import ProxySocket, SandboxPolicy
 from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox, quoted, seatbelt_profile
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.sandbox.walls import Inside
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sandbox" / "seatbelt.sb"
 HOME = Path("/Users/ana")

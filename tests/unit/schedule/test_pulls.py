@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.domain.errors import ConfigError
-from codebutler.schedule.hooks import HookRunner
-from codebutler.schedule.pulls import LARGEST, MOST, pulls_in
+from codebutler.schedule.hooks import LARGEST_NUMBER, MOST_PULLS, HookRunner, pulls_in
 from tests.unit.schedule.test_hook_calls import World
 from tests.unit.schedule.test_hooks import SECRET, hook, signed
 
@@ -32,7 +31,7 @@ FILE = "hooks:\n  - {name: shop-pulls, secretEnv: CI_SECRET, repo: shop, pulls: 
         ({"object_kind": "push", "sha": "abc"}, None),
         ({"zen": "Keep it simple."}, None),
         ({"pull_request": {"number": True}}, None),
-        ({"pull_request": {"number": LARGEST}}, None),
+        ({"pull_request": {"number": LARGEST_NUMBER}}, None),
         ({"pull_request": {"number": -1}}, None),
         ({"pull_request": {"number": "7; rm"}}, None),
         ({"issue": [7], "merge_request": "3"}, None),
@@ -60,7 +59,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_whatever_comes_they_are_few_and_small(body: object) -> None:
     found = pulls_in(body)
-    assert found is None or (len(found) <= MOST and all(0 < each < LARGEST for each in found))
+    assert found is None or (len(found) <= MOST_PULLS and all(0 < each < LARGEST_NUMBER for each in found))
 
 
 async def test_a_call_only_tells_the_worker_and_starts_nothing() -> None:

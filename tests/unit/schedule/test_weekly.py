@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.budget import BudgetSection
 from codebutler.config.chats import SlackSection
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, LedgerSection
+from codebutler.config.section import BudgetSection
 from codebutler.domain.errors import ChatError
 from codebutler.domain.model import Post
 from codebutler.intake.direct import DirectThreads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.tree.branches import SLUG_CHARS, names_of, slug
+from codebutler_worker.tree.worktrees import SLUG_CHARS, names_of, slug
 
 
 @pytest.mark.parametrize(

@@ -255,25 +255,25 @@ class AgentBackend(ABC):
     def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
 
-    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - most agents cannot
         """Reply to a pending Approval or Question; False if it is no longer pending."""
         return False
 
-    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002
+    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - most agents cannot
         """Send text into the running turn; False if it cannot take it (then it is queued)."""
         return False
 
-    async def type(self, turn_id: str, text: str) -> str:  # noqa: ARG002
+    async def type(self, turn_id: str, text: str) -> str:  # noqa: ARG002 - most agents cannot
         """Type into the running turn of a program in a terminal; "" if that worked, else one line for people that says
         why not."""
         return GONE
 
-    async def stop(self, turn_id: str) -> bool | None:  # noqa: ARG002
+    async def stop(self, turn_id: str) -> bool | None:  # noqa: ARG002 - most agents cannot
         """Ask the turn to end; its stream then ends with Finished(reason="stopped") within 5 s. False: it was only
         interrupted and continues; a second call ends it."""
         return None
 
-    async def close(self) -> None:  # noqa: B027
+    async def close(self) -> None:  # noqa: B027 - most hold nothing
         """End every process."""
 
 

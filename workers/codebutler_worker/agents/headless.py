@@ -65,12 +65,12 @@ class HeadlessBackend(TurnBackend[HeadlessTurn]):
         found = self._around.find(rule, turn.workdir)
         told = (turn.system_prompt if rule.envelope else "", turn.prompt)
         ours = call(rule, found.argv, "\n\n".join(part for part in told if part), session)
-        async with await self._context.outlet.open(turn.workdir) as way:
+        async with await self._context.network_policy.open(turn.workdir) as access:
             env, kept = (
                 self._around.env() | UNATTENDED,
                 (self._around.home / path for path in rule.home_paths),
             )
-            policy = self._around.policy(turn, way, env, kept, found.readable)
+            policy = self._around.policy(turn, access, env, kept, found.readable)
             launch = self._context.sandbox.wrap(ours.argv, policy)
             async with await AgentProcess.spawn(launch, record=record.write) as process:
                 yield Started(session if remembers(rule) else FORGETFUL)

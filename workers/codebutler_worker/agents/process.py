@@ -27,9 +27,9 @@ from codebutler_worker.agents.backend import (
     Verdict,
 )
 from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend
-from codebutler_worker.egress.outlet import noted
+from codebutler_worker.egress.access import NetworkAccess
+from codebutler_worker.egress.policy import noted
 from codebutler_worker.egress.service import ModelService, TokenMeter
-from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
 
 TICK_S = 1.0
@@ -118,11 +118,16 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
     """How long the process has after its stdin is closed: at the end of its turn, and in the middle of it."""
 
     def __init__(
-        self, request: TurnRequest, process: AgentProcess, way: Way, clock: Clock, limits: TimeLimits
+        self,
+        request: TurnRequest,
+        process: AgentProcess,
+        access: NetworkAccess,
+        clock: Clock,
+        limits: TimeLimits,
     ) -> None:
         self.request = request
         self.process = process
-        self.way = way
+        self.access = access
         self.verdict: Verdict | None = None
         self._clock = clock
         self._limits = limits
@@ -216,7 +221,7 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
         try:
             await self.process.stop(eof_s=self.eof_s[at_once], term_s=1.0)
         finally:
-            await self.way.close()
+            await self.access.close()
 
     def _cut_off(self, reason: Reason) -> Verdict:
         if reason == "timeout":
@@ -246,14 +251,14 @@ class ProcessBackend(TurnBackend[T]):
     @asynccontextmanager
     async def _way_out(
         self, request: TurnRequest, service: ModelService | None, hosts: tuple[str, ...]
-    ) -> AsyncIterator[Way]:
+    ) -> AsyncIterator[NetworkAccess]:
         """Network access for a process started in this block: to ``service``, or to ``hosts`` if it has its own login.
         Raises SandboxUnavailableError."""
-        way = await self._context.outlet.open(request.workdir, service, () if service else hosts)
+        access = await self._context.network_policy.open(request.workdir, service, () if service else hosts)
         try:
-            yield way
+            yield access
         except BaseException:  # on a stop too: nobody else would close it
-            await way.close()
+            await access.close()
             raise
 
     async def _attempt(
@@ -272,12 +277,13 @@ class ProcessBackend(TurnBackend[T]):
                 async for event in events:
                     if isinstance(event, Started) and event.session_id:
                         self._owned[turn_id].add(event.session_id)
-                    yield metered(event, turn.way.gauge) if isinstance(event, Usage) else event
+                    yield metered(event, turn.access.gauge) if isinstance(event, Usage) else event
             self._live[turn_id] = None
             # The answer does not wait for the process; a consumer that reads to the end does.
             finished = await self._finished(turn)
-            text = noted(finished.text, turn.way.refused) if finished.ok else finished.text
-            yield replace(finished, text=text, usage=metered(finished.usage, turn.way.gauge))
+            if finished.ok and turn.access.refused:
+                finished = replace(finished, text=noted(finished.text, turn.access.refused))
+            yield replace(finished, usage=metered(finished.usage, turn.access.gauge))
         finally:
             self._live[turn_id] = None
             await asyncio.shield(self._end(turn_id, self._ended(turn), last=True))

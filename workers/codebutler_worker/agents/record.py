@@ -23,7 +23,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.sandbox.destinations import make_beneath, open_beneath, remove_old
-from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.store.opening import STATE_DIR
 
 SESSIONS = f"{STATE_DIR}/logs/sessions"
 NAME = re.compile(r"[0-9a-zA-Z_-]{1,32}")

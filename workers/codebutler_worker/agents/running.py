@@ -23,10 +23,10 @@ from codebutler_worker.agents.backend import (
     Verdict,
 )
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
-from codebutler_worker.egress.outlet import Outlet, for_agents
+from codebutler_worker.egress.policy import NetworkPolicy, for_agents
 from codebutler_worker.sandbox.port import Sandbox
 
-OutletFor = Callable[[SandboxSection, str, Mapping[str, str]], Outlet]
+NetworkPolicyFor = Callable[[SandboxSection, str, Mapping[str, str]], NetworkPolicy]
 BUSY = "This agent session is already working on another message: wait for it, or start a new conversation."
 
 
@@ -37,16 +37,20 @@ class AgentContext:
 
     sandbox: Sandbox
     clock: Clock
-    outlet: Outlet = field(default_factory=Outlet)
+    network_policy: NetworkPolicy = field(default_factory=NetworkPolicy)
     logs: SessionLogs | None = None
 
     @classmethod
     def of(
-        cls, settings: RepoSettings, sandbox: Sandbox, clock: Clock, outlet: OutletFor = for_agents
+        cls,
+        settings: RepoSettings,
+        sandbox: Sandbox,
+        clock: Clock,
+        network_policy: NetworkPolicyFor = for_agents,
     ) -> AgentContext:
         """From the configuration. Raises SandboxUnavailableError."""
-        way = outlet(settings.config.sandbox, sandbox.name, settings.agent_env)
-        return cls(sandbox, clock, way, SessionLogs.of(settings))
+        policy = network_policy(settings.config.sandbox, sandbox.name, settings.agent_env)
+        return cls(sandbox, clock, policy, SessionLogs.of(settings))
 
 
 class LiveTurn:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
-import re
 import shlex
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,12 +14,11 @@ from codebutler.config.schema import CommandRule
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.lookup import look_up, missing_rule
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.egress.way import Way
-from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.destinations import read_head, read_regular
-from codebutler_worker.sandbox.port import Launch, SandboxPolicy
-from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.store.opening import STATE_DIR
 
 PASSED_ON = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NO_PROXY", "SSL_CERT_FILE", "TZ"}
@@ -70,7 +67,12 @@ class Surroundings:
         return executable(binary, self.path, repo, self.home)
 
     def policy(
-        self, turn: TurnRequest, way: Way, env: Mapping[str, str], writable: Paths, readable: Paths
+        self,
+        turn: TurnRequest,
+        access: NetworkAccess,
+        env: Mapping[str, str],
+        writable: Paths,
+        readable: Paths,
     ) -> SandboxPolicy:
         """What a program may see: the checkout, the system, and those of the paths that exist; and its network
         access."""
@@ -79,66 +81,10 @@ class Surroundings:
             home=self.home,
             home_paths=tuple(path for path in writable if path.exists()),
             readable=tuple(path for path in readable if path.exists()),
-            env={**env, **way.env},
-            network=way.network,
+            env={**env, **access.env},
+            network=access.network,
             conversation=turn.conversation,
         )
-
-
-# Versions of the programs behind agents: which one is installed, and whether we support it.
-
-Version = tuple[int, int, int]
-SAID_BYTES = 4_000
-_VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)")
-
-
-def version_in(text: str) -> Version | None:
-    """The first version in a text."""
-    found = _VERSION.search(text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
-
-
-def dotted(version: Version | None) -> str:
-    """The version as people write it, "" for none."""
-    return ".".join(map(str, version or ()))
-
-
-@dataclass(frozen=True, slots=True)
-class Supported:
-    """A supported program: ``floor`` is the oldest version that works, ``tested`` the newest one tested; ``install`` is
-    the line that installs that one. ``probe_s``: how long it may take to print its version."""
-
-    name: str
-    floor: Version
-    tested: Version
-    install: str
-    probe_s: float
-
-    def judge(self, version: Version) -> str:
-        """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
-        if version < self.floor:
-            raise AgentUnavailableError(
-                f"{self.name} {dotted(version)} is too old: update it with `{self.install}`"
-            )
-        if version > self.tested:
-            return f"{self.name} {dotted(version)} is newer than {dotted(self.tested)}, the newest one tested"
-        return ""
-
-    async def ask(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
-        """The output of ``argv --version``. Raises AgentUnavailableError if it does not answer."""
-        secretless = {key: value for key, value in env.items() if "KEY" not in key}
-        said = b""
-        launch = Launch((*argv, "--version"), secretless, Path("/"))
-        async with await AgentProcess.spawn(launch) as process:
-            try:
-                async with asyncio.timeout(self.probe_s):
-                    async for line in process.lines():
-                        said += line[: SAID_BYTES - len(said)] + b"\n"
-            except TimeoutError:
-                raise AgentUnavailableError(
-                    f"`{Path(argv[-1]).name} --version` does not answer: reinstall {self.name} with `{self.install}`"
-                ) from None
-        return said.decode(errors="replace")
 
 
 async def survey_of(prefix: str, probing: Awaitable[tuple[str, str]], login: str) -> Survey:

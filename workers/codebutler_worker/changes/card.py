@@ -97,36 +97,37 @@ def card(
     found: Difference,
     turn_id: str,
     *,
-    checks: str = "",
     notes: Sequence[str] = (),
     offer: bool,
+    can_push: bool = True,
     link: str = "",
 ) -> Message:
-    """The card as posted. ``checks``: the line about checks that start automatically; ``offer``: show a button to run
-    checks; ``link`` as for ``review_link``."""
+    """The card as posted. ``notes``: more lines; ``offer``: show a button to run checks; ``can_push``: there is
+    somewhere to push to; ``link`` as for ``review_link``."""
     lines = [f"📝 {headline(found)}{link}", *map(file_line, found.files[:FILES_SHOWN])]
     if more := len(found.files) - FILES_SHOWN:
         lines += [f"… and {count(more, 'more file')}"] if more > 0 else []
     for line in found.commits[:COMMITS_SHOWN]:
         short, _, subject = line.partition(" ")
         lines.append(f"{code(short)} {code(subject, PATH_CHARS)}")
-    lines += [*notes, checks] if checks else notes
-    return said("\n".join(lines), *buttons(turn_id, offer=offer))
+    return said("\n".join([*lines, *notes]), *buttons(turn_id, offer=offer, can_push=can_push))
 
 
-def line(found: Difference, *, checks: str = "", notes: Sequence[str] = (), link: str = "") -> Message:
+def line(found: Difference, *, notes: Sequence[str] = (), link: str = "") -> Message:
     """The same on one line, without buttons (``output.changes`` "line")."""
-    lines = [f"📝 {headline(found)}{link}", *notes]
-    return said("\n".join([*lines, checks] if checks else lines))
+    return said("\n".join([f"📝 {headline(found)}{link}", *notes]))
 
 
-def buttons(turn_id: str, *, offer: bool) -> tuple[Button, ...]:
+def buttons(turn_id: str, *, offer: bool, can_push: bool) -> tuple[Button, ...]:
     """What can be done with the changes; each button stands for a command about the run."""
     found = [Button("Diff", DIFF_ACTION, turn_id)]
     if offer:
         found.append(Button("Run checks", CHECKS_ACTION, turn_id))
     found.append(Button("Undo", ASK_UNDO_ACTION, turn_id))
-    return (*found, Button("Commit", COMMIT_ACTION, turn_id), Button("PR", PR_ACTION, turn_id))
+    found.append(Button("Commit", COMMIT_ACTION, turn_id))
+    if can_push:
+        found.append(Button("PR", PR_ACTION, turn_id))
+    return tuple(found)
 
 
 def push_offer(turn_id: str, why: str) -> Message:
@@ -148,7 +149,8 @@ def with_verdict(posted: Message, verdict: str, turn_id: str, *, offer: bool) ->
     """The card with the line about the checks; ``offer``: show a button to run them (again)."""
     kept = [each for each in posted.markdown.split("\n") if not each.startswith(RUNNING)]
     text = "\n".join([*kept, verdict])
-    return said(text, *buttons(turn_id, offer=offer)) if posted.buttons else said(text)
+    can_push = any(each.action == PR_ACTION for each in posted.buttons)
+    return said(text, *buttons(turn_id, offer=offer, can_push=can_push)) if posted.buttons else said(text)
 
 
 def verdict_of(results: Sequence[CheckResult]) -> str:

@@ -6,6 +6,7 @@ the run, and their results are an edit of the card.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from codebutler_worker.changes.checks import checks_of
 from codebutler_worker.changes.pending import add_checks, card_id, is_at_rest, take_over_checks
 from codebutler_worker.changes.racing import is_racing
 from codebutler_worker.changes.snapshots import Snapshots
+from codebutler_worker.forge.remote import has_remote
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import WORDLESS, own_tree, talks
 from codebutler_worker.store.rows import TurnRow
@@ -34,15 +36,23 @@ async def show_changes(runtime: Runtime, turn: TurnRow, snapshots: Snapshots) ->
     if found is None or not found.files:
         return
     checks = checks_of(config.checks, Path(runtime.settings.path))
+    can_push = await asyncio.to_thread(has_remote, runtime.settings)
+    show = partial(_show, settings=runtime.settings, turn=turn, found=found, checks=checks, can_push=can_push)
     try:
-        await runtime.commit(partial(_show, settings=runtime.settings, turn=turn, found=found, checks=checks))
+        await runtime.commit(show)
     except StoreError as error:
         # The answer has been posted; the changes can still be asked for.
         runtime.log("ERR", f"what turn {turn.id} changed is not shown: {error}")
 
 
 def _show(
-    uow: UnitOfWork, *, settings: RepoSettings, turn: TurnRow, found: Difference, checks: tuple[Check, ...]
+    uow: UnitOfWork,
+    *,
+    settings: RepoSettings,
+    turn: TurnRow,
+    found: Difference,
+    checks: tuple[Check, ...],
+    can_push: bool,
 ) -> None:
     if is_racing(uow, turn.conversation):
         return  # The race's card shows it beside the others'.
@@ -56,15 +66,14 @@ def _show(
     # A run that was stopped, or will continue, is not judged yet.
     due = tuple(check for check in checks if check.when == "always") if now.state == "done" else ()
     notes = [BESIDE] if worked_beside(uow, now, config) else []
-    begin = ""
     if due:
         add_checks(uow, turn, turn.user_id)
-        begin = running_line(due) if is_at_rest(uow, config, turn.conversation) else WAITING
+        notes.append(running_line(due) if is_at_rest(uow, config, turn.conversation) else WAITING)
     offer = not due and any(check.when != "never" for check in checks)
     if config.output.changes == "line":
-        said = line(found, checks=begin, notes=notes, link=link)
+        said = line(found, notes=notes, link=link)
     else:
-        said = card(found, turn.id, checks=begin, notes=notes, offer=offer, link=link)
+        said = card(found, turn.id, notes=notes, offer=offer, can_push=can_push, link=link)
     uow.post(place_of(turn), said, op_id=card_id(turn.id), value="notice")
 
 

@@ -35,14 +35,16 @@ async def trail(runtime: Runtime, turn: TurnRow, snapshots: Snapshots) -> None:
     """Add the trailers to what the run's agent committed, before its changes are shown. If another run worked in the
     same place, nobody knows whose commits they are."""
     config = runtime.settings.config
-    trailers = trailers_of(config.git.trailers, turn)
-    if not trailers or snapshots.before is None or turn.agent in WORDLESS or not talks(config, turn.agent):
+    if not config.git.trailers or snapshots.before is None or turn.agent in WORDLESS:
+        return
+    if not talks(config, turn.agent):
         return
     try:
         if await runtime.commit(lambda uow: worked_beside(uow, uow.turns.get(turn.id) or turn, config)):
             return
         tree = await runtime.agents.tree(snapshots.workdir)
-        if number := await add_trailers(tree.git, snapshots.before, trailers, runtime.pushed):
+        trailers = trailers_of(config.git.trailers, turn)
+        if trailers and (number := await add_trailers(tree.git, snapshots.before, trailers, runtime.pushed)):
             runtime.log("INF", f"added trailers to {number} commits of turn {turn.id}")
     except CodeButlerError as error:
         runtime.log("WRN", f"no trailers were added to the commits of turn {turn.id}: {error}")

@@ -10,8 +10,7 @@ from codebutler.text.markup import plain
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.forge.following import follow
 from codebutler_worker.forge.news import is_merge_request, link_to, name_of
-from codebutler_worker.forge.pulls import Opened, body_of, open_pull, service_of, title_of
-from codebutler_worker.forge.push import Pushed, Tip, tip_of
+from codebutler_worker.forge.push import Opened, Pushed, Tip, body_of, open_pull, service_of, tip_of, title_of
 from codebutler_worker.forge.push import push as send
 from codebutler_worker.forge.remote import ForgeError
 from codebutler_worker.present.lines import code, count, one_line

@@ -18,7 +18,8 @@ from codebutler_worker.store.unit_of_work import UnitOfWork
 def agent_for(uow: UnitOfWork, config: Config, conversation: str, prefix: str | None) -> str:
     """The agent behind a typed prefix; without one that of the conversation. One that is configured no more is not
     chosen any more."""
-    if prefix is None and talks(config, chosen := uow.choices.get(conversation).agent):
+    chosen = uow.choices.get(conversation).agent if prefix is None else ""
+    if chosen and talks(config, chosen):
         return chosen
     return agent_name(config, prefix)
 
@@ -28,7 +29,7 @@ def choice_for(uow: UnitOfWork, turn: TurnRow, config: Config, people: Collectio
     counts only if each of them may loosen it."""
     chosen = uow.choices.get(main_conversation(turn.conversation))
     mode: Mode = next((each for each in MODES.values() if each == chosen.mode), "")
-    if is_looser(config, turn.agent, mode):
+    if mode and is_looser(config, turn.agent, mode):
         where = using(config, turn.channel_id, turn.agent)
         if not all(may(admitted(person), "loosen", where).allowed for person in people):
             mode = ""

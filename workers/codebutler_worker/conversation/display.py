@@ -170,7 +170,8 @@ class Display:
     async def _show_status(self) -> None:
         """Under the thread: the current step; in the thread, if configured, its tools."""
         while True:
-            await self._runtime.outbox.settled(self._after or "")
+            if self._after:
+                await self._runtime.outbox.settled(self._after)
             self._status_changed.clear()
             if self._tools is not None and self._tools.waits:
                 await self._runtime.outbox.settled(await self._runtime.commit(self._post_tools))

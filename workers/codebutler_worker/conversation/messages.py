@@ -13,10 +13,10 @@ import uuid
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from codebutler.config.budget import DailyLimit
 from codebutler.config.permission import admitted, may
 from codebutler.config.programs import is_session, is_shell, program_of
 from codebutler.config.schema import Config
+from codebutler.config.section import DailyLimit
 from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef

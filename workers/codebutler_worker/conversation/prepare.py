@@ -39,7 +39,8 @@ from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import WORDLESS, move, own_tree
+from codebutler_worker.runtime.turns import WORDLESS, move
+from codebutler_worker.store.opening import STATE_DIR
 from codebutler_worker.store.rows import (
     REPO_SCOPE,
     AttachmentRow,
@@ -49,9 +50,8 @@ from codebutler_worker.store.rows import (
     main_conversation,
     race_in,
 )
-from codebutler_worker.store.state_dir import STATE_DIR
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
-from codebutler_worker.tools.pushing import ASK_TO_PUSH
+from codebutler_worker.tools.talking import ASK_TO_PUSH
 
 LOOKED_AT = 200
 RESTRICTIONS = """\
@@ -176,7 +176,9 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
         to_put_back(uow, turn) if turn.agent == UNDO else None,
         answered=answers_before(uow, turn) if turn.reason in ("interrupted", "stopped") else (),
         messages=messages,
-        withdrawn=() if turn.agent in beside(config) else _end_checks(uow, turn, config),
+        withdrawn=_end_checks(uow, turn, config)
+        if uow.deferred.all() and turn.agent not in beside(config)
+        else (),
         choice=choice_for(uow, turn, config, people),
         has_moved=bool(session and own and was_picked(uow, own)),
         facts=(*uow.facts.of(REPO_SCOPE), *uow.facts.of(turn.user_id)),
@@ -233,14 +235,6 @@ def keep_session(uow: UnitOfWork, turn: TurnRow, session_id: str) -> None:
             total_cost_usd=known.total_cost_usd if known and known.session_id == session_id else 0.0,
         )
     )
-
-
-async def find_workdir(runtime: Runtime, begun: BegunTurn) -> Path:
-    """The directory it works in. Raises CodeButlerError with one line that says what to do."""
-    task = None
-    if begun.has_own_tree and own_tree(runtime.settings.config, begun.turn.conversation):
-        task = runtime.redactor.redact(" ".join(said.text for said in begun.said))
-    return await runtime.agents.workdir(begun.turn.conversation, task=task)
 
 
 def prompt_of(begun: BegunTurn, files: Sequence[AttachmentRow], workdir: Path) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from codebutler.config.programs import asks_model
 from codebutler.config.schema import Config
 from codebutler.domain.clock import zone_of
 from codebutler.domain.message import said
@@ -17,7 +18,7 @@ from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler_worker.conversation.marks import QUEUED, end_turn, show
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import parked
-from codebutler_worker.runtime.budget import account_of, counts, end_of, used_today, used_up, used_up_text
+from codebutler_worker.runtime.budget import account_of, end_of, used_today, used_up, used_up_text
 from codebutler_worker.runtime.elsewhere import Elsewhere
 from codebutler_worker.runtime.turns import move
 from codebutler_worker.store.rows import MessageRow, TurnRow, main_conversation, race_in
@@ -218,7 +219,7 @@ def never_started(turn: TurnRow) -> bool:
 def park_for_budget(uow: UnitOfWork, turn: TurnRow, config: Config, elsewhere: Elsewhere) -> bool:
     """Whether the queued turn has to wait for a new day or month, or (in a race) ends; if so, stores and announces
     that."""
-    if not counts(turn.agent, config):
+    if not asks_model(config, turn.agent):
         return False
     line = used_up(used_today(uow, config, account_of(turn), elsewhere))
     if line is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from codebutler.config.budget import BudgetSection
+from codebutler.config.section import BudgetSection
 from codebutler.domain.errors import StoreError
 from codebutler.domain.message import RETRY_ACTION
 from codebutler.domain.model import Asked, TurnNote

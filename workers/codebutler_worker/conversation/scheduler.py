@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from codebutler.config.programs import beside
@@ -40,7 +40,7 @@ from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 STORE_RETRY_S = 5.0
-BeganTurns = tuple[list[BegunTurn], float | None, Mapping[str, ShownWait], tuple[int, int]]
+BeganTurns = tuple[list[BegunTurn], float | None, Mapping[str, ShownWait], tuple[int, int], list[DeferredRow]]
 MAX_PROGRAMS = 20
 """Commands and sessions at once, in addition to agents' turns."""
 
@@ -158,25 +158,28 @@ class TurnScheduler:
         programs = sum(turn.row.agent in apart for turn, _ in self._running.values())
         seen = self._news
         # Runs on the store's thread: it gets copies of what the loop changes.
-        steering = frozenset(self._steering)
         begin_due = partial(
-            self._begin_due, busy=busy, programs=programs, steering=steering, shown=self._shown
+            self._begin_due,
+            busy=busy,
+            programs=programs,
+            steering=frozenset(self._steering),
+            shown=self._shown,
+            working={
+                turn.row.conversation for turn, _ in self._running.values() if turn.row.agent not in apart
+            },
         )
-        working = {turn.row.conversation for turn, _ in self._running.values() if turn.row.agent not in apart}
-
-        def look(uow: UnitOfWork) -> tuple[BeganTurns, list[DeferredRow]]:
-            begun = begin_due(uow)
-            return begun, [*due_checks(uow, self._runtime.settings.config, working), *due_races(uow, working)]
-
-        (begun, next_due_s, self._shown, (self.parked, self.asking)), due = await self._runtime.commit(look)
+        begun, next_due_s, self._shown, on_hold, due = await self._runtime.commit(begin_due)
+        self.parked, self.asking = on_hold
         self._queued, self._seen = len(self._shown), seen
         for one in begun:
-            self._deferred.withdraw(one.withdrawn)
+            if one.withdrawn:
+                self._deferred.withdraw(one.withdrawn)
             turn = RunningTurn(self._runtime, one, self._load_changed)
             task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
             self._running[turn.row.id] = (turn, task)
             task.add_done_callback(self._ended)
-        self._deferred.start(due if not self._paused else ())
+        if due and not self._paused:
+            self._deferred.start(due)
         # A stop may come between a turn's commit and its task; one for a turn that has ended is moot.
         late, self._stop_at_start = self._stop_at_start, {}
         for turn_id, by in late.items():
@@ -195,14 +198,15 @@ class TurnScheduler:
         programs: int,
         steering: frozenset[str],
         shown: Mapping[str, ShownWait],
+        working: Collection[str],
     ) -> BeganTurns:
-        """Returns what has begun, when to look again, what waits and is shown to, and how many are parked until some
-        time, and until somebody says how to continue."""
+        """Returns what has begun, when to look again, what waits and is shown to, how many are parked until some
+        time, and until somebody says how to continue, and the deferred commands that are due."""
         config = self._runtime.settings.config
         agent, output = config.agent, config.output
         if self._paused:
             queued = uow.turns.in_states("queued")
-            return [], None, dict.fromkeys((turn.id for turn in queued), ShownWait()), (0, 0)
+            return [], None, dict.fromkeys((turn.id for turn in queued), ShownWait()), (0, 0), []
         # We have to wake parked turns: a sleeping worker would not.
         parked, asking = _on_hold(uow)
         look_again_s, parked = resume_due(uow, parked) if parked else (None, [])
@@ -233,7 +237,10 @@ class TurnScheduler:
             left |= told
         left |= dict.fromkeys((turn.id for turn in parked), ShownWait())
         due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s, tell_again_s) if wait_s is not None]
-        return begun, min(due_s, default=None), left, (len(parked), asking)
+        due: list[DeferredRow] = []
+        if uow.deferred.all():
+            due = [*due_checks(uow, config, working), *due_races(uow, working)]
+        return begun, min(due_s, default=None), left, (len(parked), asking), due
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         for turn_id, (_, running) in list(self._running.items()):

@@ -40,24 +40,19 @@ from codebutler_worker.conversation.attachments import AttachmentFetcher, is_usa
 from codebutler_worker.conversation.display import Display
 from codebutler_worker.conversation.end import Ending, conclude, outcome_of, record_end
 from codebutler_worker.conversation.history import Missed, record_of
+from codebutler_worker.conversation.lacking import warn_of_lacks
 from codebutler_worker.conversation.limits import Hold, after_refusal
-from codebutler_worker.conversation.prepare import (
-    BegunTurn,
-    find_workdir,
-    keep_session,
-    prompt_of,
-    request_of,
-)
+from codebutler_worker.conversation.prepare import BegunTurn, keep_session, prompt_of, request_of
 from codebutler_worker.conversation.publisher import Publisher
 from codebutler_worker.conversation.workdir import tidy_workdir
 from codebutler_worker.present.answer import NOTHING_LEFT
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.budget import BudgetWatch, used_up_text
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import ApprovalAnswer, tag_of
+from codebutler_worker.runtime.turns import ApprovalAnswer, own_tree, tag_of
 from codebutler_worker.store.rows import key_of, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
-from codebutler_worker.tools.pushing import is_wish
+from codebutler_worker.tools.talking import asks_to_push
 
 STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
@@ -185,8 +180,11 @@ class RunningTurn:
 
     async def _driven(self) -> None:
         try:
-            backend = await self._runtime.agents.get(self.row.agent, self._begun.choice)
-            self._snapshots.workdir = await find_workdir(self._runtime, self._begun)
+            runtime, row, task = self._runtime, self.row, None
+            backend = await runtime.agents.get(row.agent, self._begun.choice)
+            if own_tree(runtime.settings.config, row.conversation) and self._begun.has_own_tree:
+                task = runtime.redactor.redact(" ".join(said.text for said in self._begun.said))
+            self._snapshots.workdir = await runtime.agents.workdir(row.conversation, task=task)
         except CodeButlerError as error:
             self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
             return
@@ -219,6 +217,7 @@ class RunningTurn:
         self._publisher.workdir = workdir
         if files:
             files = await AttachmentFetcher(self._runtime, self._place, workdir).fetch(files)
+        await warn_of_lacks(self._runtime, begun, files, self._session_id)
         self._prompt = prompt_of(begun, files, workdir)
         record = ""
         if begun.missed != Missed():
@@ -244,7 +243,7 @@ class RunningTurn:
                 if self._asking is None:
                     self._asking = Asking(self._runtime, self.row, self._asking_changed)
                 await self._asking.heard(backend, event, self._session_id or "")
-            case ToolUse(name=name, input=given) if is_wish(name):
+            case ToolUse(name=name, input=given) if asks_to_push(name):
                 await self._publisher.ask_to_push(str(given.get("why", "")))
             case Withdrawn() if self._asking is not None:
                 await self._asking.withdrawn(event)

@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -86,9 +87,14 @@ class Hosts:
     def local(self) -> dict[int, HostPort]:
         """Port -> place, for entries on this machine's own loopback. A program inside has a different loopback, which
         it reaches without a proxy."""
-        named = [(place(entry), place(entry, port)) for entry in self.entries for port in PORTS]
-        found = [with_port or by_scheme for with_port, by_scheme in named]
-        return {at.port: at for at in reversed(found) if at is not None and at.host in LOCAL}
+        return _local(self.entries)
+
+
+@cache
+def _local(entries: tuple[str, ...]) -> dict[int, HostPort]:
+    named = [(place(entry), place(entry, port)) for entry in entries for port in PORTS]
+    found = [with_port or by_scheme for with_port, by_scheme in named]
+    return {at.port: at for at in reversed(found) if at is not None and at.host in LOCAL}
 
 
 def _fits(entry: str, wanted: HostPort) -> bool:

@@ -23,9 +23,9 @@ from codebutler.domain.refs import NO_PERSON, NOWHERE, PersonRef
 from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import plain
 from codebutler_worker.forge import news
-from codebutler_worker.forge.pulls import Opened, service_of
+from codebutler_worker.forge.api import FailedJob, Pull, PullChecks, PullComment, Service
+from codebutler_worker.forge.push import Opened, service_of
 from codebutler_worker.forge.remote import ForgeError, Remote, judged
-from codebutler_worker.forge.service import FailedJob, Pull, PullChecks, PullComment, Service
 from codebutler_worker.present.lines import one_line, visible
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import DeferredRow, PullNewsRow, PullRow

@@ -11,9 +11,17 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct
 
-from codebutler_worker.forge.api import Api, RefusedError, decoded
+from codebutler_worker.forge.api import (
+    Api,
+    FailedJob,
+    Pull,
+    PullChecks,
+    PullComment,
+    RefusedError,
+    checks_of,
+    decoded,
+)
 from codebutler_worker.forge.remote import ForgeError
-from codebutler_worker.forge.service import FailedJob, Pull, PullChecks, PullComment, checks_of
 
 T = TypeVar("T")
 Number = Annotated[int, Meta(ge=0, le=2**62)]

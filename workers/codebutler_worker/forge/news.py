@@ -13,8 +13,8 @@ from urllib.parse import quote, urlsplit
 
 from codebutler.domain.message import HAND_OVER_ACTION, Button, Message, said
 from codebutler.text.markup import fence, plain
+from codebutler_worker.forge.api import Pull, PullChecks, PullComment
 from codebutler_worker.forge.remote import Remote
-from codebutler_worker.forge.service import Pull, PullChecks, PullComment
 from codebutler_worker.present.lines import code, count, fenced, one_line, visible
 from codebutler_worker.present.notices import MEND_THE_CAUSE
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from codebutler.config.git_url import address_in
+from codebutler.config.git_repo import address_in
+from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.sandbox.destinations import read_regular
 from codebutler_worker.sandbox.gitconfig import CONFIG_BYTES, MalformedConfigError, settings
@@ -109,6 +110,16 @@ def configured_url(repo: Path) -> str:
     if len(urls) > 1:
         raise ForgeError(f"the remote `{name}` has several addresses: say in `git.remote` which one counts")
     return urls[0]
+
+
+def has_remote(settings: RepoSettings) -> bool:
+    """Whether a remote is configured at all; it may still be one that is refused. Blocking."""
+    if settings.config.git.remote:
+        return True
+    try:
+        return bool(configured_url(Path(settings.path)))
+    except ForgeError as error:
+        return str(error) != NO_REMOTE
 
 
 def _remotes(found: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:

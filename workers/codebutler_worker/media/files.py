@@ -22,7 +22,7 @@ from codebutler.domain.model import File
 from codebutler.platform.tasks import settled_within
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
 from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, status_beneath
-from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.store.opening import STATE_DIR
 
 FETCH_S = 180.0
 

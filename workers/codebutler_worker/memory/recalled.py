@@ -18,8 +18,8 @@ from pathlib import Path
 from codebutler.config.memory import clean, visible
 from codebutler.domain.errors import StoreError
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
+from codebutler_worker.store.opening import STATE_DIR
 from codebutler_worker.store.rows import REPO_SCOPE, FactRow, MemoryLineRow
-from codebutler_worker.store.state_dir import STATE_DIR
 
 STORE = "store.db"
 BUSY_S = 5.0

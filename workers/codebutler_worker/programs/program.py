@@ -126,7 +126,13 @@ class Program(ABC):
             family |= await self._ask_to_end(eof_s, term_s)
             if self._process.returncode is None or family or not self._birth.ends_whole:
                 await self._kill(family | await self._family())
-            await self._release()
+            if self._burst is not None:
+                await asyncio.wait({self._burst})
+            if self._birth.enclosure is not None:
+                self._limit_hit = self._limit_hit or self._birth.enclosure.struck()
+                await self._birth.enclosure.close()  # kills whatever is left inside
+            if self._birth.held is not None:
+                self._birth.held.release()
             await self._close()
 
     @abstractmethod
@@ -145,16 +151,6 @@ class Program(ABC):
         self._signal(signal.SIGKILL)
         await kill_leftovers(family | await marked(self._birth.mark))
         await self._ended_within(1.0)
-
-    async def _release(self) -> None:
-        """Close its enclosure, which kills whatever is left inside."""
-        if self._burst is not None:
-            await asyncio.wait({self._burst})
-        if self._birth.enclosure is not None:
-            self._limit_hit = self._limit_hit or self._birth.enclosure.struck()
-            await self._birth.enclosure.close()
-        if self._birth.held is not None:
-            self._birth.held.release()
 
     async def _ended_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):

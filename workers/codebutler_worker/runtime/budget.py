@@ -14,9 +14,9 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from codebutler.config.budget import BudgetSection, DailyLimit, limits_any
 from codebutler.config.programs import asks_model
 from codebutler.config.schema import Config
+from codebutler.config.section import BudgetSection, DailyLimit, limits_any
 from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import StoreError
 from codebutler.domain.refs import NO_PERSON
@@ -110,11 +110,6 @@ def end_of(period: Period, now: datetime, zone: tzinfo) -> datetime:
     return (day_of if period == "day" else month_of)(now, zone)[1]
 
 
-def counts(agent: str, config: Config) -> bool:
-    """Whether this agent's turns count against a budget: programs and our own commands use no model."""
-    return asks_model(config, agent)
-
-
 @cache
 def is_limited(budget: BudgetSection) -> bool:
     """Whether there is any limit."""
@@ -204,7 +199,7 @@ def spent_today(uow: UnitOfWork, config: Config, account: BudgetAccount = NOBODY
     """The use of all agents in the repository, and of our own model requests; summed up for ``account``."""
     first, until = day_of(uow.now, zone_of(config.budget.timezone))
     spent = uow.turns.spent_between(iso(first), iso(until), account)
-    return Today(tuple(one for one in spent if counts(one.agent, config)), until)
+    return Today(tuple(one for one in spent if asks_model(config, one.agent)), until)
 
 
 def used_today(
@@ -225,7 +220,7 @@ def beyond_day(uow: UnitOfWork, config: Config, elsewhere: Elsewhere, moment: da
     today, until = day_of(moment, zone)
     first, month_until = month_of(moment, zone)
     earlier = uow.turns.spent_between(iso(first), iso(today), NOBODY)
-    own = sum((one.used for one in earlier if counts(one.agent, config)), UsageTotal())
+    own = sum((one.used for one in earlier if asks_model(config, one.agent)), UsageTotal())
     return Beyond(elsewhere.on_day(until), elsewhere.in_month(month_until) + own)
 
 
@@ -260,11 +255,10 @@ class BudgetWatch:
     def __init__(self, runtime: Runtime, turn: TurnRow) -> None:
         config = runtime.settings.config
         self.met: BudgetLine | None = None
-        self.counts = counts(turn.agent, config)
+        self.counts = asks_model(config, turn.agent)
         self._is_limited = self.counts and is_limited(config.budget)
         began = turn.started_at
         self._began = datetime.fromisoformat(began) if began else runtime.clock.now()
-        self._zone = zone_of(config.budget.timezone)
         self.until = self._began
         self._runtime = runtime
         self._turn = turn
@@ -327,12 +321,12 @@ class BudgetWatch:
         )
         if not self._is_limited:
             return [], Beyond()
-        first, until = day_of(self._began, self._zone)
+        first, until = day_of(self._began, zone_of(config.budget.timezone))
         beyond = beyond_day(uow, config, self._runtime.elsewhere, self._began)
         others = uow.turns.spent_between(
             iso(first), iso(until), account_of(self._turn), without=self._turn.id
         )
-        return [one for one in others if counts(one.agent, config)], beyond
+        return [one for one in others if asks_model(config, one.agent)], beyond
 
     def _judge(self) -> None:
         usage = self._usage
@@ -346,5 +340,5 @@ class BudgetWatch:
         # A limit on the number of turns does not end the last one.
         self.met = used_up([line for line in found if line.unit != "turns"])
         if self.met is not None:
-            self.until = end_of(self.met.period, self._began, self._zone)
+            self.until = end_of(self.met.period, self._began, zone_of(budget.timezone))
             self._over.set()

@@ -11,20 +11,20 @@ from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
+from codebutler_worker.sandbox.common import (
+    Inside,
+    MachineView,
+    below,
+    refuse_too_wide,
+    trial_directories,
+    trial_failure,
+)
 from codebutler_worker.sandbox.person import become, require_way
 from codebutler_worker.sandbox.pins import Watcher
 from codebutler_worker.sandbox.port import Launch, ProxySocket, Sandbox, SandboxPolicy, environment
 from codebutler_worker.sandbox.prelude import INSIDE, QUIET, SENDMSG, swiftly, through, with_tracked
 from codebutler_worker.sandbox.seccomp import FD, FilterFile
 from codebutler_worker.sandbox.system import SystemLayout, find_program, inspect_system
-from codebutler_worker.sandbox.walls import (
-    Inside,
-    MachineView,
-    below,
-    refuse_too_wide,
-    trial_failure,
-    trial_ground,
-)
 
 # The sandbox as bubblewrap arguments. Pure: takes everything that was looked up, returns an argv.
 #
@@ -33,7 +33,7 @@ from codebutler_worker.sandbox.walls import (
 # 0.8.
 
 SCRATCH = ("/tmp", "/run", "/var/tmp")  # noqa: S108 - mount points, not files
-SHARED_MEMORY = "/dev/shm"  # noqa: S108
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point, too
 # Root may write here even without capabilities, and core_pattern names a program that the kernel runs outside. No agent
 # is root; if one were, bubblewrap 0.8 would protect these only where a directory itself looks writable.
 KERNELS_OWN = ("sys", "sysrq-trigger", "irq", "bus", "fs", "scsi", "acpi")
@@ -185,7 +185,7 @@ class BwrapSandbox(Sandbox):
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Skips paths of ``policy`` that do not exist; refuses symbolic links."""
-        checkout = inspect_checkout(policy.workdir, filling=policy.filling)
+        checkout = inspect_checkout(policy.workdir, policy.home, filling=policy.filling)
         # Not --setenv: everybody can read a process's arguments. Not our own environment either: inside,
         # /proc/1/environ shows the wrapper's. So only variables that would affect the wrapper itself use --setenv.
         env = environment(policy)
@@ -225,9 +225,11 @@ class BwrapSandbox(Sandbox):
         """Start a shell inside that checks the sandbox."""
         # 2 means a filter is in place (proc(5)).
         filtered = "0" if self.filter.missing else "2"
-        with trial_ground() as ground:
-            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside), "FILTER": filtered}
-            policy = SandboxPolicy(workdir=ground.workdir, home=ground.home, env=env, network="none")
+        with trial_directories() as directories:
+            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(directories.outside), "FILTER": filtered}
+            policy = SandboxPolicy(
+                workdir=directories.workdir, home=directories.home, env=env, network="none"
+            )
             why = await trial_failure(self.wrap(("/bin/sh", "-c", SELF_TEST), policy))
         if why:
             raise SandboxUnavailableError(

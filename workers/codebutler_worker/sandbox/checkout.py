@@ -129,9 +129,9 @@ class Checkout:
         return frozenset((*self.closed, *(path for path in self.fixed if path.parent.parent in self.closed)))
 
 
-def inspect_checkout(workdir: Path, *, filling: bool = False) -> Checkout:
+def inspect_checkout(workdir: Path, home: Path | None = None, *, filling: bool = False) -> Checkout:
     """Inspect ``workdir`` and create what git leaves out (``hooks``, ``config``), so that it can be made read-only.
-    ``filling``: see SandboxPolicy.
+    ``home``: of the user who runs git there, None = whoever owns it; ``filling``: see SandboxPolicy.
 
     Raises SandboxUnavailableError if it cannot be sandboxed.
     """
@@ -142,7 +142,8 @@ def inspect_checkout(workdir: Path, *, filling: bool = False) -> Checkout:
         pinned, fixed, closed = _git(workdir)
         private, shared = _private(workdir)
         index = _git_directory_of(workdir) / "index" if pinned else None
-        own = () if filling else _pointed(workdir, (*fixed, *closed), *pinned[:1])
+        home = home or home_of_agents(workdir, Path.home())
+        own = _pointed(workdir, pinned[0], home, (*fixed, *closed)) if pinned and not filling else ()
         sockets = sockets_in((workdir, *pinned[:1]), shared, hidden=workdir / PRIVATE)
     except UnsafePathError as error:
         raise SandboxUnavailableError(
@@ -166,11 +167,9 @@ def inspect_checkout(workdir: Path, *, filling: bool = False) -> Checkout:
     )
 
 
-def _pointed(root: Path, fixed: Paths, git: Path | None = None) -> Paths:
-    """The paths that git's configuration refers to and that are not ``fixed`` yet; empty without git."""
-    if git is None:
-        return ()
-    found = Pointed(root, git, home_of_agents(root, Path.home()), root / PRIVATE)
+def _pointed(root: Path, git: Path, home: Path, fixed: Paths) -> Paths:
+    """The paths that git's configuration refers to and that are not ``fixed`` yet."""
+    found = Pointed(root, git, home, root / PRIVATE)
     found.read_all()
     return tuple(sorted(path for path in found.fixed if not any(path.is_relative_to(one) for one in fixed)))
 

@@ -139,12 +139,12 @@ class ControlGroup:
 
     def struck(self) -> str:
         """One line about the limits that a process in the groups reached, "" if none."""
-        found = (
+        found = tuple(
             limit
             for limit, files, key in EVENTS
             if any(count(directory, files, key) for directory in self.directories)
         )
-        return explain(tuple(found), self.limits)
+        return explain(found, self.limits) if found else ""
 
     async def burst(self) -> None:
         """Nothing to do: killing the group's first program, or the sandbox, ends them all."""
@@ -186,10 +186,10 @@ class Limiter:
         """Whether a control group enforces ``controller``."""
         return any(controller in slot.controllers for slot in self.slots)
 
-    def told(self, *, walls: bool) -> str:
+    def told(self, *, sandboxed: bool) -> str:
         """The limits in force, in one line."""
         unheld = {
-            name for name, held in (("pids", walls), ("cpu", False)) if not held and not self.holds(name)
+            name for name, held in (("pids", sandboxed), ("cpu", False)) if not held and not self.holds(name)
         }
         each = "" if self.holds("memory") else " for each process"
         kinds = sorted({f"control groups v{slot.version}" for slot in self.slots})

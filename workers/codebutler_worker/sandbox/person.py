@@ -22,12 +22,12 @@ from codebutler_worker.sandbox.system import find_setpriv
 Level = Literal["ok", "warn", "FAIL"]
 
 
-def identity(walls: str, uid: int, owner: int, repo: str = "the repository") -> tuple[Level, str]:
-    """(level, one line) for agents in the sandbox ``walls`` and in ``repo``, which belongs to the user ``owner``, if
+def identity(sandbox: str, uid: int, owner: int, repo: str = "the repository") -> tuple[Level, str]:
+    """(level, one line) for agents in the sandbox ``sandbox`` and in ``repo``, which belongs to the user ``owner``, if
     CodeButler runs as ``uid``. FAIL: nothing starts there."""
-    if owner == 0 and (walls == "docker" or uid == 0):
+    if owner == 0 and (sandbox == "docker" or uid == 0):
         return "FAIL", ROOTS_OWN.format(repo=repo)
-    if walls == "docker":
+    if sandbox == "docker":
         whose = "" if owner == 1000 else ", the repository's owner"
         return "ok", f"agents run as user {owner}{whose}, without any privilege"
     if uid != 0:
@@ -162,14 +162,14 @@ def _is_theirs(home: Path, owner: Owner) -> bool:
 NAME, EMAIL = "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL"
 
 
-def served_findings(walls: str, group: Sequence[RepoSettings], ours: Path) -> Iterator[Finding]:
-    """Each finding once, for the repositories of ``group`` in the sandbox ``walls``; ``ours`` is our own home."""
+def served_findings(sandbox: str, group: Sequence[RepoSettings], ours: Path) -> Iterator[Finding]:
+    """Each finding once, for the repositories of ``group`` in the sandbox ``sandbox``; ``ours`` is our own home."""
     uid = os.geteuid()
     there = [Path(each.path) for each in group if each.path and Path(each.path).is_dir()]
-    told = {identity(walls, uid, Owner.at(repo).uid, str(repo)) for repo in there}
+    told = {identity(sandbox, uid, Owner.at(repo).uid, str(repo)) for repo in there}
     if not there:
         # For the future owner of a repository, who will not be root alone.
-        told = {identity(walls, uid, uid or 1000)}
+        told = {identity(sandbox, uid, uid or 1000)}
     for level, text in sorted(told):
         yield Finding(area="sandbox", subject="user", level=level, text=text)
     yield from _commits(there, ours)

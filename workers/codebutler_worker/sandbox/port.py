@@ -116,12 +116,12 @@ class Sandbox(ABC):
     async def self_test(self) -> None:
         """Really start a program. Raises SandboxUnavailableError with what to do."""
 
-    async def release(self, conversation: str) -> None:  # noqa: B027
+    async def release(self, conversation: str) -> None:  # noqa: B027 - most keep nothing
         """The conversation is over: remove what was kept for it."""
 
     async def sweep(self) -> int:
         """Remove what workers that no longer run left behind; returns how much."""
         return 0
 
-    async def close(self) -> None:  # noqa: B027
+    async def close(self) -> None:  # noqa: B027 - most keep nothing
         """Remove everything of this worker."""

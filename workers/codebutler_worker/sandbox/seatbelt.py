@@ -12,8 +12,14 @@ from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
+from codebutler_worker.sandbox.common import (
+    Inside,
+    MachineView,
+    refuse_too_wide,
+    trial_directories,
+    trial_failure,
+)
 from codebutler_worker.sandbox.port import Launch, ProxySocket, Sandbox, SandboxPolicy, environment
-from codebutler_worker.sandbox.walls import Inside, MachineView, refuse_too_wide, trial_failure, trial_ground
 
 # The sandbox as a profile for macOS's seatbelt (sandbox-exec(1)). Pure: takes everything that was looked up, returns a
 # text.
@@ -224,7 +230,7 @@ class SeatbeltSandbox(Sandbox):
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Skips paths of ``policy`` that do not exist; refuses symbolic links."""
-        checkout = inspect_checkout(policy.workdir, filling=policy.filling)
+        checkout = inspect_checkout(policy.workdir, policy.home, filling=policy.filling)
         scratch = _scratch(checkout.root)
         profile = seatbelt_profile(self._view.inside(argv, policy, checkout), checkout, scratch)
         return Launch(
@@ -235,9 +241,11 @@ class SeatbeltSandbox(Sandbox):
 
     async def self_test(self) -> None:
         """Start a shell inside that checks the sandbox."""
-        with trial_ground() as ground:
-            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside)}
-            policy = SandboxPolicy(workdir=ground.workdir, home=ground.home, env=env, network="none")
+        with trial_directories() as directories:
+            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(directories.outside)}
+            policy = SandboxPolicy(
+                workdir=directories.workdir, home=directories.home, env=env, network="none"
+            )
             why = await trial_failure(self.wrap(("/bin/sh", "-c", SELF_TEST), policy))
         if why:
             raise SandboxUnavailableError(f"seatbelt does not work here ({why})")

@@ -9,10 +9,10 @@ from pathlib import Path
 from codebutler.config.schema import SandboxMode, SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.common import toolchains
 from codebutler_worker.sandbox.limits import configured
 from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy, environment
-from codebutler_worker.sandbox.walls import toolchains
 
 # NoSandbox: only a trusted configuration can ask for it.
 

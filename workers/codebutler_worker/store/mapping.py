@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import BindParameter, Select, Table, Update, bindparam, delete, select, update
 from sqlalchemy.dialects import sqlite
@@ -61,11 +61,6 @@ class Repository:
         names = _names(kind)
         return [kind(**{name: row[name] for name in names}) for row in self._run(query, **where)]
 
-    def _insert(self, table: Table, row: object, *, without: str = "") -> None:
-        """Raises sqlite3.IntegrityError if the key already exists. ``without``: the column that the database
-        fills."""
-        self._run(_insertion(table), column_values(row, without=without))
-
     def _upsert(self, table: Table, row: object) -> None:
         """Insert a row, or replace all but its key."""
         self._run(_upsertion(table), column_values(row))
@@ -76,6 +71,30 @@ class Repository:
 
     def _delete(self, table: Table, **where: object) -> int:
         return self._run(_deletion(table, *where), **where).rowcount
+
+
+class RowTable(Repository, Generic[Row]):
+    """A table that gets rows of one kind."""
+
+    table: ClassVar[Table]
+    generated: ClassVar[str] = ""
+    """The column that the database fills."""
+
+    def add(self, row: Row) -> None:
+        """Add a row. Raises sqlite3.IntegrityError if its key already exists."""
+        self._run(_insertion(self.table), column_values(row, without=self.generated))
+
+
+class KeyedTable(RowTable[Row]):
+    """The same, of ``kind``, found by one column."""
+
+    kind: ClassVar[type[Any]]
+    key: ClassVar[str] = "id"
+
+    def get(self, key: str | None) -> Row | None:
+        """The row, or None."""
+        found: Row | None = self._one(matching(self.table, self.key), self.kind, **{self.key: key})
+        return found
 
 
 def given(name: str) -> BindParameter[Any]:

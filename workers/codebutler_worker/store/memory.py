@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import select, text
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Repository, given, matching
+from codebutler_worker.store.mapping import KeyedTable, Repository, given, matching
 from codebutler_worker.store.rows import (
     ChangeState,
     ChannelSessionRow,
@@ -99,16 +99,11 @@ class ChoicesTable(Repository):
         self._upsert(tables.choices, row)
 
 
-class MemoriesTable(Repository):
+class MemoriesTable(KeyedTable[MemoryChangeRow]):
     """Changes are never deleted; there are few."""
 
-    def add(self, row: MemoryChangeRow) -> None:
-        """Add a change."""
-        self._insert(tables.memory_changes, row)
-
-    def get(self, change_id: str) -> MemoryChangeRow | None:
-        """The change of that id."""
-        return self._one(matching(tables.memory_changes, "id"), MemoryChangeRow, id=change_id)
+    table = tables.memory_changes
+    kind = MemoryChangeRow
 
     def newest(self, limit: int) -> list[MemoryChangeRow]:
         """The newest changes, newest first."""

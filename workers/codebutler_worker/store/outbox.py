@@ -9,7 +9,7 @@ from sqlalchemy import Select, case, func, select, text, update
 
 from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Repository, given, matching
+from codebutler_worker.store.mapping import KeyedTable, given, matching
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, DeferredRow, OutboxRow
 
 _PENDING = matching(tables.outbox, "state").order_by(tables.outbox.c.seq)
@@ -34,16 +34,13 @@ _BEGIN = (
 )
 
 
-class OutboxTable(Repository):
+class OutboxTable(KeyedTable[OutboxRow]):
     """Operations for the chat, committed before they are sent, in the order they were committed."""
 
-    def add(self, row: OutboxRow) -> None:
-        """Add an operation; its ``seq`` is assigned here."""
-        self._insert(tables.outbox, row, without="seq")
-
-    def get(self, op_id: str | None) -> OutboxRow | None:
-        """The operation, or None."""
-        return self._one(matching(tables.outbox, "op_id"), OutboxRow, op_id=op_id) if op_id else None
+    table = tables.outbox
+    kind = OutboxRow
+    key = "op_id"
+    generated = "seq"
 
     def last_offer(self, turn_id: str, action: str) -> OutboxRow | None:
         """The newest post about a turn that has a button for ``action`` and is in the chat."""
@@ -62,16 +59,11 @@ class OutboxTable(Repository):
         self._run(_OVER, {"state": "failed", "code": code}, op_id=op_id, state="pending")
 
 
-class ApprovalsTable(Repository):
+class ApprovalsTable(KeyedTable[ApprovalRow]):
     """Questions to people; each is decided once."""
 
-    def add(self, row: ApprovalRow) -> None:
-        """Add a question."""
-        self._insert(tables.approvals, row)
-
-    def get(self, approval_id: str) -> ApprovalRow | None:
-        """The question, or None."""
-        return self._one(matching(tables.approvals, "id"), ApprovalRow, id=approval_id)
+    table = tables.approvals
+    kind = ApprovalRow
 
     def of_turn(self, turn_id: str) -> list[ApprovalRow]:
         """Every question of a turn, oldest first."""
@@ -112,20 +104,15 @@ class ApprovalsTable(Repository):
         return self._update(tables.approvals, to, id=approval_id, state="pending") == 1
 
 
-class DeferredTable(Repository):
+class DeferredTable(KeyedTable[DeferredRow]):
     """Commands that take a moment, kept until they are answered."""
 
-    def add(self, row: DeferredRow) -> None:
-        """Add a command."""
-        self._insert(tables.errands, row)
+    table = tables.errands
+    kind = DeferredRow
 
     def all(self) -> list[DeferredRow]:
         """Every unanswered command, oldest first."""
         return self._all(_DEFERRED, DeferredRow)
-
-    def get(self, command_id: str) -> DeferredRow | None:
-        """The command, or None if it was answered or withdrawn."""
-        return self._one(matching(tables.errands, "id"), DeferredRow, id=command_id)
 
     def go_on(self, command_id: str, argument: str) -> None:
         """A step of a long one is done: store the next one, and reset its attempts."""

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Repository, column_values, given, matching
+from codebutler_worker.store.mapping import KeyedTable, Repository, RowTable, column_values, given, matching
 from codebutler_worker.store.rows import (
     RACE,
     AttachmentRow,
@@ -71,12 +71,10 @@ class InboxTable(Repository):
         return self._run(_ACCEPT, {"key": key, "seq": seq}).rowcount == 1
 
 
-class MessagesTable(Repository):
+class MessagesTable(RowTable[MessageRow]):
     """People's messages, by channel and ref."""
 
-    def add(self, row: MessageRow) -> None:
-        """Add a message. Raises IntegrityError if its ID already exists."""
-        self._insert(tables.messages, row)
+    table = tables.messages
 
     def get(self, channel_id: ConversationRef, ref: MessageRef) -> MessageRow | None:
         """The message, or None."""
@@ -141,16 +139,11 @@ class AttachmentsTable(Repository):
         self._update(tables.attachments, column_values(row), **where)
 
 
-class TurnsTable(Repository):
+class TurnsTable(KeyedTable[TurnRow]):
     """Turns, in the order they were created."""
 
-    def add(self, row: TurnRow) -> None:
-        """Add a turn."""
-        self._insert(tables.turns, row)
-
-    def get(self, turn_id: str) -> TurnRow | None:
-        """The turn, or None."""
-        return self._one(matching(tables.turns, "id"), TurnRow, id=turn_id)
+    table = tables.turns
+    kind = TurnRow
 
     def in_states(self, *states: TurnState) -> list[TurnRow]:
         """Every turn in one of these states, oldest first."""
@@ -228,12 +221,10 @@ class TurnsTable(Repository):
         ]
 
 
-class ExpensesTable(Repository):
+class ExpensesTable(RowTable[ExpenseRow]):
     """The use of our own model requests."""
 
-    def add(self, row: ExpenseRow) -> None:
-        """Add one."""
-        self._insert(tables.expenses, row)
+    table = tables.expenses
 
 
 @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.egress.hosts import HostPort
-from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
@@ -48,16 +48,18 @@ class ProgramOutput:
 
 
 class SandboxPrograms:
-    """Starts programs in one working directory. ``outlet`` is the network access for those that need it, None = none;
+    """Starts programs in one working directory. ``network_policy``: for those that need network, None = none;
     ``refused``: hosts that they asked for and may not reach; ``container``: the last program's, "" if none."""
 
-    def __init__(self, sandbox: Sandbox, policy: SandboxPolicy, outlet: Outlet | None = None) -> None:
+    def __init__(
+        self, sandbox: Sandbox, policy: SandboxPolicy, network_policy: NetworkPolicy | None = None
+    ) -> None:
         self.refused: list[HostPort] = []
         self.container = ""
         self._sandbox = sandbox
         self._policy = policy
-        self._closed = Outlet("none")
-        self._outlet = outlet or self._closed
+        self._closed = NetworkPolicy("none")
+        self._network_policy = network_policy or self._closed
 
     async def run(
         self,
@@ -72,15 +74,15 @@ class SandboxPrograms:
         ToolError if it cannot be started."""
         if any("\0" in word for word in argv):
             raise ToolError("an argument must not contain a NUL byte")
-        outlet = self._outlet if network else self._closed
-        async with await outlet.open(self._policy.workdir) as way:
-            launch = self._sandbox.wrap((*MERGED, *argv), way.through(self._policy))
+        network_policy = self._network_policy if network else self._closed
+        async with await network_policy.open(self._policy.workdir) as access:
+            launch = self._sandbox.wrap((*MERGED, *argv), access.through(self._policy))
             try:
                 ended = await run_to_end(launch, stdin=stdin, limit_bytes=limit_bytes, limit_s=limit_s)
             except AgentUnavailableError as error:
                 raise ToolError(str(error)) from error
             finally:
-                self.refused += way.refused
+                self.refused += access.refused
         self.container = ended.container
         if ended.code is None:
             return ProgramOutput(ended.output, TIMED_OUT, note=f"it was stopped after {limit_s:g} s")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.tasks import wait_for
+from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.hosts import HostPort
-from codebutler_worker.egress.outlet import Outlet
-from codebutler_worker.egress.way import Way
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.programs.pty import INTERRUPT, PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.display import told
@@ -43,7 +43,7 @@ class ShellOutput:
 
 class ShellTerminal:
     """Starts bash at the first command, in ``cwd`` ("" = the working directory); ``close`` ends everything it started.
-    ``outlet`` is its network access, None = none."""
+    ``network_policy`` is its network access, None = none."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class ShellTerminal:
         policy: SandboxPolicy,
         clock: Clock,
         cwd: str = "",
-        outlet: Outlet | None = None,
+        network_policy: NetworkPolicy | None = None,
     ) -> None:
         self.cwd = cwd or str(policy.workdir)
         self._refused: list[HostPort] = []
-        self._outlet = outlet or Outlet("none")
-        self._way: Way | None = None
+        self._network_policy = network_policy or NetworkPolicy("none")
+        self._access: NetworkAccess | None = None
         self._sandbox = sandbox
         self._policy = policy
         self._clock = clock
@@ -71,7 +71,7 @@ class ShellTerminal:
     @property
     def refused(self) -> tuple[HostPort, ...]:
         """The hosts it asked for so far and may not reach."""
-        return (*self._refused, *(self._way.refused if self._way is not None else ()))
+        return (*self._refused, *(self._access.refused if self._access is not None else ()))
 
     @property
     def begun(self) -> bool:
@@ -107,13 +107,13 @@ class ShellTerminal:
     async def close(self) -> None:
         """End the shell and everything it started; the next command gets a new one in the same directory."""
         process, self._process = self._process, None
-        way, self._way = self._way, None
+        access, self._access = self._access, None
         self._busy = False
         if process is not None:
             await process.stop(term_s=0.2)
-        if way is not None:
-            self._refused += way.refused
-            await way.close()
+        if access is not None:
+            self._refused += access.refused
+            await access.close()
 
     def _running(self) -> PtyProcess:
         if self._process is None or not self._busy:
@@ -125,9 +125,9 @@ class ShellTerminal:
             return self._process
         self._word = secrets.token_hex(8)
         self._listener, self._backlog, self._number = MarkReader(self._word), Unread(), 0
-        way = self._way = await self._outlet.open(self._policy.workdir)
+        access = self._access = await self._network_policy.open(self._policy.workdir)
         try:
-            launch = self._sandbox.wrap((*PROGRAM, *BASH), way.through(self._policy))
+            launch = self._sandbox.wrap((*PROGRAM, *BASH), access.through(self._policy))
             process = self._process = await PtyProcess.spawn(launch, self._backlog.push)
         except AgentUnavailableError as error:
             await self.close()

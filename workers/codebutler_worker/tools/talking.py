@@ -1,4 +1,8 @@
-"""Tools between the agent and the person: questions, plans, notes, files for the thread, the end of the turn."""
+"""Tools between the agent and the person: questions, plans, notes, files for the thread, a push, the end of the turn.
+
+The tool that asks for a push only answers: the conversation sees the call and posts a card, and a person decides. So it
+needs no way out of the sandbox, and no credential.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,14 @@ from codebutler_worker.tools.outcome import (
     ToolError,
 )
 from codebutler_worker.tools.port import Arguments, Context, Described, Tool
+
+PUSH_TOOL = "ask_to_push"
+PUSH_DESCRIPTION = (
+    "Ask the person to push your commits or to open a pull request for them: you cannot push yourself. Commit first. "
+    "The person gets a card with buttons and decides later, so do not wait for it, and call this once."
+)
+PUSH_WHY = "Why now, in one line that the person reads."
+PUSH_ASKED = "Asked. A person decides; nothing has been pushed yet. Finish your work without waiting for it."
 
 
 class _AskUser(Arguments, frozen=True):
@@ -219,3 +231,29 @@ END_TURN = Tool(
     lambda args: Described("", "end_turn", {"needs_user": args.needs_user}),
     _end,
 )
+
+
+class _AskToPush(Arguments, frozen=True):
+    why: Annotated[str, Meta(max_length=2000, description=PUSH_WHY)]
+
+
+async def _ask_to_push(_context: Context, _args: _AskToPush) -> Result:
+    return Result(PUSH_ASKED)
+
+
+ASK_TO_PUSH = Tool(
+    PUSH_TOOL,
+    PUSH_DESCRIPTION,
+    "own",
+    _AskToPush,
+    lambda args: Described(args.why, PUSH_TOOL, {"why": args.why}),
+    _ask_to_push,
+)
+
+
+def asks_to_push(tool: str) -> bool:
+    """Whether a call of ``tool`` is such a request. Agents put the server's name before the tool's, each in its own
+    way: ``mcp__codebutler__ask_to_push``."""
+    return tool == PUSH_TOOL or tool.endswith(
+        (f"_{PUSH_TOOL}", f"/{PUSH_TOOL}", f".{PUSH_TOOL}", f":{PUSH_TOOL}")
+    )

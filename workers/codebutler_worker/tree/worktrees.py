@@ -1,4 +1,5 @@
-"""A git worktree for each conversation (``agent.isolation`` "worktree"), below ``.codebutler/worktrees``.
+"""A git worktree for each conversation (``agent.isolation`` "worktree"), below ``.codebutler/worktrees``, and its
+branch.
 
 The host's git is not used, and agents cannot add worktrees (theirs would be outside the sandbox): we write
 the files that make one, as in gitrepository-layout(5), and git fills it inside the sandbox.
@@ -16,6 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from codebutler.config.git_repo import Owner
+from codebutler.config.registry import unaccented
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.destinations import (
     make_directory,
@@ -25,8 +27,7 @@ from codebutler_worker.sandbox.destinations import (
     status_beneath,
 )
 from codebutler_worker.sandbox.port import Sandbox
-from codebutler_worker.store.state_dir import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
-from codebutler_worker.tree.branches import BRANCHES, names_of
+from codebutler_worker.store.opening import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
 from codebutler_worker.tree.inventory import STATE, Target, WorktreeState, find_target, parse_state
 from codebutler_worker.tree.tree import NOT_GIT, Git, GitError, Tree
 
@@ -80,6 +81,14 @@ RUNNING = "a run is under way in this thread: wait until it ends, or say `!stop`
 CHANGED = "the worktree has changed since that was asked: say `!discard` again"
 Check = Callable[[], Awaitable[bool]]
 Release = Callable[[str], Awaitable[None]]
+BRANCHES = "codebutler/"
+SLUG_CHARS = 32
+DIGITS = (4, 8, 16)
+"""Characters of the conversation's digest: more if a name is taken."""
+_FILLERS = re.compile(
+    r"an?|and|are|at|be|can|could|do|for|from|hello|hey|hi|i|in|is|it|let|lets|like|me|my|need|of|on|or|our|please|"
+    r"should|so|some|that|the|then|there|these|this|to|us|want|was|we|will|with|would|you|your"
+)
 
 
 def name_of(conversation: str) -> str:
@@ -306,3 +315,21 @@ def _record(repo: Path, conversation: str, text: str) -> None:
 def _make(parent: Path, name: str, owner: Owner) -> None:
     if status_beneath(parent, name) is None:
         make_directory(parent, name, 0o755, owner)
+
+
+def names_of(conversation: str, task: str) -> tuple[str, ...]:
+    """Names for its branch, shortest first: ``codebutler/fix-login-bug-3f2a``. Safe for git and any file system."""
+    digest = hashlib.sha256(conversation.encode()).hexdigest()
+    return tuple(f"{BRANCHES}{slug(task)}-{digest[:digits]}" for digits in DIGITS)
+
+
+def slug(task: str) -> str:
+    """The first meaningful words of the task: lower-case ASCII letters and digits, joined by ``-``."""
+    words = re.findall(r"[a-z0-9]+", unaccented(task[:500]).lower().replace("'", ""))
+    shown = ""
+    for word in [word for word in words if not _FILLERS.fullmatch(word)] or words:
+        longer = f"{shown}-{word}" if shown else word[:SLUG_CHARS]
+        if len(longer) > SLUG_CHARS:
+            break
+        shown = longer
+    return shown or "task"

@@ -40,8 +40,7 @@ from codebutler_worker.media.files import forget_files
 from codebutler_worker.programs.program import kill_orphans
 from codebutler_worker.runtime.runtime import Agents, Runtime
 from codebutler_worker.sandbox.person import home_of_agents
-from codebutler_worker.store.opening import open_on_own_thread
-from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.store.opening import STATE_DIR, open_on_own_thread
 from codebutler_worker.store.store import Store
 from codebutler_worker.worker.loop import Worker, greet
 from codebutler_worker.worker.roster import Roster

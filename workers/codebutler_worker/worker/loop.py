@@ -36,7 +36,7 @@ from codebutler.protocol.messages import (
     ToWorker,
 )
 from codebutler.protocol.pipe import MessagePipe
-from codebutler_worker.changes.told import run_changes
+from codebutler_worker.changes.page import run_changes
 from codebutler_worker.commands.find import found
 from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.parked import RESTARTED, leave_for_restart, recover
@@ -189,8 +189,9 @@ class Worker:
         if message.trace:
             self._runtime.traces.came(event, message.trace)
         # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
-        self._deferred.withdraw(todo.withdrawn)
-        self._deferred.start(todo.deferred)
+        if todo.withdrawn or todo.deferred:
+            self._deferred.withdraw(todo.withdrawn)
+            self._deferred.start(todo.deferred)
         self._scheduler.wake()
         self._tell_load()
         reached("stored.before")

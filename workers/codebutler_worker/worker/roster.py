@@ -26,7 +26,7 @@ from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext, TurnBackend
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.undo import UndoBackend
-from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.turns import own_tree, prefixes_of
@@ -71,18 +71,17 @@ class Roster:
             return self._made.setdefault((name, CONFIGURED), ImageBackend(service))
         if name == UndoBackend.name:
             return self._made.setdefault((name, CONFIGURED), UndoBackend(self.tree))
-        backend = await self._backend(name, choice)
+        if (name, choice) not in self._made:
+            await self._make(name, choice)
         await self._name_committer()
-        return backend
+        return self._made[name, choice]
 
     async def _name_committer(self) -> None:
         """Asked each time: setting the name must not need a restart."""
         if self._sandbox is not None:
             self._sandbox.committer = await asyncio.to_thread(self._committer.env)
 
-    async def _backend(self, name: str, choice: Choice) -> AgentBackend:
-        if (name, choice) in self._made:
-            return self._made[name, choice]
+    async def _make(self, name: str, choice: Choice) -> None:
         config = with_choice(self._settings.config, name, choice)
         make = _maker(config, name)
         if make is None:
@@ -91,12 +90,11 @@ class Roster:
         async with self._making:
             if (name, choice) not in self._made:
                 settings = msgspec.structs.replace(self._settings, config=config)
-                made = make(settings, await self._walls(), self.home, self._clock)
+                made = make(settings, await self._chosen_sandbox(), self.home, self._clock)
                 same = next((each for (known, _), each in self._made.items() if known == name), None)
                 if isinstance(made, TurnBackend) and isinstance(same, TurnBackend):
                     made.share_sessions(same)
                 self._made[name, choice] = made
-            return self._made[name, choice]
 
     async def workdir(self, conversation: str, *, task: str | None = None) -> Path:
         """Where this conversation's turns work: in the repository, or in its own worktree, which is made for
@@ -112,10 +110,10 @@ class Roster:
         """The conversations' worktrees. Raises SandboxUnavailableError."""
         async with self._making:
             if self._worktrees is None:
-                walls = await self._walls()
+                sandbox = await self._chosen_sandbox()
                 # A conversation's container holds its directory.
                 release = self._lasting.release if self._lasting is not None else None
-                self._worktrees = Worktrees(Path(self._settings.path), walls, self.home, release)
+                self._worktrees = Worktrees(Path(self._settings.path), sandbox, self.home, release)
         await self._name_committer()
         return self._worktrees
 
@@ -123,7 +121,7 @@ class Roster:
         """The working tree at that path, behind the agents' own sandbox. Raises SandboxUnavailableError."""
         async with self._making:
             if workdir not in self._trees:
-                self._trees[workdir] = Tree(Git(await self._walls(), workdir, self.home))
+                self._trees[workdir] = Tree(Git(await self._chosen_sandbox(), workdir, self.home))
         await self._name_committer()
         return self._trees[workdir]
 
@@ -145,7 +143,7 @@ class Roster:
         if self._lasting is not None:
             await self._lasting.close()
 
-    async def _walls(self) -> Sandbox:
+    async def _chosen_sandbox(self) -> Sandbox:
         if self._sandbox is None:
             section = self._settings.config.sandbox
             idle_s = self._settings.config.agent.silence_seconds
@@ -174,14 +172,14 @@ class Roster:
             limiter = Limiter.detect(configured(section))
             if swept := await limiter.sweep():
                 log.warning("killed leftovers of workers that no longer run: %s", count(swept, "agent"))
-            log.info("%s", limiter.told(walls=sandbox.name != "none"))
+            log.info("%s", limiter.told(sandboxed=sandbox.name != "none"))
             self._sandbox = AgentSandbox(sandbox, limiter)
         return self._sandbox
 
 
 def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    outlet = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
-    context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
+    network_policy = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
+    context = AgentContext(sandbox, clock, network_policy, SessionLogs.of(settings))
     return ClaudeBackend(settings.config.claude, context, home, settings.agent_env)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.chat.slack.answers import seconds_of, ts_at
+from codebutler.chat.slack.answers import ts_at
 from codebutler.chat.slack.missed import ShownMessage, earlier, missed, threads, unsettled, window
 from codebutler.domain.model import Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.intake.intake import dated
@@ -35,11 +35,11 @@ def show(ts: str, thread_ts: str | None = None, **more: str) -> ShownMessage:
 
 
 def seen(ts: str, root_ts: str = "", *, taken: bool = True) -> SeenMessage:
-    return SeenMessage(ts, root_ts or ts, "U1", taken, seconds_of(ts))
+    return SeenMessage(ts, root_ts or ts, "U1", taken, float(ts))
 
 
 def gap(*known: SeenMessage, since: str = at(0), floor: str = FLOOR) -> Gap:
-    first_s = (seconds_of(since), seconds_of(floor))
+    first_s = (float(since), float(floor))
     return Gap("C1", *first_s, known, min((each.root for each in known), default=""), known)
 
 
@@ -124,8 +124,8 @@ def test_what_lies_before_the_window_is_not_called_deleted() -> None:
 def test_the_window_holds_the_first_message_of_every_living_thread() -> None:
     hole = gap(seen(at(-60 * 24 * 2), at(-60 * 24 * 3)), seen(at(-60 * 24), at(-60 * 24 * 3)))
     frame = window(hole, NOW)
-    assert frame.oldest_s < seconds_of(at(-60 * 24 * 3))
-    assert frame.look_s == seconds_of(at(-60))
+    assert frame.oldest_s < float(at(-60 * 24 * 3))
+    assert frame.look_s == float(at(-60))
 
 
 def test_after_a_very_long_time_only_the_last_days_are_looked_at() -> None:
@@ -191,7 +191,7 @@ def test_the_events_lead_from_what_was_known_to_what_is_there(
             )
         )
     known = tuple(seen(ts, thread_ts or ts) for ts, (thread_ts, _) in sorted(before.items()))
-    hole = Gap("C1", seconds_of(max(before, default=at(0))), seconds_of(FLOOR), known)
+    hole = Gap("C1", float(max(before, default=at(0))), float(FLOOR), known)
     events = proved(hole, shown, {None, *(at(minute) for minute in minutes)})
     order = [event.ref for event in events if isinstance(event, MessagePosted | MessageEdited)]
     assert order == sorted(order)

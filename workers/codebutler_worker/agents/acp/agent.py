@@ -11,8 +11,8 @@ from codebutler.config.schema import CommandRule
 from codebutler.platform.lookup import path_of
 from codebutler_worker.agents.backend import STOPPED, TurnRequest, Verdict, line_of, one_line
 from codebutler_worker.agents.survey import Surroundings
+from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.service import ModelService, TokenMeter
-from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox
 
 
@@ -66,13 +66,13 @@ class AcpAgent:
         self,
         sandbox: Sandbox,
         request: TurnRequest,
-        way: Way,
+        access: NetworkAccess,
         service: ModelService | None,  # noqa: ARG002 - it has none
     ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
         found = self._around.find(self._rule, request.workdir)
         kept = (self._around.home / path for path in self._rule.home_paths)
-        policy = self._around.policy(request, way, self._around.env(), kept, found.readable)
+        policy = self._around.policy(request, access, self._around.env(), kept, found.readable)
         return sandbox.wrap((*found.argv, *self._rule.args), policy)
 
     def cost(self, tokens: TokenMeter) -> float | None:  # noqa: ARG002 - its service's price is its own business
@@ -87,7 +87,7 @@ class AcpAgent:
         """The size of its record of the session. Blocking."""
         return 0
 
-    def record_since(self, session_id: str, workdir: Path, since_bytes: int) -> TurnRecord | None:  # noqa: ARG002
+    def record_since(self, session_id: str, workdir: Path, since_bytes: int) -> TurnRecord | None:  # noqa: ARG002 - it keeps none
         """The part of its record after ``since_bytes``; None if it keeps none. Blocking."""
         return None
 

@@ -19,8 +19,9 @@ from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, 
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.agents.survey import Survey, dotted, survey_of, version_in
-from codebutler_worker.egress.way import new_token
+from codebutler_worker.agents.survey import Survey, survey_of
+from codebutler_worker.agents.versions import dotted, version_in
+from codebutler_worker.egress.access import new_token
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Sandbox
 
@@ -48,16 +49,16 @@ class AcpBackend(ProcessBackend["AcpTurn"]):
             kept = await asyncio.to_thread(self._agent.kept_session, request.session_id, request.workdir)
             request = replace(request, session_id=kept)
         service = self._agent.service(new_token())
-        async with self._way_out(request, service, self._agent.hosts) as way:
-            launch = await self._agent.launch(self._context.sandbox, request, way, service)
+        async with self._way_out(request, service, self._agent.hosts) as access:
+            launch = await self._agent.launch(self._context.sandbox, request, access, service)
             # Takes most of a second, once.
             await asyncio.to_thread(import_module, "acp")
             from codebutler_worker.agents.acp.turn import AcpTurn
 
             process = await AgentProcess.spawn(launch, record=record.write)
-        prompt = "\n\n".join(filter(None, (request.system_prompt, self._context.outlet.told())))
+        prompt = "\n\n".join(filter(None, (request.system_prompt, self._context.network_policy.told())))
         request = replace(request, system_prompt=prompt)
-        return AcpTurn(request, process, way, self._clock, self._limits, self._agent)
+        return AcpTurn(request, process, access, self._clock, self._limits, self._agent)
 
     async def _finished(self, turn: AcpTurn) -> Finished:
         """The agent's own verdict, unless its record or a resource limit contradicts it."""

@@ -19,20 +19,15 @@ from codebutler.config.agent_sessions import kimi_sessions
 from codebutler.config.schema import KimiSection, PermissionMode, Price
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
+from codebutler_worker.agents import versions
 from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord, judge_error
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import KIMI, PRESETS, TokenCount, cost_usd, price_of
 from codebutler_worker.agents.sessions import kept_here
-from codebutler_worker.agents.survey import (
-    Executable,
-    Supported,
-    Surroundings,
-    dotted,
-    executable,
-    version_in,
-)
+from codebutler_worker.agents.survey import Executable, Surroundings, executable
+from codebutler_worker.agents.versions import NODE_FLOOR, dotted, version_in
+from codebutler_worker.egress.access import HERE, NetworkAccess
 from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
-from codebutler_worker.egress.way import HERE, Way
 from codebutler_worker.sandbox.destinations import open_beneath
 from codebutler_worker.sandbox.person import as_owner, make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
@@ -99,7 +94,7 @@ class Kimi(AcpAgent):
         return ModelService(base_url=self._settings.base_url, token=token, keys=keys)
 
     async def launch(
-        self, sandbox: Sandbox, request: TurnRequest, way: Way, service: ModelService | None
+        self, sandbox: Sandbox, request: TurnRequest, access: NetworkAccess, service: ModelService | None
     ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
         async with self._probing:
@@ -109,10 +104,12 @@ class Kimi(AcpAgent):
                     log.warning(note)
                 self._program = found
         make_directories(self._around.home, kimi_sessions(self._code, request.workdir))
-        return sandbox.wrap((*self._program.argv, "acp"), self.policy(self._program, request, way, service))
+        return sandbox.wrap(
+            (*self._program.argv, "acp"), self.policy(self._program, request, access, service)
+        )
 
     def policy(
-        self, found: Executable, request: TurnRequest, way: Way, service: ModelService | None
+        self, found: Executable, request: TurnRequest, access: NetworkAccess, service: ModelService | None
     ) -> SandboxPolicy:
         """What it may see: this directory's sessions, its login unless it has a key, the user's settings read-only.
 
@@ -123,22 +120,22 @@ class Kimi(AcpAgent):
         if not self._settings.api_key:
             writable.append(code / "credentials")
         readable = (*(code / name for name in READABLE), *found.readable)
-        env = {**self.environment(), **self.model_env(way, service)}
-        return self._around.policy(request, way, env, writable, readable)
+        env = {**self.environment(), **self.model_env(access, service)}
+        return self._around.policy(request, access, env, writable, readable)
 
     def environment(self) -> dict[str, str]:
         """The environment of the CLI and every tool it runs, except for how it reaches its model."""
         return {**QUIET, **self._around.env()}
 
-    def model_env(self, way: Way, service: ModelService | None) -> dict[str, str]:
+    def model_env(self, access: NetworkAccess, service: ModelService | None) -> dict[str, str]:
         """How it reaches its model: with a token through our proxy if there is one, else with the key itself."""
         if service is None:
             return {}
         env = {"KIMI_MODEL_NAME": self._named}
-        if not way.port:
+        if not access.port:
             key = {"KIMI_MODEL_API_KEY": self._settings.api_key, "KIMI_MODEL_BASE_URL": service.base_url}
             return {**env, **key}
-        env |= {"KIMI_MODEL_API_KEY": service.token, "KIMI_MODEL_BASE_URL": service.inside(way.port)}
+        env |= {"KIMI_MODEL_API_KEY": service.token, "KIMI_MODEL_BASE_URL": service.inside(access.port)}
         return {**env, "NO_PROXY": ",".join(filter(None, (self._around.agent_env.get("NO_PROXY"), HERE)))}
 
     def kept_session(self, session_id: str, workdir: Path) -> str:
@@ -199,13 +196,8 @@ def record_of(session_id: str, workdir: Path) -> str:
 
 # Which Kimi a program is, judging by its version output.
 
-FLOOR = (2, 0, 2)
-TESTED = (2, 1, 0)
-NODE_FLOOR = (22, 19, 0)
 PACKAGE = "@moonshot-ai/kimi-code"
 INSTALL = KIMI_CODE.install
-
-SUPPORTED = Supported(KIMI_CODE.title, FLOOR, TESTED, INSTALL, probe_s=30.0)
 
 
 def judge(said: str) -> str:
@@ -226,7 +218,7 @@ def judge(said: str) -> str:
         )
     if version is None:
         raise AgentUnavailableError(f"`kimi --version` prints no version: install Kimi Code with `{INSTALL}`")
-    return SUPPORTED.judge(version)
+    return versions.KIMI.judge(version)
 
 
 def judge_node(said: str) -> None:
@@ -254,9 +246,9 @@ async def ask_version(program: Executable, env: dict[str, str], repo: Path) -> s
     """
     before = as_owner(repo, *map(Path, program.argv))
     if Path(program.argv[0]).name == "node":
-        judge_node(await SUPPORTED.ask((*before, program.argv[0]), env))
+        judge_node(await versions.KIMI.ask((*before, program.argv[0]), env))
     # Printing its version takes it more than a second.
-    return packaged(Path(program.argv[-1])) or await SUPPORTED.ask((*before, *program.argv), env)
+    return packaged(Path(program.argv[-1])) or await versions.KIMI.ask((*before, *program.argv), env)
 
 
 def packaged(binary: Path) -> str:

@@ -29,7 +29,7 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
-from codebutler.config.mcp import OURS
+from codebutler.config.section import OURS
 from codebutler_worker.agents.backend import Started, Verdict
 from codebutler_worker.programs.process import AgentProcess
 

@@ -34,8 +34,8 @@ from codebutler_worker.agents.backend import (
     crash,
 )
 from codebutler_worker.agents.process import ProcessTurn, TimeLimits, TurnWatch
-from codebutler_worker.agents.wishes import needs_nobody, server
-from codebutler_worker.egress.way import Way
+from codebutler_worker.agents.push_server import needs_nobody, server
+from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.programs.process import AgentProcess
 
 log = logging.getLogger(__name__)
@@ -51,12 +51,12 @@ class AcpTurn(ProcessTurn[Received]):
         self,
         request: TurnRequest,
         process: AgentProcess,
-        way: Way,
+        access: NetworkAccess,
         clock: Clock,
         limits: TimeLimits,
         agent: AcpAgent,
     ) -> None:
-        super().__init__(request, process, way, clock, limits)
+        super().__init__(request, process, access, clock, limits)
         self.title = agent.title
         self.timeout_key = agent.timeout_key
         self.link = AcpLink(process, server())
@@ -233,7 +233,7 @@ class AcpTurn(ProcessTurn[Received]):
 
     async def _look(self) -> list[AgentEvent]:
         """The usage seen by the proxy, as long as the agent itself reports none."""
-        gauge = self.way.gauge
+        gauge = self.access.gauge
         if gauge.total == self._noticed_tokens:
             return []
         self._noticed_tokens = gauge.total

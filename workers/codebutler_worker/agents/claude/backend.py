@@ -22,24 +22,17 @@ from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
-from codebutler_worker.agents.claude.commands import expansion, listed
-from codebutler_worker.agents.claude.mcp import servers
+from codebutler_worker.agents.claude.command import servers
+from codebutler_worker.agents.claude.commands import expansion, listed, name_in
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.sessions import kept_here
-from codebutler_worker.agents.survey import (
-    Supported,
-    Survey,
-    Version,
-    dotted,
-    repository_says,
-    survey_of,
-    version_in,
-)
-from codebutler_worker.egress.way import new_token
+from codebutler_worker.agents.survey import Survey, repository_says, survey_of
+from codebutler_worker.agents.versions import CLAUDE, Version, dotted, version_in
+from codebutler_worker.egress.access import new_token
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner, make_directories
 
@@ -103,25 +96,25 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         instructions = ""
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)
-        told = (request.system_prompt, self._context.outlet.told(), instructions)
+        told = (request.system_prompt, self._context.network_policy.told(), instructions)
         service = command.service_of(self._agent_env, new_token())
-        async with self._way_out(request, service, command.LOGIN_HOSTS) as way:
-            env = {**command.model_environment(self._agent_env, service, way.port), **way.env}
+        async with self._way_out(request, service, command.LOGIN_HOSTS) as access:
+            env = {**command.model_environment(self._agent_env, service, access.port), **access.env}
             claude = around.home / ".claude"
             for directory in (claude_sessions(claude, request.workdir), command.tasks(claude, session_id)):
                 make_directories(around.home, directory)
             resume = request.session_id is not None
             mcp, programs = await asyncio.to_thread(servers, self._settings.mcp, around, request.workdir)
             words = command.argv(self._settings, around.binary, session_id, resume=resume, servers=mcp)
-            policy = command.policy(around, request.workdir, session_id, way.network, env, programs)
+            policy = command.policy(around, request.workdir, session_id, access.network, env, programs)
             launch = self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
             process = await AgentProcess.spawn(launch, record=record.write)
         translator = ClaudeTranslator(
             request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
         )
         request = replace(request, system_prompt="\n\n".join(filter(None, told)))
-        opened = ClaudeTurn(request, process, way, self._clock, self._limits, translator)
-        if not self._settings.project_settings:
+        opened = ClaudeTurn(request, process, access, self._clock, self._limits, translator)
+        if not self._settings.project_settings and name_in(request.prompt):
             opened.expanded = await asyncio.to_thread(expansion, request.workdir, request.prompt)
         return opened
 
@@ -199,17 +192,12 @@ def poisoned(turn: ClaudeTurn, verdict: Verdict) -> bool:
 
 # Find a supported Claude Code. Done once per worker.
 
-FLOOR = (2, 1, 197)
-TESTED = (2, 1, 328)
-INSTALL = CLAUDE_CODE.install
-SUPPORTED = Supported(CLAUDE_CODE.title, FLOOR, TESTED, INSTALL, probe_s=20.0)
-
 
 def judge_version(version: Version | None) -> str:
     """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
     if version is None:
-        raise AgentUnavailableError(f"claude does not report its version: install it with `{INSTALL}`")
-    return SUPPORTED.judge(version)
+        raise AgentUnavailableError(f"claude does not report its version: install it with `{CLAUDE.install}`")
+    return CLAUDE.judge(version)
 
 
 def find_binary(binary: str, path: str, repo: Path, home: Path) -> Path:
@@ -234,7 +222,7 @@ async def ask_version(binary: Path, env: Mapping[str, str], repo: Path) -> Versi
 
     Raises AgentUnavailableError, and SandboxUnavailableError if root cannot run it as an ordinary user.
     """
-    return version_in(await SUPPORTED.ask((*as_owner(repo, binary), str(binary)), env))
+    return version_in(await CLAUDE.ask((*as_owner(repo, binary), str(binary)), env))
 
 
 # Whether Claude Code could work now. Starts no turn.

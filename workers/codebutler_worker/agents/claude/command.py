@@ -1,4 +1,5 @@
-"""How to start Claude Code and what to send it. Pure: settings in, argv, environment and lines out."""
+"""How to start Claude Code and what to send it. Settings in; argv, environment, lines and the
+file of MCP servers out."""
 
 from __future__ import annotations
 
@@ -11,13 +12,15 @@ import msgspec
 
 from codebutler.config.agent_sessions import NAME_CHARS, claude_sessions
 from codebutler.config.schema import ClaudeSection, PermissionMode
+from codebutler.config.section import OURS, McpServer
 from codebutler.domain.errors import AgentUnavailableError
+from codebutler.platform.lookup import look_up
 from codebutler_worker.agents.claude.translate import INITIALIZE
+from codebutler_worker.agents.push_server import ALLOWED, server
 from codebutler_worker.agents.survey import PASSED_ON as PASSED_ON_TO_ALL
-from codebutler_worker.agents.survey import Surroundings
-from codebutler_worker.agents.wishes import ALLOWED
+from codebutler_worker.agents.survey import Surroundings, executable
+from codebutler_worker.egress.access import HERE
 from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
-from codebutler_worker.egress.way import HERE
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.port import Network, SandboxPolicy
 
@@ -224,3 +227,44 @@ def encode(line: dict[str, Any]) -> bytes:
     # A JavaScript reader would take U+2028 and U+2029 for line ends.
     text = msgspec.json.encode(line)
     return text.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+
+
+def servers(
+    allowed: Mapping[str, McpServer], around: Surroundings, workdir: Path
+) -> tuple[str, tuple[Path, ...]]:
+    """(them as JSON, "" for none; the paths that their programs need to read). Raises AgentUnavailableError if a
+    program is missing."""
+    known: dict[str, dict[str, object]] = {}
+    readable: list[Path] = []
+    if own := server():
+        known[OURS] = _stdio(own)
+    for name, each in allowed.items():
+        if each.url:
+            known[name] = {"type": "http", "url": each.url}
+            continue
+        argv, needed = _program(name, each.command, around, workdir)
+        known[name] = _stdio((*argv, *each.args))
+        readable += needed
+    return (msgspec.json.encode({"mcpServers": known}).decode() if known else "", tuple(readable))
+
+
+def _stdio(argv: tuple[str, ...]) -> dict[str, object]:
+    return {"type": "stdio", "command": argv[0], "args": argv[1:]}
+
+
+def _program(
+    name: str, command: str, around: Surroundings, workdir: Path
+) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """A name is looked up inside, as everything that the agent starts; a program in the repository needs nothing more,
+    and its first line must not say what else is readable: an agent may have written it."""
+    if "/" in command and not Path(command).is_absolute():
+        return (command,), ()
+    found = look_up(command, around.path, workdir)
+    if found is None:
+        raise AgentUnavailableError(
+            f"the program {command} of claude.mcp.{name} was not found: install it, or give its absolute path there"
+        )
+    if "/" not in command or any(place.is_relative_to(workdir) for place in (found, found.resolve())):
+        return (command,), ()
+    ours = executable(found, around.path, workdir, around.home)
+    return ours.argv, ours.readable

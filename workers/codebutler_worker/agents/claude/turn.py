@@ -12,7 +12,7 @@ from codebutler_worker.agents.claude.result import crashed
 from codebutler_worker.agents.claude.schema import ControlRequest, decode
 from codebutler_worker.agents.claude.translate import ASK_PERSON, COST, SHELL, ClaudeTranslator, questions
 from codebutler_worker.agents.process import ProcessTurn, TimeLimits, TurnWatch, metered
-from codebutler_worker.egress.way import Way
+from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.programs.process import AgentProcess
 
 CONTINUATION_S = 5.0
@@ -29,12 +29,12 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         self,
         request: TurnRequest,
         process: AgentProcess,
-        way: Way,
+        access: NetworkAccess,
         clock: Clock,
         limits: TimeLimits,
         translator: ClaudeTranslator,
     ) -> None:
-        super().__init__(request, process, way, clock, limits)
+        super().__init__(request, process, access, clock, limits)
         self.translator = translator
         # Read one at a time as they are handled: under a flood, lines wait in the pipe, not in our memory.
         self._lines = process.lines()
@@ -144,7 +144,7 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
             # It answers this even while a tool runs.
             await self.process.write_line(command.control_line(COST, {"subtype": "get_session_cost"}))
         told = self.translator.meter.usage
-        seen = metered(told, self.way.gauge)
+        seen = metered(told, self.access.gauge)
         if seen in (told, self._seen):
             return []
         self._seen = seen

@@ -34,7 +34,7 @@ from codebutler_worker.agents.native.turn import NativeTurn, Thinker
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext, CutOffError, TurnBackend, Waits
 from codebutler_worker.agents.survey import repository_says
-from codebutler_worker.egress.outlet import for_tools, noted
+from codebutler_worker.egress.policy import for_tools, noted
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.remote import WebSearch
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
@@ -42,12 +42,12 @@ from codebutler_worker.skills import Library
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
 from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
-from codebutler_worker.tools.pushing import ASK_TO_PUSH
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES
 from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, bash, use_skill
 from codebutler_worker.tools.shell import ShellTerminal
 from codebutler_worker.tools.talking import (
     ADD_SUBGOAL,
+    ASK_TO_PUSH,
     ASK_USER,
     END_TURN,
     FORGET,
@@ -120,7 +120,7 @@ class NativeBackend(TurnBackend[Waits]):
                 return found
         now = self._clock.now()
         session = await asyncio.to_thread(self._sessions.begin, now.isoformat(), now.timestamp(), fresh=lost)
-        told = "\n\n".join(filter(None, (request.system_prompt, self._context.outlet.told())))
+        told = "\n\n".join(filter(None, (request.system_prompt, self._context.network_policy.told())))
         orders = await asyncio.to_thread(standing_orders, request.workdir, told, strict=self._habits.strict)
         await session.say(SystemMessage(orders))
         return session
@@ -129,10 +129,10 @@ class NativeBackend(TurnBackend[Waits]):
         self, request: TurnRequest, waits: Waits, session: Session, record: SessionLog
     ) -> AsyncGenerator[AgentEvent]:
         policy = self._policy(request.workdir, request.conversation)
-        sandbox, outlet, clock = self._context.sandbox, self._context.outlet, self._clock
+        sandbox, network_policy, clock = self._context.sandbox, self._context.network_policy, self._clock
         own = replace(policy, own_terminal=True)
-        terminal = ShellTerminal(sandbox, own, clock, session.history.cwd, outlet)
-        programs = SandboxPrograms(sandbox, policy, outlet)
+        terminal = ShellTerminal(sandbox, own, clock, session.history.cwd, network_policy)
+        programs = SandboxPrograms(sandbox, policy, network_policy)
         context = Context(
             workdir=request.workdir,
             turn_id=request.turn_id,

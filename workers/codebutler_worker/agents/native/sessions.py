@@ -18,7 +18,7 @@ import msgspec
 from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.native.model import AssistantMessage, Message, SystemMessage, ToolMessage
 from codebutler_worker.sandbox.destinations import make_beneath, remove_old
-from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.store.opening import STATE_DIR
 from codebutler_worker.tools.outcome import PlanStep
 
 DIRECTORY = "native"

@@ -17,8 +17,8 @@ from codebutler_worker.agents.running import AgentContext, TurnBackend
 from codebutler_worker.agents.shell.output import EnvelopeReader, OutputBacklog
 from codebutler_worker.agents.shell.run import NO_INPUT, Pace, ProgramRun
 from codebutler_worker.agents.survey import Surroundings, instructions
-from codebutler_worker.egress.outlet import for_agents, for_commands
-from codebutler_worker.egress.way import Way
+from codebutler_worker.egress.access import NetworkAccess
+from codebutler_worker.egress.policy import for_agents, for_commands
 from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.programs.pty import PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
@@ -63,8 +63,8 @@ class ShellBackend(TurnBackend[ProgramRun]):
         interactive = self._rule.mode == "interactive"
         typed = b"" if interactive else NO_INPUT
         async with (
-            await self._context.outlet.open(turn.workdir) as way,
-            await PtyProcess.spawn(self._launch(turn, text, way), take, record.write, typed) as process,
+            await self._context.network_policy.open(turn.workdir) as access,
+            await PtyProcess.spawn(self._launch(turn, text, access), take, record.write, typed) as process,
         ):
             run = ProgramRun(
                 process, backlog, self._clock, self._pace, interactive=interactive, envelopes=envelopes
@@ -82,11 +82,11 @@ class ShellBackend(TurnBackend[ProgramRun]):
             yield run.finished()
             self._live[turn.turn_id] = None
 
-    def _launch(self, turn: TurnRequest, text: str, way: Way) -> Launch:
+    def _launch(self, turn: TurnRequest, text: str, access: NetworkAccess) -> Launch:
         binary = look_up(self._rule.binary, self._around.path, turn.workdir)
         if binary is None:
             raise missing_rule(self._rule.binary, self._around.home)
-        policy = policy_of(self._around, self._rule, binary, turn.workdir, way)
+        policy = policy_of(self._around, self._rule, binary, turn.workdir, access)
         words = (*PROGRAM, *argv(self._rule, binary, text))
         return self._context.sandbox.wrap(words, replace(policy, conversation=turn.conversation))
 
@@ -97,17 +97,21 @@ def argv(rule: CommandRule, binary: Path, text: str) -> tuple[str, ...]:
 
 
 def policy_of(
-    around: Surroundings, rule: CommandRule, binary: Path, workdir: Path, way: Way
+    around: Surroundings, rule: CommandRule, binary: Path, workdir: Path, access: NetworkAccess
 ) -> SandboxPolicy:
     """What the program may see: the checkout, the system, itself; nothing of the home; and its network access."""
-    env = {**around.env(term="xterm-256color"), **(UNATTENDED if rule.mode == "one-shot" else {}), **way.env}
+    env = {
+        **around.env(term="xterm-256color"),
+        **(UNATTENDED if rule.mode == "one-shot" else {}),
+        **access.env,
+    }
     del env["HOME"]
     return SandboxPolicy(
         workdir=workdir,
         home=around.home,
         readable=(binary,),
         env=env,
-        network=way.network,
+        network=access.network,
         own_terminal=True,
     )
 

@@ -1,0 +1,320 @@
+"""A gateway's journal: an event is on the disks of the NATS servers before its chat hears that it was accepted.
+
+The bucket ``CB_TAKEN`` has every accepted event until it is settled, and knows its key for some hours after that. So
+whoever leads next knows what the gateway before it accepted, though that one's disk may be gone: what is not settled
+goes on, and what is settled is a duplicate. The file beside it stays what it is on one machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from codebutler.cluster.buckets import BusError, KeyBucket
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import StoreError
+from codebutler.domain.model import Event, Request
+from codebutler.domain.refs import ConversationRef
+from codebutler.intake import journal_file
+from codebutler.intake.journal import Journal
+from codebutler.intake.records import Entry
+from codebutler.platform.tasks import Tasks, first_of
+
+ACCEPT_S = 2.0
+"""A chat repeats an event that is not acknowledged soon."""
+KNOWN_S = 7200.0
+"""How long a settled event is known: twice as long as a chat repeats it."""
+POSITION_S = 5.0
+BACK_S = 60.0
+"""Whoever leads next reads the chat's history from this long before the last position on."""
+RETRY_S = 1.0
+FLUSH_S = 3.0
+SETTLING_AT_ONCE = 32
+MAX_TAKEN_BYTES = 2**28
+POSITION = "position"
+READING = "reading"
+OWN_NOTES = ("sent", "upload:", "home.turns")
+"""Notes that are not shared: of single posts, which the chat is asked about, and what hosts tell again."""
+
+log = logging.getLogger("codebutler.cluster")
+
+
+class TakenEvent(Struct, frozen=True, kw_only=True, tag="taken", forbid_unknown_fields=True):
+    """An event that a gateway accepted and has not settled."""
+
+    event: Event
+    request: Request
+    received_at: datetime
+
+
+class SharedNote(Struct, frozen=True, kw_only=True, tag="note", forbid_unknown_fields=True):
+    """A note of the gateways."""
+
+    name: str
+    value: str
+
+
+class GatewayJournal(Journal):
+    """The same to everybody, but for a gateway that leads. Entering it reads what the gateway before had accepted.
+
+    ``is_held``: whether no other gateway can lead yet. ``path`` as in ``Journal.open``, which raises the same.
+    """
+
+    def __init__(self, bucket: KeyBucket, is_held: Callable[[], bool], path: Path, clock: Clock) -> None:
+        super().__init__(path, journal_file.open_file(path, clock), clock)
+        self._bucket = bucket
+        self._is_held = is_held
+        self._turns: defaultdict[ConversationRef, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By channel: the order of calls is the order in the stream."""
+        self._keys: dict[int, str] = {}
+        """The key in the bucket of each unsettled entry, by ``seq``."""
+        self._inherited: dict[str, TakenEvent] = {}
+        self._position_s = 0.0
+        self._changed: dict[str, str] = {}
+        self._has_changed = asyncio.Event()
+        self._at_once = asyncio.Semaphore(SETTLING_AT_ONCE)
+        self._refused = ""
+        self._answers_again = asyncio.Event()
+        self._loops = Tasks(_failed)
+        self._settling = Tasks(_failed)
+
+    async def __aenter__(self) -> GatewayJournal:
+        while True:
+            try:
+                revision = await self._bucket.set(READING, "")
+                values = await self._bucket.all(revision)
+                break
+            except BusError as error:
+                log.warning("what the last gateway accepted cannot be read: %s", error)
+                await self._clock.sleep(RETRY_S)
+        await self._inherit(values)
+        self._loops.start(self._share_notes(), name="notes")
+        self._loops.start(self._keep_position(), name="position")
+        return self
+
+    async def _inherit(self, values: dict[str, str]) -> None:
+        """Raises StoreError."""
+        for key, value in values.items():
+            if key == POSITION:
+                with suppress(ValueError):
+                    self._position_s = float(value)
+            elif key != READING and (found := _decoded(value)) is not None:
+                if isinstance(found, SharedNote):
+                    await super().keep_note(found.name, found.value)
+                else:
+                    self._inherited[key] = found
+        if self._position_s:
+            await self._write("settle", journal_file.resume_at, self._position_s)
+
+    # Events
+
+    async def append(self, event: Event, request: Request) -> Entry | None:
+        """As on one machine, but first on the servers' disks. Raises StoreError if they do not answer soon: the chat
+        repeats the event."""
+        key, received_at = _name(event.key), self._clock.now()
+        taken = TakenEvent(event=event, request=request, received_at=received_at)
+        with self._refusing():
+            async with asyncio.timeout(ACCEPT_S) as limit, self._turns[event.channel]:
+                is_new = await self._bucket.begin(key, _encoded(taken))
+                if not is_new and not await self._is_open(key, taken):
+                    return None
+                limit.reschedule(None)
+                if not self._is_held():
+                    # Whoever leads now may not have seen it: it must come again.
+                    raise StoreError("another gateway leads")
+                entry = await super().append(event, request)
+        if entry is not None:
+            self._keys[entry.seq] = key
+        elif is_new:
+            self._end(key)
+        return entry
+
+    async def _is_open(self, key: str, taken: TakenEvent) -> bool:
+        """Whether an event is there that nobody has settled: of an attempt whose answer was lost, or of a gateway that
+        lost its lease meanwhile. Then our file says whether it is known."""
+        if (found := await self._bucket.get(key)) is None:
+            return False
+        if not isinstance(_decoded(found[0]), TakenEvent):
+            await self._bucket.set(key, _encoded(taken))  # somebody had the server store something else there
+        return True
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except (BusError, TimeoutError) as error:
+            why = "the NATS servers do not answer: no message is accepted until they do"
+            if not self._refused:
+                self._refused = why
+                self._loops.start(self._watch(), name="NATS")
+            raise StoreError(why) from error
+
+    async def settle(self, seq: int) -> None:
+        """As on one machine; whoever leads next knows it, too."""
+        await super().settle(seq)
+        if (key := self._keys.pop(seq, None)) is not None:
+            self._end(key)
+
+    def _end(self, key: str) -> None:
+        self._settling.start(self._ended(key), name="settling")
+
+    async def _ended(self, key: str) -> None:
+        async with self._at_once:
+            while True:
+                with suppress(BusError):
+                    await self._bucket.end(key, KNOWN_S)
+                    return
+                await self._clock.sleep(RETRY_S)
+
+    async def pending(self) -> list[Entry]:
+        """What was accepted and not settled, by us or by the gateways before, in the order it was accepted."""
+        own = {_name(entry.event.key): entry for entry in await super().pending()}
+        found: list[Entry] = []
+        for key, taken in self._inherited.items():
+            entry = own.pop(key, None)
+            if entry is None and (entry := await super().append(taken.event, taken.request)) is None:
+                self._end(key)  # settled, but that did not become known
+                continue
+            self._keys[entry.seq] = key
+            found.append(
+                Entry(entry.seq, entry.channel, taken.event, taken.request, received_at=taken.received_at)
+            )
+        self._inherited.clear()
+        return [*await self._unknown(own), *found]
+
+    async def _unknown(self, own: dict[str, Entry]) -> list[Entry]:
+        """Entries of our file that were not inherited: settled by another gateway, unless the servers lost them."""
+        found = []
+        for key, entry in own.items():
+            taken = TakenEvent(event=entry.event, request=entry.request, received_at=entry.received_at)
+            if await self._begins(key, taken):
+                self._keys[entry.seq] = key
+                found.append(entry)
+            else:
+                await super().settle(entry.seq)
+        return found
+
+    async def _begins(self, key: str, taken: TakenEvent) -> bool:
+        """False if it is settled."""
+        while True:
+            with suppress(BusError):
+                return await self._bucket.begin(key, _encoded(taken)) or await self._is_open(key, taken)
+            await self._clock.sleep(RETRY_S)
+
+    # Trouble
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be accepted; "" if it can."""
+        return super().trouble or self._refused
+
+    async def news(self) -> str:
+        """As on one machine; also when NATS answers again after events had to be refused."""
+        told: list[str] = []
+
+        async def file() -> None:
+            told.append(await super(GatewayJournal, self).news())
+
+        async def servers() -> None:
+            await self._answers_again.wait()
+            self._answers_again.clear()
+            told.append("the NATS servers answer again: events that were refused are fetched from the chats")
+
+        await first_of(file(), servers())
+        return ". ".join(told)
+
+    async def _watch(self) -> None:
+        """Until NATS answers."""
+        log.error(self._refused)
+        while True:
+            with suppress(BusError):
+                await self._bucket.set(READING, "")
+                break
+            await self._clock.sleep(RETRY_S)
+        self._refused = ""
+        self._answers_again.set()
+
+    # What the next gateway knows
+
+    async def open_gaps(self, channels: Collection[ConversationRef], now: datetime) -> None:
+        """For a channel that is new to this file, messages may be missed since the last gateway's position."""
+        if self._position_s:
+            since, self._position_s = self._position_s, 0.0
+            await self._write("settle", journal_file.open_gaps, tuple(channels), since)
+        await super().open_gaps(channels, now)
+
+    async def _keep_position(self) -> None:
+        """Up to where everything that was said has been accepted."""
+        while True:
+            was_refused = self._refused
+            await self._clock.sleep(POSITION_S)
+            if was_refused or self._refused or not self._is_held():
+                continue  # after a refusal a gap is opened first
+            with suppress(BusError, StoreError):
+                oldest_s = await self._read(journal_file.oldest_gap)
+                now_s = (self._clock.now() - timedelta(seconds=BACK_S)).timestamp()
+                await self._bucket.set(POSITION, str(min(oldest_s or now_s, now_s)))
+
+    async def keep_note(self, name: str, value: str) -> None:
+        """Stored here when this returns, and on the servers soon after. Raises StoreError."""
+        await super().keep_note(name, value)
+        if not name.startswith(OWN_NOTES):
+            self._changed[name] = value
+            self._has_changed.set()
+
+    async def _share_notes(self) -> None:
+        while True:
+            await self._has_changed.wait()
+            self._has_changed.clear()
+            for name, value in list(self._changed.items()):
+                try:
+                    await self._bucket.set(
+                        f"note.{_name(name)}", _encoded(SharedNote(name=name, value=value))
+                    )
+                except BusError:
+                    self._has_changed.set()
+                    await self._clock.sleep(RETRY_S)
+                    break
+                if self._changed.get(name) == value:
+                    del self._changed[name]
+
+    async def close(self) -> None:
+        """Tell the next gateway what is settled, if that is possible; then as on one machine."""
+        if self._is_held():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH_S):
+                    while self._changed:  # noqa: ASYNC110 - beside the loop that shares them
+                        await asyncio.sleep(0.01)
+        await self._loops.close(0)
+        await self._settling.close(FLUSH_S if self._is_held() else 0)
+        await super().close()
+
+
+def _failed(name: str, error: BaseException) -> None:
+    log.error("%s failed: %r", name, error)
+
+
+def _name(key: str) -> str:
+    return sha256(key.encode()).hexdigest()[:32]
+
+
+def _encoded(record: TakenEvent | SharedNote) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+def _decoded(value: str) -> TakenEvent | SharedNote | None:
+    """None for what is not ours: the server stores whatever somebody has it send there."""
+    try:
+        return msgspec.json.decode(value, type=TakenEvent | SharedNote)
+    except (msgspec.DecodeError, ValueError) as error:
+        log.warning("a record of the gateways cannot be read: %s", error)
+        return None

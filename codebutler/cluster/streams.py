@@ -1,0 +1,123 @@
+"""Streams on as many servers as there are, up to three: made there, and moved there when servers are added."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass
+
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext, api
+from nats.js.errors import APIError, NotFoundError
+
+from codebutler.cluster.buckets import BusError, cancellable
+
+MOST = 3
+"""With three, one may be lost. More would cost each write another disk."""
+TOO_MANY = (10005, 10023, 10074)
+"""The server's numbers for: no suitable peers, no room on them, no replicas without a cluster."""
+STREAM_IS_OTHERWISE = 10058
+"""For a stream of that name with another configuration."""
+OURS = ("CB_", "KV_CB_")
+
+log = logging.getLogger("codebutler.cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFact:
+    """Where a stream is. ``behind``: servers that do not have all of it, or are off."""
+
+    name: str
+    replicas: int
+    behind: tuple[str, ...]
+    stored_bytes: int
+    max_bytes: int
+
+
+class Streams:
+    """``replicas``: on how many servers; 0 = on three, or on one where there are not three."""
+
+    def __init__(self, jetstream: JetStreamContext, replicas: int) -> None:
+        self._jetstream = jetstream
+        self._choices = (replicas,) if replicas else (MOST, 1)
+
+    async def ensure(self, config: api.StreamConfig) -> None:
+        """Make the stream unless it is there as wanted. Raises NatsError."""
+        for replicas in self._choices:
+            try:
+                await self._ensured(config, replicas)
+            except APIError as error:
+                if error.err_code not in TOO_MANY or replicas == self._choices[-1]:
+                    raise
+            else:
+                return
+
+    async def _ensured(self, config: api.StreamConfig, replicas: int) -> None:
+        try:
+            await self._jetstream.add_stream(config.evolve(num_replicas=replicas))
+        except APIError as error:
+            if error.err_code != STREAM_IS_OTHERWISE:
+                raise
+            there = await self._jetstream.stream_info(config.name or "")
+            most = max(replicas, there.config.num_replicas or 1)
+            await self._jetstream.update_stream(config.evolve(num_replicas=most))
+
+    async def bucket(self, config: api.KeyValueConfig) -> None:
+        """Make the bucket unless it is there. Raises NatsError."""
+        with contextlib.suppress(NotFoundError):
+            await self._jetstream.key_value(config.bucket)
+            return
+        for replicas in self._choices:
+            try:
+                await self._jetstream.create_key_value(config.evolve(replicas=replicas))
+            except APIError as error:
+                if error.err_code not in TOO_MANY or replicas == self._choices[-1]:
+                    raise
+            else:
+                return
+
+    async def spread(self) -> int:
+        """Move what is on fewer servers than there can be; returns how many streams were. Raises BusError."""
+        moved = 0
+        for info in await self._all():
+            if (info.config.num_replicas or 1) >= self._choices[0]:
+                continue
+            try:
+                await cancellable(
+                    self._jetstream.update_stream(info.config.evolve(num_replicas=self._choices[0]))
+                )
+            except APIError as error:
+                if error.err_code not in TOO_MANY:
+                    log.warning(
+                        "%s cannot be put on %d servers: %s", info.config.name, self._choices[0], error
+                    )
+            except (NatsError, OSError) as error:
+                raise BusError(str(error)) from error
+            else:
+                moved += 1
+        return moved
+
+    async def facts(self) -> tuple[StreamFact, ...]:
+        """Of every stream of ours. Raises BusError."""
+        return tuple(_fact(info) for info in await self._all())
+
+    async def _all(self) -> list[api.StreamInfo]:
+        found: list[api.StreamInfo] = []
+        try:
+            while page := await cancellable(self._jetstream.streams_info(len(found))):
+                found.extend(page)
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+        return [info for info in found if (info.config.name or "").startswith(OURS)]
+
+
+def _fact(info: api.StreamInfo) -> StreamFact:
+    others = info.cluster.replicas or [] if info.cluster else []
+    behind = tuple(each.name or "" for each in others if each.offline or not each.current)
+    return StreamFact(
+        name=info.config.name or "",
+        replicas=info.config.num_replicas or 1,
+        behind=behind,
+        stored_bytes=info.state.bytes,
+        max_bytes=info.config.max_bytes or 0,
+    )

@@ -1,0 +1,160 @@
+"""Text for a bug report: what our own source says stays, everything else becomes a pseudonym.
+
+Not a list of what to remove, which can always miss something, but of what may stay: the fixed parts of the sentences
+in our own source, small numbers, versions, and words that are ours (modes, states, names of errors). A name, an
+identifier, a path, an address or a secret is none of these, wherever it appears.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codebutler.text.redact import REDACTED
+
+FEWEST_LETTERS = 8
+"""A sentence with fewer fixed letters says nothing, and would match anything."""
+LONGEST_CHARS = 2_000
+DEEPEST = 4
+SEPARATORS = ("; ", ": ", ", ")
+_HOLE = re.compile(r"%(?:\([a-z_]+\))?[-0-9.]*[sdrgfx]|\{[^{}]*\}")
+_NUMBER = re.compile(r"[-+$]?\d{1,4}(?:\.\d{1,6})?(?: ?(?:s|ms|h|min|days?|GB|MB|KB|%))?")
+_VERSION = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,4}")
+_ERROR = re.compile(r"([A-Za-z]+)\(.*\)", re.DOTALL)
+_SPECIFIC = frozenset(("ok", "warn", "fail"))
+"""Functions of findings: the constants in their arguments are ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrasebook:
+    """What is in our source. ``sentences``: the fixed parts around each one's holes, most specific first."""
+
+    sentences: tuple[tuple[str, ...], ...]
+    words: frozenset[str]
+
+
+def read_source(packages: Iterable[Path], words: Iterable[str]) -> Phrasebook:
+    """Our sentences and words. Blocking, and takes a second or two."""
+    sentences: set[tuple[str, ...]] = set()
+    known = {name for name in vars(builtins) if name.endswith(("Error", "Exception", "Interrupt"))} | set(
+        words
+    )
+    for package in packages:
+        for file in package.rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                sentences.update(_sentences(node))
+                known.update(_words(node))
+    told = (each for each in sentences if sum(map(_letters, each)) >= FEWEST_LETTERS)
+    return Phrasebook(tuple(sorted(told, key=lambda each: (-sum(map(len, each)), each))), frozenset(known))
+
+
+def _sentences(node: ast.AST) -> Iterator[tuple[str, ...]]:
+    if isinstance(node, ast.JoinedStr):
+        parts = [""]
+        for value in node.values:
+            if isinstance(value, ast.Constant):
+                parts[-1] += str(value.value)
+            else:
+                parts.append("")
+        yield tuple(parts)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+        yield tuple(_HOLE.split(node.value))
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.ClassDef) and node.name.endswith("Error"):
+        yield node.name
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SPECIFIC:
+        yield from (
+            each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        )
+    elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "Literal":
+        yield from (
+            each.value
+            for each in ast.walk(node)
+            if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        )
+
+
+def _letters(text: str) -> int:
+    return sum(sign.isalpha() for sign in text)
+
+
+@dataclass
+class Anonymizer:
+    """Pseudonyms that stay the same within one report; ``names`` are pseudonyms given beforehand, by what they
+    replace."""
+
+    book: Phrasebook
+    names: Mapping[str, str] = field(default_factory=dict)
+    _given: dict[str, str] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def pseudonym(self, text: str) -> str:
+        """The same one for the same text; nothing of it is in it."""
+        if (known := self.names.get(text) or self._given.get(text)) is not None:
+            return known
+        kind = _kind(text)
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        self._given[text] = f"<{kind}-{self._counts[kind]}>"
+        return self._given[text]
+
+    def told(self, text: str, depth: int = 0) -> str:
+        """The text with everything replaced that is not ours."""
+        bare = text.strip()
+        if not bare or self._is_ours(bare):
+            return text
+        if bare in self.names:
+            return self.names[bare]
+        if depth < DEEPEST and len(bare) <= LONGEST_CHARS:
+            if (found := _ERROR.fullmatch(bare)) and found[1] in self.book.words:
+                return f"{found[1]}(…)"
+            for parts in self.book.sentences:
+                if (holes := _holes(bare, parts)) is not None:
+                    return "".join(_woven(parts, [self.told(hole, depth + 1) for hole in holes]))
+            for separator in SEPARATORS:
+                if separator in bare and depth < DEEPEST - 1:
+                    return separator.join(self.told(each, depth + 1) for each in bare.split(separator))
+        return self.pseudonym(bare)
+
+    def _is_ours(self, text: str) -> bool:
+        fixed = text in self.book.words or text == REDACTED
+        return fixed or bool(_NUMBER.fullmatch(text) or _VERSION.fullmatch(text))
+
+
+def _holes(text: str, parts: Sequence[str]) -> list[str] | None:
+    """What stands in the holes of the sentence, None if the text is another one. Linear: the first place counts."""
+    if len(parts) == 1:
+        return [] if text == parts[0].strip() else None
+    first, *middle, last = (parts[0].lstrip(), *parts[1:-1], parts[-1].rstrip())
+    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+        return None
+    at, end, holes = len(first), len(text) - len(last), []
+    for part in middle:
+        found = text.find(part, at, end) if part else at
+        if found < 0:
+            return None
+        holes.append(text[at:found])
+        at = found + len(part)
+    return [*holes, text[at:end]]
+
+
+def _woven(parts: Sequence[str], holes: Sequence[str]) -> Iterator[str]:
+    yield parts[0]
+    for hole, part in zip(holes, parts[1:], strict=True):
+        yield hole
+        yield part
+
+
+def _kind(text: str) -> str:
+    if "@" in text or "://" in text:
+        return "address"
+    if text.startswith(("/", "~", "./")) or text.count("/") > 1:
+        return "path"
+    if re.fullmatch(r"[\d.,:+-]+", text):
+        return "number"
+    return "text" if " " in text else "name"

@@ -1,0 +1,282 @@
+"""`codebutler doctor --bundle`: what a bug report needs, as files that identify nobody.
+
+Collected from this machine, each text through the Anonymizer; then shown, and only then written.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import json
+import os
+import platform
+import re
+import sqlite3
+import stat
+import subprocess
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from codebutler.config.merge import leaves
+from codebutler.config.paths import Home, RepoPaths
+from codebutler.config.resolve import resolve_global
+from codebutler.config.schema import Config
+from codebutler.config.secrets import MASK, is_secret
+from codebutler.config.section import Section
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.version import VERSION
+from codebutler.intake.repos import RepoTable
+from codebutler.operations.anonymous import Anonymizer, read_source
+from codebutler.platform import sqlitefile
+from codebutler.platform.lookup import look_up
+from codebutler.protocol.capabilities import LiveResult, last_result
+from codebutler.protocol.messages import Finding
+
+OURS = ("codebutler", "codebutler_worker", "codebutler_migrations")
+AGENTS = ("claude", "kimi", "native", "rehearsal")
+LOG_LINES = 400
+LOG_BYTES = 2**20
+SPEAKING = frozenset(("INF", "WRN", "ERR", "DBG"))
+"""Tags of lines that we write about ourselves; the others are what people and agents say."""
+PROGRAMS = ("git", "bwrap", "docker", "node")
+PLAIN = re.compile(r"[A-Za-z0-9._-]{1,30}")
+MOST_TABLES = 60
+DEVELOPMENT = re.compile(r"extra == .dev")
+_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([A-Z]{3})  (?:\[([^\]]*)\] )?(.*)")
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
+_FIXED_DATE = (2000, 1, 1, 0, 0, 0)
+Files = dict[str, str]
+
+
+def collect(home: Home, env: Mapping[str, str], findings: Sequence[Finding]) -> Files:
+    """The files of the report by name. Blocking. Never raises for a part that cannot be read: it says so instead."""
+    try:
+        table: RepoTable | None = RepoTable.read(home, env)
+    except CodeButlerError:
+        table = None
+    repos = [] if table is None else table.served
+    names = {each.entry.name: f"<repo-{number}>" for number, each in enumerate(repos, 1)}
+    names |= {each.entry.path: f"<repo-{number}-path>" for number, each in enumerate(repos, 1)}
+    packages = [
+        Path(next(iter(spec.submodule_search_locations or ()))) for spec in map(find_spec, OURS) if spec
+    ]
+    secret = Anonymizer(read_source(packages, (*AGENTS, *_areas(findings), *_fields(Section))), names)
+    return {
+        "versions.json": _json(versions(env)),
+        "doctor.json": _json([doctor_line(each, secret) for each in findings]),
+        "agents.json": _json(live_of(last_result(home), secret)),
+        "config.json": _json(configuration(home, env, table, secret)),
+        "counts.json": _json(counts(home, table, secret)),
+        "log.txt": log_lines(home.log_file, secret),
+    }
+
+
+def _areas(findings: Sequence[Finding]) -> set[str]:
+    return {each.area for each in findings}
+
+
+def _fields(section: type[Section]) -> Iterator[str]:
+    """The keys that settings have, as opposed to those that somebody chose."""
+    for each in section.__subclasses__():
+        yield from (known.encode_name for known in msgspec.structs.fields(each))
+        yield from _fields(each)
+
+
+def versions(env: Mapping[str, str]) -> dict[str, Any]:
+    """Programs and libraries. No host's name, no path, no user."""
+    system = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
+    release = _VERSION.match(platform.release())
+    libraries = {}
+    for needed in importlib.metadata.requires("codebutler") or ():
+        if DEVELOPMENT.search(needed):
+            continue
+        name = re.split(r"[^A-Za-z0-9._-]", needed, maxsplit=1)[0]
+        try:
+            libraries[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "codebutler": VERSION,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "kernel": release[0] if release else "",
+        "machine": platform.machine(),
+        "distribution": _plain(f"{system.get('ID', '')}-{system.get('VERSION_ID', '')}"),
+        "sqlite": sqlite3.sqlite_version,
+        "root": os.geteuid() == 0,
+        "programs": {name: _program(name, env) for name in PROGRAMS},
+        "libraries": libraries,
+    }
+
+
+def _program(name: str, env: Mapping[str, str]) -> str:
+    path = env.get("PATH", os.defpath)
+    # Not by a relative entry: we may stand in a repository.
+    program = look_up(name, path)
+    if program is None:
+        return ""
+    try:
+        said = subprocess.run(
+            (program, "--version"), capture_output=True, timeout=5, check=False, env={"PATH": path}
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = _VERSION.search(said.stdout.decode(errors="replace")[:200])
+    return found[0] if found else "unknown"
+
+
+def doctor_line(finding: Finding, secret: Anonymizer) -> dict[str, str]:
+    """A finding; its area and level are ours."""
+    subject = secret.told(finding.subject)
+    return {
+        "level": finding.level,
+        "area": finding.area,
+        "subject": subject,
+        "text": secret.told(finding.text),
+    }
+
+
+def live_of(result: LiveResult | None, secret: Anonymizer) -> Any:
+    """What agents could do when that was last tried."""
+    if result is None:
+        return None
+    told: dict[str, Any] = msgspec.to_builtins(result)
+    for row in told["agents"]:
+        row["repos"] = [secret.told(name) for name in row["repos"]]
+        row["agent"], row["version"] = secret.told(row["agent"]), secret.told(row["version"])
+        row["model"] = secret.told(row["model"])
+        for cell in row["cells"]:
+            cell["text"], cell["fix"] = secret.told(cell["text"]), secret.told(cell["fix"])
+    return told
+
+
+def configuration(
+    home: Home, env: Mapping[str, str], table: RepoTable | None, secret: Anonymizer
+) -> dict[str, Any]:
+    """What differs from the defaults, global and of each repository."""
+    told: dict[str, Any] = {}
+    try:
+        told["global"] = _different(resolve_global(home, env).config, secret)
+    except CodeButlerError as error:
+        told["global"] = {"unreadable": secret.told(str(error))}
+    for served in () if table is None else table.served:
+        told[secret.told(served.entry.name)] = _different(served.settings(env).config, secret)
+    return told
+
+
+def _different(config: Config, secret: Anonymizer) -> dict[str, Any]:
+    usual = dict(leaves(msgspec.to_builtins(Config())))
+    found = {}
+    for path, value in leaves(msgspec.to_builtins(config)):
+        if path not in usual or usual[path] != value:
+            # A key that no default has is a name that somebody chose.
+            keys = [
+                key if at < 2 and _is_key(path[: at + 1], usual) else secret.told(key)
+                for at, key in enumerate(path)
+            ]
+            found[".".join(keys)] = _value(".".join(path), value, secret)
+    return found
+
+
+def _is_key(path: tuple[str, ...], usual: Mapping[tuple[str, ...], Any]) -> bool:
+    return any(known[: len(path)] == path for known in usual) or len(path) == 1
+
+
+def _value(key: str, value: Any, secret: Anonymizer) -> Any:
+    if isinstance(value, bool) or value is None:
+        return value
+    if is_secret(key):
+        return MASK if value else value
+    if isinstance(value, dict):
+        return {secret.told(str(name)): _value(key, each, secret) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_value(key, each, secret) for each in value]
+    if isinstance(value, int | float):
+        return value if abs(value) < 10_000 else secret.pseudonym(str(value))
+    return secret.told(str(value))
+
+
+def counts(home: Home, table: RepoTable | None, secret: Anonymizer) -> dict[str, Any]:
+    """How many rows each store has, by table."""
+    stores = {"journal": home.journal}
+    for served in () if table is None else table.served:
+        stores[secret.told(served.entry.name)] = RepoPaths(Path(served.entry.path)).store
+    return {name: _rows(path, secret) for name, path in stores.items()}
+
+
+def _rows(path: Path, secret: Anonymizer) -> Any:
+    try:
+        # A link could lead anywhere: the repository's content may have put it there.
+        if not stat.S_ISDIR(path.parent.lstat().st_mode) or not sqlitefile.exists(path):
+            return "none"
+        with closing(sqlitefile.attach(path, writable=not sqlitefile.is_open(path))) as store:
+            store.execute("PRAGMA query_only = ON")
+            known = store.execute(
+                "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
+            ).fetchall()
+            found: dict[str, int] = {}
+            for (name,) in known[:MOST_TABLES]:
+                quoted = '"' + str(name).replace('"', '""') + '"'
+                shown = str(name) if str(name) in secret.book.words else secret.pseudonym(str(name))
+                found[shown] = store.execute(f"SELECT count(*) FROM {quoted}").fetchone()[0]  # noqa: S608 - quoted
+            return found
+    except FileNotFoundError:
+        return "none"
+    except (sqlite3.Error, OSError, CodeButlerError) as error:
+        return f"unreadable ({type(error).__name__})"
+
+
+def log_lines(path: Path, secret: Anonymizer) -> str:
+    """The last lines that are about us; of what people and agents say, only how many lines there were."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_BYTES))
+            lines = file.read(LOG_BYTES).decode(errors="replace").splitlines()[-LOG_LINES:]
+    except OSError as error:
+        return f"unreadable ({type(error).__name__})\n"
+    told, left_out = [], Counter[str]()
+    for line in lines:
+        found = _LINE.fullmatch(line)
+        if found is None or found[2] not in SPEAKING:
+            left_out[found[2] if found else "other"] += 1
+            continue
+        repo = f"[{secret.told(found[3])}] " if found[3] else ""
+        told.append(f"{found[1]} {found[2]}  {repo}{secret.told(found[4])}")
+    told.append(f"(left out: {sum(left_out.values())} lines of what people and agents said)")
+    return "\n".join(told) + "\n"
+
+
+def archive(files: Files) -> bytes:
+    """A zip of the files, the same for the same content."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in files.items():
+            packed.writestr(zipfile.ZipInfo(name, _FIXED_DATE), content, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def write_archive(path: Path, files: Files) -> None:
+    """Write it, readable by its owner only. Raises CodeButlerError; an existing file is not replaced."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(archive(files))
+    except FileExistsError:
+        raise CodeButlerError(f"{path} exists: choose another --output") from None
+    except OSError as error:
+        raise CodeButlerError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(text: str) -> str:
+    return text if PLAIN.fullmatch(text) else ""

@@ -1,0 +1,201 @@
+"""What a gateway has accepted is on the servers' disks: its own may be lost, and whoever leads next goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from codebutler.cluster.buckets import KeyBucket
+from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
+from codebutler.cluster.subjects import TAKEN_BUCKET
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import StoreError
+from codebutler.intake.records import Entry
+from tests.natsserver import NatsServer, bus, nats_server
+from tests.seam import DEADLINE_S
+from tests.workers.services import entry
+
+SLACK_WAITS_S = 3.0
+CHANNEL = entry(1, "hello").channel
+
+
+class Disk:
+    """One gateway's: its journal, once it leads."""
+
+    def __init__(self, path: Path, bucket: KeyBucket) -> None:
+        self._path = path
+        self._bucket = bucket
+        self.is_held = True
+
+    def open(self) -> GatewayJournal:
+        return GatewayJournal(self._bucket, lambda: self.is_held, self._path, SystemClock())
+
+
+@asynccontextmanager
+async def disk(server: NatsServer, path: Path) -> AsyncIterator[Disk]:
+    async with bus(server) as connected:
+        yield Disk(path, await connected.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES))
+
+
+async def taken(journal: GatewayJournal, said: Entry) -> Entry:
+    found = await journal.append(said.event, said.request)
+    assert found is not None
+    return found
+
+
+def texts(entries: list[Entry]) -> list[str]:
+    return [getattr(each.event, "text", "") for each in entries]
+
+
+async def settled(bucket: KeyBucket) -> None:
+    """The servers know of no event that is not settled."""
+    async with asyncio.timeout(DEADLINE_S):
+        while any('"taken"' in value for value in (await bucket.all(0)).values()):  # noqa: ASYNC110 - a server's
+            await asyncio.sleep(0.02)
+
+
+async def test_what_was_accepted_outlives_the_gateway_with_its_disk(tmp_path: Path) -> None:
+    messages = [entry(number, f"message {number}") for number in range(1, 41)]
+    async with nats_server(tmp_path) as server, disk(server, tmp_path / "lost.db") as first:
+        lost = first.open()
+        async with lost:
+            kept = [await taken(lost, each) for each in messages]
+            for each in kept[:10]:
+                await lost.settle(each.seq)
+        async with disk(server, tmp_path / "other.db") as second, second.open() as journal:
+            assert texts(await journal.pending()) == [f"message {number}" for number in range(11, 41)]
+            again = [await journal.append(each.event, each.request) for each in messages]
+            assert again == [None] * 40
+            new = await taken(journal, entry(41, "message 41"))
+            assert (new.received_at - kept[0].received_at).total_seconds() < DEADLINE_S
+
+
+async def test_a_gateway_that_led_before_does_not_repeat_what_another_has_settled(tmp_path: Path) -> None:
+    async with nats_server(tmp_path) as server, disk(server, tmp_path / "one.db") as one:
+        async with one.open() as journal:
+            await taken(journal, entry(1, "done by the other"))
+            await taken(journal, entry(2, "still open"))
+        async with disk(server, tmp_path / "two.db") as two, two.open() as journal:
+            done, _ = await journal.pending()
+            await journal.settle(done.seq)
+        async with one.open() as journal:
+            assert texts(await journal.pending()) == ["still open"]
+
+
+async def test_nats_that_does_not_answer_is_told_in_time_and_the_event_is_taken_later(tmp_path: Path) -> None:
+    said = entry(1, "hello")
+    async with (
+        nats_server(tmp_path) as server,
+        disk(server, tmp_path / "one.db") as one,
+        one.open() as journal,
+    ):
+        await taken(journal, entry(2, "before"))
+        await server.kill()
+        async with asyncio.timeout(SLACK_WAITS_S):
+            with pytest.raises(StoreError, match="do not answer"):
+                await journal.append(said.event, said.request)
+        assert "do not answer" in journal.trouble
+        news = asyncio.create_task(journal.news())
+        await server.start()
+        async with asyncio.timeout(DEADLINE_S):
+            assert "fetched" in await news
+        assert journal.trouble == ""
+        await taken(journal, said)
+        assert await journal.append(said.event, said.request) is None
+
+
+async def test_many_events_of_one_channel_do_not_wait_for_each_other_in_vain(tmp_path: Path) -> None:
+    """Each is refused in time, also behind others."""
+    async with (
+        nats_server(tmp_path) as server,
+        disk(server, tmp_path / "one.db") as one,
+        one.open() as journal,
+    ):
+        await server.kill()
+        messages = [entry(number, f"message {number}") for number in range(1, 21)]
+        async with asyncio.timeout(SLACK_WAITS_S):
+            came = await asyncio.gather(
+                *(journal.append(each.event, each.request) for each in messages), return_exceptions=True
+            )
+        assert all(isinstance(each, StoreError) for each in came)
+
+
+async def test_a_gateway_that_leads_no_more_accepts_nothing_and_the_next_one_does(tmp_path: Path) -> None:
+    said = entry(1, "hello")
+    async with (
+        nats_server(tmp_path) as server,
+        disk(server, tmp_path / "one.db") as one,
+        one.open() as journal,
+        disk(server, tmp_path / "two.db") as two,
+        two.open() as leader,
+    ):
+        assert await leader.pending() == []
+        one.is_held = False
+        with pytest.raises(StoreError, match="another gateway leads"):
+            await journal.append(said.event, said.request)
+        await taken(leader, said)
+        assert await leader.append(said.event, said.request) is None
+
+
+async def test_what_somebody_had_stored_in_an_events_place_does_not_count(tmp_path: Path) -> None:
+    said = entry(1, "hello")
+    async with nats_server(tmp_path) as server, disk(server, tmp_path / "one.db") as one:
+        bucket = one._bucket
+        async with one.open() as journal:
+            await taken(journal, said)
+            (key,) = [key for key, value in (await bucket.all(0)).items() if '"taken"' in value]
+        await bucket.set(key, '{"type":"event"}')
+        async with disk(server, tmp_path / "two.db") as two, two.open() as journal:
+            assert await journal.pending() == []
+            await taken(journal, said)
+        async with disk(server, tmp_path / "three.db") as three, three.open() as journal:
+            assert texts(await journal.pending()) == ["hello"]
+
+
+async def test_order_within_a_channel_is_kept_through_the_death_of_the_gateway(tmp_path: Path) -> None:
+    messages = [entry(number, f"message {number}") for number in range(1, 101)]
+    async with nats_server(tmp_path) as server, disk(server, tmp_path / "one.db") as one:
+        async with one.open() as journal:
+            await asyncio.gather(*(journal.append(each.event, each.request) for each in messages))
+        async with disk(server, tmp_path / "two.db") as two, two.open() as journal:
+            assert texts(await journal.pending()) == [f"message {number}" for number in range(1, 101)]
+
+
+async def test_settled_events_need_no_space_for_long(tmp_path: Path) -> None:
+    async with (
+        nats_server(tmp_path) as server,
+        disk(server, tmp_path / "one.db") as one,
+        one.open() as journal,
+    ):
+        found = [await taken(journal, entry(number, "x" * 1000)) for number in range(1, 31)]
+        for each in found:
+            await journal.settle(each.seq)
+        await settled(one._bucket)
+
+
+async def test_notes_and_the_place_in_the_history_are_the_next_gateways(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    async with nats_server(tmp_path) as server, disk(server, tmp_path / "one.db") as one:
+        async with one.open() as journal:
+            await journal.open_gaps([CHANNEL], now - timedelta(minutes=10))
+            await journal.keep_note("schedule", "ran at noon")
+            await journal.keep_note("sent:C1:op1", "done 1.0")
+            await until_position(one._bucket)
+        async with disk(server, tmp_path / "two.db") as two, two.open() as journal:
+            assert await journal.note("schedule") == "ran at noon"
+            assert await journal.note("sent:C1:op1") == ""
+            await journal.open_gaps([CHANNEL], now)
+            gap = await journal.gap(CHANNEL)
+            assert gap is not None
+            assert abs(gap.since_s - (now - timedelta(minutes=10)).timestamp()) < 1
+
+
+async def until_position(bucket: KeyBucket) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while await bucket.get("position") is None:  # noqa: ASYNC110 - a server's
+            await asyncio.sleep(0.1)

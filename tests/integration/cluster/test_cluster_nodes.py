@@ -1,0 +1,122 @@
+"""Three servers: what is on their disks outlives any one of them, with its disk, and whoever leads them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from codebutler.cluster.buckets import BusError
+from codebutler.cluster.bus import Bus
+from codebutler.cluster.subjects import stream_in
+from tests.natsserver import NatsCluster, NatsServer, bus, nats_cluster, nats_server
+from tests.seam import Gateway, Host, gateway, host, remote, until
+from tests.workers.services import entry
+
+
+@asynccontextmanager
+async def served(servers: NatsCluster) -> AsyncIterator[tuple[Gateway, Host]]:
+    async with gateway(servers, ttl_s=60) as opened:
+        opened.hosts.add(remote())
+        async with host(servers) as here:
+            yield opened, here
+
+
+def deliver(opened: Gateway, first: int, last: int) -> None:
+    for seq in range(first, last + 1):
+        opened.hosts.deliver(entry(seq, f"message {seq}"))
+
+
+async def all_came(here: Host, count: int) -> None:
+    disk = here.spawner.disk()
+    await until(lambda: len(disk.texts) == count, within_s=60)
+    assert disk.texts == [f"message {number}" for number in range(1, count + 1)]
+
+
+async def replicas(connected: Bus) -> dict[str, int]:
+    return {each.name: each.replicas for each in await connected.streams.facts()}
+
+
+async def leader_of(servers: NatsCluster, stream: str) -> NatsServer:
+    async with bus(servers) as connected:
+        info = await connected._jetstream.stream_info(stream)
+        assert info.cluster is not None
+        return servers.named(info.cluster.leader or "")
+
+
+async def test_everything_is_on_three_disks_and_any_of_them_may_die_or_be_wiped(tmp_path: Path) -> None:
+    async with nats_cluster(tmp_path) as servers, served(servers) as (opened, here):
+        deliver(opened, 1, 20)
+        await all_came(here, 20)
+        async with bus(servers) as connected:
+            assert set((await replicas(connected)).values()) == {3}
+        for number, server in enumerate(servers.servers):
+            last = 20 + 40 * (number + 1)
+            deliver(opened, last - 39, last - 20)
+            await server.wipe()
+            deliver(opened, last - 19, last)
+            await all_came(here, last)
+            await server.start()
+            await servers.ready()
+            await whole(servers)
+
+
+async def whole(servers: NatsCluster, replicas: int = 3) -> None:
+    """Each server has everything, as whoever replaces a disk waits for before touching the next one."""
+    async with bus(servers) as connected, asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(BusError):
+                facts = await connected.streams.facts()
+                if not any(each.behind or each.replicas != replicas for each in facts):
+                    return
+                await connected.streams.spread()
+            await asyncio.sleep(0.1)
+
+
+async def test_the_server_that_leads_the_stream_is_killed_and_its_events_arrive(tmp_path: Path) -> None:
+    async with nats_cluster(tmp_path) as servers, served(servers) as (opened, here):
+        deliver(opened, 1, 20)
+        await all_came(here, 20)
+        leads = await leader_of(servers, stream_in("laptop"))
+        deliver(opened, 21, 60)
+        await leads.kill()
+        deliver(opened, 61, 100)
+        await all_came(here, 100)
+
+
+async def test_streams_made_while_a_server_was_missing_are_moved_to_three(tmp_path: Path) -> None:
+    servers = NatsCluster.of(tmp_path)
+    *two, third = servers.servers
+    try:
+        await asyncio.gather(*(each.start() for each in two))
+        await servers.ready()
+        async with bus(servers) as connected:
+            await connected.ensure_stream("CB_ONE", "cb.one.>", 2**20)
+            await connected.publish("cb.one.a", b"before", "1")
+            assert await replicas(connected) == {"KV_CB_READY": 1, "CB_ONE": 1}
+        await third.start()
+        await whole(servers)
+        await two[0].kill()
+        await servers.ready()
+        async with bus(servers) as connected:
+            assert (await connected._jetstream.stream_info("CB_ONE")).state.messages == 1
+    finally:
+        await servers.kill()
+
+
+async def test_a_stream_stays_on_three_when_there_is_one_server_for_a_while(tmp_path: Path) -> None:
+    async with nats_cluster(tmp_path) as servers, bus(servers) as connected:
+        await connected.ensure_stream("CB_ONE", "cb.one.>", 2**20)
+        await servers.servers[0].kill()
+        await servers.ready()
+        await connected.ensure_stream("CB_ONE", "cb.one.>", 2**21)
+        assert (await replicas(connected))["CB_ONE"] == 3
+
+
+async def test_one_server_keeps_one_of_each(tmp_path: Path) -> None:
+    async with nats_server(tmp_path) as server, bus(server) as connected:
+        await connected.ensure_stream("CB_ONE", "cb.one.>", 2**20)
+        assert await connected.streams.spread() == 0
+        assert await replicas(connected) == {"CB_ONE": 1}

@@ -1,0 +1,249 @@
+"""Network access for one program: its proxy, while it runs.
+
+Nothing of ours keeps running in a namespace without network. The launcher there creates a listening socket, passes it
+out through a Unix socket that is removed a moment later, and becomes the program; we answer from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Literal, Self
+
+from codebutler.domain.errors import SandboxUnavailableError
+from codebutler_worker.egress.hosts import Dialer, HostPort
+from codebutler_worker.egress.http import MAX_HEAD_BYTES
+from codebutler_worker.egress.proxy import Proxy, Rules
+from codebutler_worker.sandbox.port import Network, ProxySocket, SandboxPolicy
+
+PORT = 3128
+"""The proxy's port inside. Any port would do, since the namespace has no others; this one is recognizable."""
+HAND_OVER_S = 60.0
+GONE_S = 1.0
+BACKLOG = 128
+LOOPBACK = "127.0.0.1"
+SHORT = "/tmp"  # noqa: S108 - the path of a Unix socket has at most 107 bytes
+FORWARDED_AT_MOST = 64
+"""Ports of this machine's loopback. All their descriptors, and a few more, can be passed at once (unix(7))."""
+HELD_AT_MOST = 256
+"""Connections per program; agents and package managers use a few dozen."""
+HERE = "localhost,127.0.0.1,::1"
+
+log = logging.getLogger(__name__)
+
+
+def new_token() -> str:
+    """What an agent holds in place of a key."""
+    return f"codebutler-{secrets.token_hex(24)}"
+
+
+IMPATIENT: Mapping[str, str] = MappingProxyType(
+    {
+        "PIP_RETRIES": "1",
+        "UV_HTTP_RETRIES": "1",
+        "npm_config_fetch_retries": "1",
+        "npm_config_fetch_retry_mintimeout": "1000",
+        "CARGO_NET_RETRY": "1",
+    }
+)
+"""For package managers: retrying for minutes does not help if a host is refused."""
+
+
+class NetworkAccess:
+    """Use as an async context manager around the program's whole life.
+
+    ``network`` goes into its policy, ``port`` is where the service is on its loopback (0 = there is no proxy).
+    """
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.network: Network = "open"
+        self.port = 0
+        self.refused = proxy.refused
+        """The hosts that the program asked for and may not reach, each once."""
+        self.gauge = proxy.gauge
+        """The tokens of its model's service so far; none if its key does not pass through the proxy."""
+        self._proxy = proxy
+        self._servers: list[asyncio.Server] = []
+        self._listener: socket.socket | None = None
+        self._directory: Path | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @classmethod
+    def without_proxy(cls, network: Literal["none", "open"]) -> Self:
+        """For programs with nothing to proxy, or without a proxy."""
+        access = cls(Proxy(Rules()))
+        access.network = network
+        return access
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The environment variables that the program needs for the network."""
+        if isinstance(self.network, ProxySocket):
+            url = f"http://{LOOPBACK}:{self.port}"
+            # The variables by which programs find the proxy.
+            names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+            found = {**dict.fromkeys(names, url), "NO_PROXY": HERE, "no_proxy": HERE}
+            return {**found, "NODE_USE_ENV_PROXY": "1", **IMPATIENT}
+        return IMPATIENT if self.network == "none" else {}
+
+    def through(self, policy: SandboxPolicy) -> SandboxPolicy:
+        """``policy`` with this network access."""
+        return replace(policy, network=self.network, env={**policy.env, **self.env})
+
+    async def here(self) -> None:
+        """Listen on this machine's own loopback, for programs that share its network."""
+        await self._serve(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
+        self.port = self._servers[0].sockets[0].getsockname()[1]
+
+    def behind_socket(self, uid: int | None) -> None:
+        """Listen in the namespace of the first client to connect, as a proxy and on each listed port of this machine's
+        loopback. Raises OSError."""
+        local = tuple(sorted(self._proxy.rules.hosts.local))[:FORWARDED_AT_MOST]
+        port = next(port for port in range(PORT, PORT + len(local) + 1) if port not in local)
+        self._directory = Path(tempfile.mkdtemp(prefix="cb-proxy-", dir=SHORT))
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        proxy = ProxySocket(self._directory / "socket", port, local)
+        try:
+            self._listener.bind(str(proxy.path))
+            self._listener.listen(1)
+            self._listener.settimeout(0)
+            if uid is not None and os.geteuid() == 0:
+                os.chown(proxy.path, uid, -1)
+                os.chown(self._directory, uid, -1)
+        except OSError:
+            self._shut()
+            raise
+        self.network, self.port = proxy, port
+        self._keep(self._take(self._listener))
+
+    async def close(self) -> None:
+        """Close all connections; nothing gets through any more."""
+        self._closed = True
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=GONE_S)
+        for writer in self._writers:
+            writer.transport.abort()
+        await self._proxy.close()
+        self._shut()
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="network access")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _shut(self) -> None:
+        """Close the Unix socket, whether or not a client has connected."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    async def _take(self, listener: socket.socket) -> None:
+        try:
+            async with asyncio.timeout(HAND_OVER_S):
+                connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+                with connection:
+                    given = await received(connection)
+                for listener in given:
+                    await self._serve(listener)
+        except (OSError, TimeoutError) as error:
+            log.warning("an agent cannot reach the proxy from its sandbox: %s", error or type(error).__name__)
+        finally:
+            self._shut()
+
+    async def _handle(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: HostPort | None
+    ) -> None:
+        try:
+            await self._proxy.handle(reader, writer, local)
+        finally:
+            self._writers.discard(writer)
+
+    async def _serve(self, listener: socket.socket) -> None:
+        """Listen there: as the service that the configuration names for this port, if any, else as the proxy."""
+        local = self._proxy.rules.hosts.local.get(listener.getsockname()[1])
+
+        def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # Each connection takes one of our descriptors, and perhaps another one for its target.
+            if self._closed or len(self._writers) >= HELD_AT_MOST:
+                writer.transport.abort()
+                return
+            # A task cancelled before it starts closes nothing, so we keep its connection here too.
+            self._writers.add(writer)
+            self._keep(self._handle(reader, writer, local))
+
+        self._servers.append(await asyncio.start_server(handle, sock=listener, limit=MAX_HEAD_BYTES))
+
+
+@dataclass(slots=True)
+class Egress:
+    """Opens network access for the programs of one repository."""
+
+    dialer: Dialer = field(default_factory=Dialer)
+    _logged: set[HostPort] = field(default_factory=set)
+
+    async def open(
+        self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None
+    ) -> NetworkAccess:
+        """``hosts``: through the proxy only; ``open``: the full network, and the proxy only if a key must be added.
+        ``uid``: the user that the sandbox's wrapper runs as, if we are root. Raises SandboxUnavailableError."""
+        proxy = Proxy(rules, self.dialer, logged=self._logged)
+        access = NetworkAccess(proxy)
+        try:
+            if kind == "hosts":
+                access.behind_socket(uid)
+            elif rules.service is not None and rules.service.keys:
+                await access.here()
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"cannot open the sandbox's proxy ({error.strerror}): check {error.filename or SHORT}"
+            ) from error
+        if access.port:
+            proxy.prepare()  # while the program starts
+        return access
+
+
+async def received(connection: socket.socket) -> list[socket.socket]:
+    """The listening sockets passed out; any that is not on the loopback is closed. Without a thread: switching to one
+    and back would take longer than all the rest."""
+    loop, sent = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, sent.set)
+    try:
+        await sent.wait()
+    finally:
+        loop.remove_reader(connection)
+    _, fds, _, _ = socket.recv_fds(connection, 1, 1 + FORWARDED_AT_MOST)
+    given = []
+    for one in [socket.socket(fileno=fd) for fd in fds]:
+        listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        if one.family == socket.AF_INET and listens and one.getsockname()[0] == LOOPBACK:
+            one.settimeout(0)
+            given.append(one)
+        else:
+            one.close()
+    return given

@@ -1,0 +1,230 @@
+"""What all sandboxes share: resolving a policy's paths on disk, and a shell that tests the sandbox before anything else
+starts in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from codebutler.config.git_repo import ORDINARY_ID, RUN_AS_USER
+from codebutler.domain.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.checkout import Checkout
+from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
+from codebutler_worker.sandbox.port import Launch, Network, SandboxPolicy
+
+
+def _home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:
+    """Those that exist, resolved. Raises SandboxUnavailableError for a link or a path outside the home."""
+    home = policy.home.resolve()
+    kept = []
+    for path in policy.home_paths:
+        if not path.is_relative_to(policy.home) or path == policy.home:
+            raise SandboxUnavailableError(f"{path} is not below the home directory {policy.home}")
+        if path.exists():
+            kept.append(home / path.relative_to(policy.home))
+            status_without_links(home, kept[-1])
+    return tuple(kept)
+
+
+def toolchains(named: Sequence[str], home: Path, hidden: Sequence[Path]) -> tuple[Path, ...]:
+    """The directories of ``sandbox.readable``; one that does not exist may be created later.
+
+    Raises SandboxUnavailableError for one that is more than a toolchain: it contains the home, or a path that no agent
+    may see.
+    """
+    found = tuple(home / name[2:] if name.startswith("~/") else Path(name) for name in named)
+    for name, path in zip(named, found, strict=True):
+        real = path.resolve()
+        for kept in (home.resolve(), *(each.resolve() for each in hidden)):
+            if kept.is_relative_to(real):
+                raise SandboxUnavailableError(
+                    f"sandbox.readable: {name} holds {kept}, which agents must not see: name a directory below it"
+                )
+        if any(real.is_relative_to(each.resolve()) for each in hidden):
+            raise SandboxUnavailableError(
+                f"sandbox.readable: {name} belongs to CodeButler: remove it from the list"
+            )
+    return found
+
+
+def _readable(argv: tuple[str, ...], policy: SandboxPolicy, more: tuple[Path, ...] = ()) -> list[Path]:
+    """The paths named by the policy or by ``more`` that exist; the program itself need not be named.
+
+    Not paths in the agent's own directories: they are visible anyway, and a planted link would expose its target.
+    """
+    program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
+    written = (policy.workdir, *policy.home_paths)
+    return [
+        path.absolute()
+        for path in (*policy.readable, *more, *program)
+        if path.exists() and not below(path.absolute(), written)
+    ]
+
+
+def status_without_links(root: Path, path: Path) -> os.stat_result:
+    """Raises SandboxUnavailableError if ``path`` is missing or goes through a symbolic link below ``root``."""
+    try:
+        found = status_beneath(root, str(path.relative_to(root)))
+    except UnsafePathError as error:
+        raise SandboxUnavailableError(
+            f"{path} goes through a symbolic link: name its target instead"
+        ) from error
+    if found is None:
+        raise SandboxUnavailableError(f"{path} is gone: find where it was moved, and put it back")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """A SandboxPolicy resolved on disk: every path exists.
+
+    ``readable`` pairs a path with its target; ``hidden`` are directories to show empty wherever they appear; ``env``
+    holds only variables that must not reach the wrapper itself; ``scratch_bytes``: the size of each private directory
+    (0 = no limit of ours); ``filter_fd``: the descriptor of the system call filter.
+    """
+
+    home: Path
+    home_paths: tuple[Path, ...] = ()
+    readable: tuple[tuple[Path, Path], ...] = ()
+    hidden: tuple[Path, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    network: Network = "open"
+    own_terminal: bool = False
+    scratch_bytes: int = 0
+    filter_fd: int | None = None
+
+    @property
+    def named(self) -> tuple[Path, ...]:
+        """The paths of this machine that are visible because the policy names them."""
+        return (*self.home_paths, *(real for _, real in self.readable))
+
+
+@dataclass(frozen=True, slots=True)
+class MachineView:
+    """``hidden`` are directories that no agent may see, wherever they are: above all the supervisor's home.
+    ``readable`` are directories outside the repository that every agent may read."""
+
+    hidden: tuple[Path, ...]
+    readable: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, hidden: tuple[Path, ...], readable: tuple[Path, ...]) -> Self:
+        """A view with the ``hidden`` directories that exist."""
+        return cls(tuple(path.resolve() for path in hidden if path.is_dir()), readable)
+
+    def inside(self, argv: tuple[str, ...], policy: SandboxPolicy, checkout: Checkout) -> Inside:
+        """``policy`` resolved on disk; skips what does not exist. Raises SandboxUnavailableError for a symbolic
+        link."""
+        for path in (path for path in self.hidden if path.is_relative_to(checkout.root)):
+            status_without_links(checkout.root, path)
+        return Inside(
+            home=policy.home.resolve(),
+            home_paths=_home_paths(policy),
+            readable=tuple((path, path.resolve()) for path in _readable(argv, policy, self.readable)),
+            hidden=self.hidden,
+            network=policy.network,
+            own_terminal=policy.own_terminal,
+            scratch_bytes=policy.scratch_bytes,
+        )
+
+
+def below(path: Path, roots: Sequence[Path]) -> bool:
+    """Whether the path is in one of ``roots``."""
+    return any(path.is_relative_to(root) for root in roots)
+
+
+def refuse_too_wide(inside: Inside, checkout: Checkout, roots: Sequence[Path]) -> None:
+    """Raises SandboxUnavailableError for a repository that contains the home or one of the system's ``roots``, or that
+    is inside the agent's own directories."""
+    for path in (inside.home, *roots):
+        if path.is_relative_to(checkout.root):
+            raise SandboxUnavailableError(
+                f"{checkout.root} contains {path}: register a directory below it instead"
+            )
+    for path in inside.home_paths:
+        if checkout.root.is_relative_to(path):
+            raise SandboxUnavailableError(
+                f"{checkout.root} is inside the agent's own {path}: move it elsewhere"
+            )
+
+
+# A shell in the sandbox that tests it.
+
+TRIAL_S = 20.0
+OPEN = "/tmp"  # noqa: S108 - a private directory is made in it
+ALONE = (
+    "CodeButler runs as root where there is no other user (a container without user ids of its own?), "
+    f"and no agent runs as root: {RUN_AS_USER}"
+)
+PASSED = "written"
+"""All that the shell prints if the sandbox works."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialDirectories:
+    """The shell's working directory, a file outside that it must not reach, and a home that does not exist."""
+
+    workdir: Path
+    outside: Path
+    home: Path
+
+
+@contextmanager
+def trial_directories() -> Iterator[TrialDirectories]:
+    """Such directories for this block; if we are root, owned by an ordinary user: the kernel may let only root build
+    the sandbox."""
+    root = os.geteuid() == 0
+    # Root's own directory for temporary files may be out of reach for other users.
+    with tempfile.TemporaryDirectory(prefix="codebutler-self-test-", dir=OPEN if root else None) as directory:
+        base = Path(directory).resolve()
+        found = TrialDirectories(base / "work", base / "outside", base / "home")
+        found.workdir.mkdir()
+        if root:
+            base.chmod(0o711)
+            _give_away(found.workdir)
+        found.outside.write_text("outside\n", encoding="utf-8")
+        yield found
+
+
+def _give_away(workdir: Path) -> None:
+    try:
+        os.chown(workdir, ORDINARY_ID, ORDINARY_ID)
+    except OSError as error:  # EINVAL: a user namespace that maps no other user
+        raise SandboxUnavailableError(ALONE) from error
+
+
+async def trial_failure(launch: Launch) -> str:
+    """Why the shell failed, in one line; "" if it passed."""
+    code, output = await _run(launch)
+    said = output.strip()
+    if code == 0 and said == PASSED:
+        return ""
+    return said.splitlines()[-1] if said else f"exit code {code}"
+
+
+async def _run(launch: Launch) -> tuple[int, str]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *launch.argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=launch.cwd,
+            env=launch.env,
+        )
+    except OSError as error:
+        return 126, str(error)
+    try:
+        async with asyncio.timeout(TRIAL_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return 124, f"no answer within {TRIAL_S:g} s"
+    return process.returncode or 0, output.decode(errors="replace")

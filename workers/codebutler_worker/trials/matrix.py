@@ -1,0 +1,247 @@
+"""One agent's row: the turns, in an order in which later ones build on earlier ones, and what each of them shows.
+
+The prompts are short, and each says exactly what to do: what is tried is the machinery around the model, not the model.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from codebutler.config.schema import Config
+from codebutler.domain.errors import CodeButlerError
+from codebutler.protocol.capabilities import CAPABILITIES, Capability, Cell, CellState
+from codebutler_worker.agents.push_server import server
+from codebutler_worker.conversation.prepare import file_note
+from codebutler_worker.media.files import FILES, save_file
+from codebutler_worker.sandbox.destinations import read_head
+from codebutler_worker.store.rows import AttachmentRow
+from codebutler_worker.tools.talking import PUSH_TOOL, asks_to_push
+from codebutler_worker.trials.kinds import OFFLINE, Subject
+from codebutler_worker.trials.scratch import COLOURS, picture
+from codebutler_worker.trials.turns import TrialTurn, Trier
+
+STOP_S = 10.0
+MOST_BYTES = 10_000
+REMEMBER = "Remember the word {word}. Answer with the one word READY and nothing else. Use no tool."
+# A prompt that the offline agent understands.
+REHEARSAL = "list the files"
+WRITE = "Write the word that you remember into the new file word.txt here. Then answer with that word."
+RECALL = "Which word do you remember? Answer with that word and nothing else. Use no tool."
+RUN = "Run exactly this command with your shell tool, in the foreground, then answer READY: {command}"
+DENIED = "touch denied.txt"
+LONG = "for i in $(seq 120); do sleep 1; done"
+PLANNED = "Write the word PLAN into the new file planned.txt here, at once. If you may not, answer REFUSED."
+PICTURE = "Look at the attached picture. Which colour is it? Answer with that one word.\n\n{note}"
+MCP = f"Call the tool {PUSH_TOOL} once, with why = TEST. Then answer READY."
+STEPS: Mapping[str, str] = MappingProxyType(
+    {
+        "remember": "answer, and what it costs",
+        "write": "resume, and use a tool",
+        "deny": "take a no",
+        "plan": "change nothing in plan mode",
+        "stop": "stop",
+        "kill": "be killed",
+        "recall": "resume after that",
+        "image": "see a picture",
+        "mcp": "use an MCP server",
+    }
+)
+"""The turns in the words of progress lines."""
+
+
+@dataclass
+class Trial:
+    """One agent under trial: ``cells`` holds what is known so far."""
+
+    subject: Subject
+    trier: Trier
+    config: Config
+    cells: dict[Capability, Cell] = field(default_factory=dict)
+    model: str = ""
+    word: str = field(
+        default_factory=lambda: (
+            f"{secrets.choice(('heron', 'maple', 'cobalt'))}{secrets.randbelow(900) + 100}"
+        )
+    )
+    first: TrialTurn = field(default_factory=TrialTurn)
+
+    async def run(self) -> AsyncIterator[str]:
+        """Run the turns and yield each one's name before it; afterwards every capability has its cell."""
+        for capability, why in self.subject.unsupported.items():
+            state: CellState = "not tried" if why == OFFLINE else "not supported"
+            self.cells[capability] = Cell(capability=capability, state=state, text=why)
+        ways: Mapping[str, Callable[[], Awaitable[None]]] = {
+            "remember": self._remember,
+            "write": self._write,
+            "deny": self._deny,
+            "plan": self._plan,
+            "stop": self._stop,
+            "kill": self._kill,
+            "recall": self._recall,
+            "image": self._image,
+            "mcp": self._mcp,
+        }
+        for name in self.subject.turns:
+            if name != "remember" and not self.first.ok:
+                break
+            yield name
+            await ways[name]()
+        for capability in CAPABILITIES:
+            if capability not in self.cells:
+                self._put(capability, "not tried", "it gave no answer")
+
+    def _put(self, capability: Capability, state: CellState, text: str = "", fix: str = "") -> None:
+        if capability not in self.subject.unsupported:
+            self.cells[capability] = Cell(capability=capability, state=state, text=text, fix=fix)
+
+    async def _remember(self) -> None:
+        offline = self.subject.kind == "rehearsal"
+        self.first = turn = await self.trier.turn(REHEARSAL if offline else REMEMBER.format(word=self.word))
+        self.model = turn.model
+        if not turn.ok:
+            self._put(
+                "answer", "no", turn.text, "Do what it says, then run `codebutler doctor --live` again."
+            )
+            return
+        self._put("answer", "yes", f"in {turn.took_s:.1f} s")
+        usage = turn.finished.usage if turn.finished else None
+        if usage is not None and usage.cost_usd is not None:
+            self._put("cost", "yes", f"${usage.cost_usd:.4f} for the first turn")
+        elif usage is not None and usage.input_tokens:
+            text = f"it tells tokens ({usage.input_tokens} in, {usage.output_tokens} out), but no price"
+            named = self.subject.kind in ("kimi", "native")
+            fix = "Set the price of its model in `native.prices`." if named else "Budgets cannot count it."
+            self._put("cost", "no", text, fix)
+        else:
+            self._put("cost", "no", "it tells neither tokens nor cost", "Budgets cannot count it.")
+
+    async def _write(self) -> None:
+        turn = await self.trier.turn(WRITE, session=self.first)
+        written = _content(self.trier.repo, "word.txt")
+        if self.word in written or self.word in turn.text:
+            self._put("resume", "yes", "it knew what an earlier turn had said")
+        else:
+            text = (
+                "its session was lost"
+                if turn.fresh
+                else _broken(turn, "it did not know what an earlier turn had said")
+            )
+            self._put("resume", "no", text, "Each message must say all that matters, or use another agent.")
+        if written:
+            self._put("tools", "yes", "it wrote a file")
+        elif turn.tools:
+            self._put(
+                "tools", "no", "its tool wrote nothing", "See `codebutler logs`; is the sandbox set up?"
+            )
+        else:
+            self._put(
+                "tools", "no", _broken(turn, "it called no tool"), "Choose a model that can call tools."
+            )
+
+    async def _deny(self) -> None:
+        turn = await self.trier.turn(RUN.format(command=DENIED), mode="ask", allow=False)
+        if os.path.lexists(self.trier.repo / "denied.txt"):
+            text = (
+                "it ran a command although nobody allowed it"
+                if turn.asked
+                else "it ran a command without asking"
+            )
+            self._put("deny", "no", text, "Only the sandbox limits it: do not rely on permission mode `ask`.")
+        elif turn.asked:
+            self._put("deny", "yes", "it asked, was refused, and ran nothing")
+        else:
+            self._put("deny", "not tried", _broken(turn, "it did not try to run the command"))
+
+    async def _plan(self) -> None:
+        turn = await self.trier.turn(PLANNED, mode="plan", allow=False)
+        if os.path.lexists(self.trier.repo / "planned.txt"):
+            self._put("plan", "no", "it wrote a file in plan mode", "Do not rely on `!mode plan` with it.")
+        elif turn.ok:
+            self._put("plan", "yes", "it changed nothing in plan mode")
+        else:
+            self._put("plan", "no", turn.text, "Use another mode with it.")
+
+    async def _stop(self) -> None:
+        turn = await self.trier.turn(RUN.format(command=LONG), blow="stop")
+        if turn.ended_s is None:
+            self._put("stop", "not tried", _broken(turn, "it had nothing to be stopped at"))
+        elif turn.finished is not None and turn.finished.reason == "stopped" and turn.ended_s <= STOP_S:
+            self._put("stop", "yes", f"in {turn.ended_s:.1f} s")
+        else:
+            text = f"it took {turn.ended_s:.1f} s and ended with: {turn.text}"
+            self._put("stop", "no", text, "Use `!kill` to stop it.")
+
+    async def _kill(self) -> None:
+        turn = await self.trier.turn(RUN.format(command=LONG), session=self.first, blow="kill")
+        if turn.ended_s is None:
+            self._put("resume-after-kill", "not tried", _broken(turn, "it had nothing to be killed at"))
+
+    async def _recall(self) -> None:
+        if "resume-after-kill" in self.cells:
+            return
+        turn = await self.trier.turn(RECALL, session=self.first)
+        if self.word in turn.text:
+            self._put("resume-after-kill", "yes", "it went on in the same session")
+            return
+        text = (
+            "its session was lost"
+            if turn.fresh
+            else _broken(turn, "it did not know what an earlier turn had said")
+        )
+        self._put("resume-after-kill", "no", text, "After a crash, say again what matters.")
+
+    async def _image(self) -> None:
+        colour = secrets.choice(tuple(COLOURS))
+        content = picture(colour)
+        try:
+            path = save_file(self.trier.repo, FILES, "1-picture.png", content)
+        except (OSError, CodeButlerError) as error:
+            self._put("image", "not tried", f"the picture could not be stored: {error}")
+            return
+        row = AttachmentRow(
+            message_id="m",
+            file_id="1",
+            mimetype="image/png",
+            name="picture.png",
+            size_bytes=len(content),
+            state="stored",
+            path=path,
+        )
+        turn = await self.trier.turn(PICTURE.format(note=file_note(row, str(self.trier.repo))))
+        if colour in turn.text.lower():
+            self._put("image", "yes", "it told the colour of a picture")
+        else:
+            text = _broken(turn, f"it did not see the colour of a picture: {turn.text[:80]}")
+            self._put("image", "no", text, "Choose a model that takes pictures, or describe them.")
+
+    async def _mcp(self) -> None:
+        if not server():
+            self._put("mcp", "not tried", "the server that we try needs Perl", "Install Perl.")
+            return
+        turn = await self.trier.turn(MCP)
+        calls = [used for used in turn.tools if asks_to_push(used.name)]
+        if any(used.id in turn.done for used in calls):
+            self._put("mcp", "yes", f"it called {calls[0].name}")
+        else:
+            text = "its call failed" if calls else _broken(turn, "it did not find our server's tool")
+            self._put(
+                "mcp", "no", text, "It asks for a push in words instead; servers of your own may fail too."
+            )
+
+
+def _broken(turn: TrialTurn, otherwise: str) -> str:
+    """Why there is nothing to see: the turn itself failed, or else."""
+    return otherwise if turn.ok else turn.text or otherwise
+
+
+def _content(repo: Path, name: str) -> str:
+    """Of what an agent wrote, if that is a regular file."""
+    try:
+        return read_head(repo, name, MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,164 @@
+"""One turn of a trial: what is sent, what is done to it while it runs, and what was heard."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from codebutler.config.choices import CONFIGURED, Choice, Mode
+from codebutler.domain.errors import CodeButlerError
+from codebutler_worker.agents.backend import (
+    AgentBackend,
+    AgentEvent,
+    Answer,
+    Approval,
+    Finished,
+    Question,
+    Started,
+    ToolResult,
+    ToolUse,
+    TurnRequest,
+)
+from codebutler_worker.programs.program import descendants, kill_leftovers
+from codebutler_worker.worker.roster import Roster
+
+TURN_S = 120.0
+Blow = Literal["", "stop", "kill"]
+"""What is done to a turn once it works: nothing, what `!stop` does, or SIGKILL for every process of it."""
+NO = "This is a test of refusals: the answer is no. Say REFUSED and end."
+
+
+@dataclass(slots=True)
+class TrialTurn:
+    """One turn. ``ended_s``: how long it still took after the blow. ``asked``: it asked for a permission."""
+
+    session_id: str = ""
+    fresh: bool = False
+    model: str = ""
+    asked: bool = False
+    tools: list[ToolUse] = field(default_factory=list)
+    done: set[str] = field(default_factory=set)
+    finished: Finished | None = None
+    took_s: float = 0.0
+    ended_s: float | None = None
+    late: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was completed."""
+        return self.finished is not None and self.finished.ok
+
+    @property
+    def text(self) -> str:
+        """Its answer, or why there is none."""
+        if self.late:
+            return f"no answer within {TURN_S:g} s"
+        return self.finished.text if self.finished else "its run did not finish"
+
+
+class Trier:
+    """Runs turns of one agent in one scratch repository. ``turns`` and ``cost_usd`` add up; ``hits_at_once``: it tells
+    of no tool, so that its turns are stopped or killed as soon as they have begun. ``is_ours``: it works in this
+    process, so that to be killed is to be left in the middle of its turn."""
+
+    def __init__(
+        self, roster: Roster, name: str, repo: Path, *, hits_at_once: bool = False, is_ours: bool = False
+    ) -> None:
+        self.repo = repo
+        self.turns = 0
+        self.cost_usd = 0.0
+        self._roster = roster
+        self._name = name
+        self._hits_at_once = hits_at_once
+        self._is_ours = is_ours
+
+    async def turn(
+        self,
+        prompt: str,
+        *,
+        session: TrialTurn | None = None,
+        mode: Mode = "",
+        allow: bool = True,
+        blow: Blow = "",
+    ) -> TrialTurn:
+        """Run one turn in a new session or in that of ``session``. Whatever it asks is allowed or not. Never raises for
+        a turn that fails."""
+        self.turns += 1
+        found = TrialTurn()
+        request = TurnRequest(
+            turn_id=f"doctor{self.turns}",
+            conversation="doctor",
+            prompt=prompt,
+            workdir=self.repo,
+            session_id=session.session_id or None if session else None,
+            session_name="" if session else f"codebutler-doctor-{self.repo.parent.name}-{self.turns}",
+            cost_before_usd=(session.finished.total_cost_usd or 0.0) if session and session.finished else 0.0,
+        )
+        began_s = time.monotonic()
+        try:
+            async with asyncio.timeout(TURN_S):
+                backend = await self._roster.get(self._name, Choice(mode=mode) if mode else CONFIGURED)
+                await self._heard(
+                    backend, request, found, blow, Answer(allow=allow, text="" if allow else NO)
+                )
+        except TimeoutError:
+            found.late = True
+        except CodeButlerError as error:
+            found.finished = Finished(ok=False, text=str(error), reason="unavailable")
+        found.took_s = time.monotonic() - began_s
+        if found.finished is not None:
+            self.cost_usd += found.finished.usage.cost_usd or 0.0
+        return found
+
+    async def _heard(
+        self, backend: AgentBackend, request: TurnRequest, found: TrialTurn, blow: Blow, answer: Answer
+    ) -> None:
+        hitting: asyncio.Task[None] | None = None
+        hit_s = 0.0
+        stream = backend.start(request)
+        try:
+            # To its end, which closes it.
+            async for event in stream:
+                _note(event, found)
+                if isinstance(event, Approval | Question):
+                    await backend.answer(request.turn_id, event.id, answer)
+                if blow and hitting is None and self._works(event):
+                    hit_s = time.monotonic()
+                    if blow == "kill" and self._is_ours:
+                        found.ended_s = 0.0
+                        break
+                    hitting = asyncio.create_task(_hit(backend, request.turn_id, blow), name="trial:hit")
+        finally:
+            if (close := getattr(stream, "aclose", None)) is not None:
+                await close()
+        if hitting is not None:
+            await hitting
+            found.ended_s = time.monotonic() - hit_s
+
+    def _works(self, event: AgentEvent) -> bool:
+        return isinstance(event, ToolUse) or (self._hits_at_once and isinstance(event, Started))
+
+
+def _note(event: AgentEvent, found: TrialTurn) -> None:
+    match event:
+        case Started():
+            found.session_id, found.fresh, found.model = event.session_id, event.fresh, event.model
+        case ToolUse():
+            found.tools.append(event)
+        case ToolResult(id=id, ok=True):
+            found.done.add(id)
+        case Approval() | Question():
+            found.asked = True
+        case Finished():
+            found.finished = event
+
+
+async def _hit(backend: AgentBackend, turn_id: str, blow: Blow) -> None:
+    if blow == "stop":
+        await backend.stop(turn_id)
+    else:
+        await kill_leftovers(await descendants(os.getpid()))
