@@ -135,4 +135,4 @@ def _warn_of_own_lists() -> None:
         except ConfigError:
             continue
         if source == str(RepoPaths(Path(entry.path)).config):
-            warn(f"{entry.name} has a list of its own: see {key} in {source}")
+            warn(f"{entry.name} has its own list: see {key} in {source}")

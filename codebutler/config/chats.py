@@ -100,7 +100,7 @@ class ChatSection(Section, frozen=True):
 
     @property
     def allowed_ids(self) -> tuple[PersonRef, ...]:
-        """Who may speak there."""
+        """Who may speak there. Nobody of another chat."""
         return tuple(PersonRef(f"{self.prefix}{each}") for each in getattr(self, PEOPLE))
 
     @property
@@ -176,7 +176,7 @@ class SlackSection(ChatSection, frozen=True):
         """With ``listenChannels`` set, only those are heard."""
         if not self.listen_channels or self.channel_id in self.listen_channels:
             return ""
-        return f"nothing said in {self.channel_id} is heard: add it to slack.listenChannels (SLACK_LISTEN_CHANNELS)"
+        return f"messages in {self.channel_id} are ignored: add it to slack.listenChannels (SLACK_LISTEN_CHANNELS)"
 
 
 # At most 52 significant bits; groups are negative, people are not.

@@ -22,6 +22,8 @@ MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,99}")
 DEFAULT_MODEL = "default"
 """Claude Code's default model, by name: without it, a session that used another keeps that one (2.1.328)."""
 _SECTIONS = ("claude", "kimi", "native")
+ModelSection = ClaudeSection | KimiSection | NativeSection
+"""The settings of an agent with a model and mode of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Choice:
 CONFIGURED = Choice()
 
 
-def section_of(config: Config, agent: str) -> ClaudeSection | KimiSection | NativeSection | None:
+def section_of(config: Config, agent: str) -> ModelSection | None:
     """The agent's settings; None for an agent without a model and mode of ours."""
     rule = next((rule for rule in config.commands if rule.prefix == agent), None)
     is_another = rule is not None and (
@@ -43,7 +45,7 @@ def section_of(config: Config, agent: str) -> ClaudeSection | KimiSection | Nati
     )
     if agent not in _SECTIONS or is_another:
         return None
-    found: ClaudeSection | KimiSection | NativeSection = getattr(config, agent)
+    found: ModelSection = getattr(config, agent)
     return found
 
 
@@ -73,6 +75,6 @@ def with_choice(config: Config, agent: str, choice: Choice) -> Config:
     return replace(config, **{agent: changed})
 
 
-def usual_model(section: ClaudeSection | KimiSection | NativeSection) -> str:
+def usual_model(section: ModelSection) -> str:
     """The choice that restores the configured model in a session."""
     return DEFAULT_MODEL if isinstance(section, ClaudeSection) else ""

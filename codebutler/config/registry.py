@@ -169,7 +169,7 @@ def _refuse_shared_channel(other: RepoEntry, entry: RepoEntry) -> None:
     if entry.channel_id and other.channel_id == entry.channel_id:
         raise RegistryError(
             f"channel {entry.channel_id} already belongs to {other.name}: "
-            "each repository needs a channel of its own"
+            "each repository needs its own channel"
         )
 
 

@@ -380,14 +380,10 @@ class Config(Section, frozen=True):
         """The place's name for people."""
         return self.chat.place_name
 
-    @property
-    def allowed_users(self) -> tuple[PersonRef, ...]:
-        """Who may speak there. Nobody of another chat."""
-        return self.chat.allowed_ids
-
 
 class RepoSettings(Struct, frozen=True, kw_only=True):
-    """A worker's settings for its repository. The chats' sections come without tokens."""
+    """A worker's settings for its repository. The chats' sections come without tokens. ``host``: the machine's name in
+    a cluster."""
 
     name: str
     path: str
@@ -395,3 +391,4 @@ class RepoSettings(Struct, frozen=True, kw_only=True):
     config: Config
     agent_env: dict[str, str] = {}
     skills_digest: str = ""
+    host: str = ""

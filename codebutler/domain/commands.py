@@ -284,7 +284,7 @@ ALL = (
         "give two agents the same task, and pick the better result",
         "[AGENT AGENT:] TASK",
         ".+",
-        "The same as `race: TASK`. Each works in a worktree of its own, the repository's checks run on both, and one "
+        "The same as `race: TASK`. Each works in its own worktree, the repository's checks run on both, and one "
         "card compares them: *Pick* merges one and removes the other. Without AGENT: the default one and the next that "
         "is ready.",
         shown=True,

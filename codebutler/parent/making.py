@@ -31,7 +31,7 @@ from codebutler.text.markup import channel, code
 
 NO_ROOT = "no directory is set for new repositories: run `codebutler config set newRepos.root DIRECTORY` on the machine"
 BAD_SOURCE = (
-    "that is no address to clone from: use https://…, ssh://… or git@HOST:PATH, or the path of a repository that is "
+    "not an address to clone from: use https://…, ssh://… or git@HOST:PATH, or the path of a repository that is "
     "below `newRepos.root` already"
 )
 WITH_LOGIN = (

@@ -15,7 +15,6 @@ import msgspec
 from codebutler.chat.people import People
 from codebutler.config.paths import Home
 from codebutler.config.programs import is_session
-from codebutler.config.registry import Provenance, Registry
 from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of
 from codebutler.control.listeners import Listeners
@@ -38,8 +37,7 @@ from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.protocol.messages import Budget
-from codebutler.schedule.files import JobFiles, job_sources
-from codebutler.schedule.weekly import weekly_jobs
+from codebutler.schedule.told import ToldJobs
 from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
 from codebutler.web.front import DashboardAddress
@@ -124,7 +122,8 @@ class LatestTurns:
 @dataclass(frozen=True)
 class Given:
     """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's, and
-    another gateway may have led before. ``journal`` opens the journal's file."""
+    another gateway may have led before. ``journal`` opens the journal's file. ``notes``: those that the next gateway
+    needs, None where the journal is enough."""
 
     home: Home
     env: Mapping[str, str]
@@ -134,6 +133,7 @@ class Given:
     stopping: Stopping
     serves_hosts: bool = False
     journal: Callable[[Path, Clock], Journal] = Journal.open
+    notes: Notes | None = None
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,8 @@ class Reloads:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The composition root closes them. ``restored``: the journal is a backup."""
+    """The composition root closes them. ``restored``: the journal is a backup. ``notes``: what the next gateway needs,
+    too."""
 
     given: Given
     signals: Signals
@@ -191,19 +192,13 @@ class Parts:
     listeners: Listeners
     spending: Spending
     ledgers: Ledgers
+    notes: Notes
+    told_jobs: ToldJobs
     tracing: Tracing | None = None
     budgets: Budgets = field(default_factory=Budgets)
     reloads: Reloads = field(default_factory=Reloads)
     counts: EventCounts = field(default_factory=EventCounts)
     dashboard: DashboardAddress = field(default_factory=DashboardAddress)
-
-    def job_files(self) -> JobFiles:
-        """Where jobs come from: files, and for repositories of this machine the weekly costs."""
-        given, provenance = self.given, Provenance(Registry(self.given.home))
-        return JobFiles(
-            lambda: job_sources(given.home, self.repos.table, given.env, provenance),
-            lambda: weekly_jobs(() if given.serves_hosts else self.repos.table.served),
-        )
 
     def traced(self, deliver: Callable[[Entry], None]) -> Callable[[Entry], None]:
         """``deliver``; if there are traces, with the context of the event's."""
@@ -234,8 +229,11 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     direct = DirectThreads(journal)
     await direct.load()
     repos = Repos(table, lambda: direct.channels)
-    spending = Spending(lambda: repos.table, clock, logs.record)
+    notes = given.notes or journal
+    spending = Spending(lambda: repos.table, clock, logs.record, notes)
     await spending.load()
+    told_jobs = ToldJobs(notes)
+    await told_jobs.load(each.entry.name for each in table.served if each.entry.host)
     return Parts(
         given=given,
         signals=signals,
@@ -254,6 +252,8 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         tracing=await _tracing(config.tracing.endpoint, clock, warn, stack),
         turns=LatestTurns(journal, signals.changed.tell),
         listeners=Listeners(people.called, redactor.redact),
+        notes=notes,
+        told_jobs=told_jobs,
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from codebutler.chat.chats import Chats
 from codebutler.config.permission import Person, Where, may
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message
@@ -15,10 +14,9 @@ from codebutler.domain.refs import NO_CHANNEL, ConversationRef, MessageRef
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.repos import Served
 from codebutler.parent.commands.costs import summary
-from codebutler.parent.parts import Parts
 from codebutler.parent.spending import WEEK_DAYS, Ledgers
 from codebutler.schedule.jobs import Job
-from codebutler.schedule.scheduler import IdempotentPublisher, Publish, Report
+from codebutler.schedule.scheduler import Publish
 from codebutler.text.markup import plain
 
 
@@ -55,9 +53,3 @@ class WeeklyCosts:
             return served.channel_id
         known = self._direct.where(NO_CHANNEL, user)
         return known if known != NO_CHANNEL else served.channel_id
-
-
-def weekly_report(parts: Parts, chats: Chats) -> Report:
-    """Posts them through the parent's chats."""
-    publish = IdempotentPublisher(chats, parts.listeners).publish
-    return WeeklyCosts(parts.repos.named, parts.ledgers, parts.direct, publish).post

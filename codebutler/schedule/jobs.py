@@ -136,7 +136,7 @@ def _value(body: Any, path: list[str]) -> str:
 FILE_NAME = "jobs.yaml"
 MAX_JOBS = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-SHAPE = "begin with `jobs:`, and give each job a `-` of its own below it"
+SHAPE = "begin with `jobs:`, and start each job below it with a `-`"
 
 Missed = Literal["once", "skip"]
 

@@ -146,9 +146,25 @@ class Scheduler:
 
     def changed(self, job: Job) -> None:
         """Files that the job watches have changed. Changes during its own run do not count."""
-        state = self.schedule.jobs.get(transitions.key_of(job))
-        if state is not None and not state.paused and not transitions.is_running(state, self._clock.now()):
-            self.post(JobRun(job, f"job:{transitions.key_of(job)}:{uuid4().hex}", OPERATOR))
+        self._tasks.start(self.watched(transitions.key_of(job), uuid4().hex), name=f"watch:{job.name}")
+
+    async def watched(self, key: str, trigger: str) -> None:
+        """The same of the job ``key``; the same ``trigger`` again is the same change. It is on disk when this returns;
+        waits while the disk is full."""
+        await self._ready.wait()
+        while True:
+            try:
+                await self.change(
+                    lambda schedule: transitions.triggered(
+                        schedule, self.jobs, key, trigger, self._clock.now()
+                    )
+                )
+                break
+            except StoreError as error:
+                log.warning("a job waits for the disk: %s", error)
+                await self._clock.sleep(LOOK_S)
+        for run in transitions.runs(self.schedule, self.jobs, OPERATOR):
+            self.post(run)
 
     async def ended(self, channel: ConversationRef, messages: Collection[str], outcome: TurnOutcome) -> None:
         """Messages of the channel have their outcome, and one of them may be a run of ours. It is on disk when this

@@ -236,7 +236,7 @@ class WorkerSession:
         longest_s = self._shared.timing.silence_s
         await first_of(self._link.drain(), self._shared.clock.sleep(longest_s))
         if self._link.unread_bytes > UNREAD_BYTES:
-            raise ProtocolError(f"the worker has not read what it was told for {longest_s:g} s")
+            raise ProtocolError(f"the worker has read nothing for {longest_s:g} s")
         self._unheard = False
 
     async def _printed(self) -> None:

@@ -148,7 +148,7 @@ async def test_n04_nobody_else_and_nothing_half(tmp_path: Path, git_repo: Path) 
         await built.run("config", "set", "newRepos.allow", json.dumps([person.id]))
         for words, told in (
             ("!new taken", "a channel of that name exists already"),
-            ("!new shop ext::sh", "no address to clone from"),
+            ("!new shop ext::sh", "not an address to clone from"),
             ("!new shop ../../etc", "no repository of that path"),
             ("!new shop https://user:geheim@example.org/shop.git", "revoke it"),
             ("!new shop ssh://git@example.invalid/shop.git", "cannot clone example.invalid/shop"),

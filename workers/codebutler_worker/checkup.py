@@ -63,7 +63,7 @@ async def _findings(checkup: Checkup, home: Path, surveyed: Sequence[Survey]) ->
     settings = checkup.group[0]
     for each in filter(lambda one: one.path, checkup.group):
         yield await asyncio.to_thread(_store, each)
-    async for finding in _walls(settings, checkup, home):
+    async for finding in _sandbox_findings(settings, checkup, home):
         yield finding
     yield memory_finding(settings.config)
     for found in surveyed:
@@ -98,7 +98,7 @@ def _store(settings: RepoSettings) -> Finding:
     )
 
 
-async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
+async def _sandbox_findings(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
     section, state = settings.config.sandbox, Path(checkup.state)
     try:
         sandbox = await select_sandbox(section.mode, trusted=True, hidden=(state,), section=section)
@@ -110,7 +110,7 @@ async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncI
             "sandbox", "none", "agents run without a sandbox: run `codebutler config set sandbox.mode auto`"
         )
     else:
-        yield walls_finding(sandbox.name)
+        yield sandbox_finding(sandbox.name)
         for found in await asyncio.to_thread(_checkouts, checkup.group):
             yield found
     if section.readable:
@@ -158,7 +158,7 @@ def _readable(section: SandboxSection) -> Finding:
     return ok("sandbox", "readable", f"agents and commands also read {', '.join(section.readable)}")
 
 
-def walls_finding(name: str) -> Finding:
+def sandbox_finding(name: str) -> Finding:
     """How strong a sandbox is that has passed its self-test."""
     if name == "seatbelt":
         return warn("sandbox", name, f"self-test passed, but {UNTESTED}")

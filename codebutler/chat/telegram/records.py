@@ -110,7 +110,7 @@ class NotePages(Generic[T]):
         try:
             return self._page_of.decode(kept) if kept else {}
         except msgspec.DecodeError as error:
-            log.warning("the note %s cannot be read and is begun anew: %s", name, error)
+            log.warning("the note %s cannot be read; starting with an empty one: %s", name, error)
             return {}
 
 

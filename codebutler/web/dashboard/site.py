@@ -121,7 +121,7 @@ class _Endpoints:
         try:
             filters = msgspec.convert(given, LedgerFilter, strict=False)
         except msgspec.ValidationError as error:
-            return _refusal(f"these are no filters: {error}", 400)
+            return _refusal(f"unknown filters: {error}", 400)
         return HTMLResponse(await self.pages.ledger.html(filters))
 
     async def key(self, request: Request) -> Response:

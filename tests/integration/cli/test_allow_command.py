@@ -68,7 +68,7 @@ def test_a_repository_with_a_list_of_its_own_is_told(connected: Cli, git_repo: P
     config["slack"]["allowedUsers"] = ["U0123ABC"]
     (own / "config.json").write_text(json.dumps(config))
     assert connected("trust", "shop").code == 0
-    assert "shop has a list of its own" in connected("deny", "U0123ABC").err
+    assert "shop has its own list" in connected("deny", "U0123ABC").err
 
 
 def test_without_a_token_it_says_what_to_do(cli: Cli) -> None:

@@ -47,7 +47,7 @@ async def test_a_threads_own_branch_is_pushed(desk: Desk) -> None:
         (own,) = desk.branches - {"main"}
         assert desk.at(own) == git(tree, "rev-parse", "HEAD")
         says(parent, "push", "100.9", thread=None)
-        await parent.post_with("Each thread has a branch of its own here")
+        await parent.post_with("Each thread has its own branch here")
 
 
 async def test_what_is_not_committed_is_told(desk: Desk) -> None:

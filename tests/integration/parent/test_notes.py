@@ -79,7 +79,7 @@ async def test_a_channel_that_nobody_listens_to_is_told_in_the_log_alone(tmp_pat
         assert run.posted == [f"C1: ⚠️ {NOTE}"]
         assert run.logged == [
             f"WRN [sample] {NOTE}",
-            "WRN [sample] nothing said in C1 is heard: add it to slack.listenChannels (SLACK_LISTEN_CHANNELS)",
+            "WRN [sample] messages in C1 are ignored: add it to slack.listenChannels (SLACK_LISTEN_CHANNELS)",
         ]
 
 

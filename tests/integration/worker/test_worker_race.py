@@ -50,7 +50,7 @@ async def test_both_work_apart_and_one_card_compares_them(repo: Path) -> None:
     async with worker(settings(repo)) as parent:
         race(parent)
         one, two = await racers(parent)
-        told = text_of(await parent.post_with("each in a worktree of its own"))
+        told = text_of(await parent.post_with("each in its own worktree"))
         assert "`claude` and `rehearsal`" in told
         assert one.request.prompt == two.request.prompt == "Fix the login"
         assert len({repo, one.request.workdir, two.request.workdir}) == 3

@@ -63,7 +63,7 @@ async def test_what_had_not_begun_begins_once(repo: Path) -> None:
         parent.says("Something else", "50.1")
         await parent.run(0)
         race(parent)
-        await parent.post_with("each in a worktree of its own")
+        await parent.post_with("each in its own worktree")
         assert len(parent.backend.runs) == 1
     async with worker(told) as parent:
         one, two = await racers(parent)

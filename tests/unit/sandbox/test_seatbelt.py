@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.checkup import walls_finding
+from codebutler_worker.checkup import sandbox_finding
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.common import Inside
 from codebutler_worker.sandbox.port import ProxySocket, SandboxPolicy
@@ -186,8 +186,8 @@ def test_root_and_other_systems_are_refused() -> None:
 
 
 def test_doctor_says_that_nobody_has_tried_it() -> None:
-    assert walls_finding("bwrap").level == "ok"
-    told = walls_finding("seatbelt")
+    assert sandbox_finding("bwrap").level == "ok"
+    told = sandbox_finding("seatbelt")
     assert told.level == "warn"
     assert "never on macOS" in told.text
 

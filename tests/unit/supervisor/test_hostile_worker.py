@@ -106,7 +106,7 @@ async def test_a_worker_that_does_not_read_is_killed() -> None:
         await settle()
         await on.clock.advance(15.1)
         assert signal.SIGKILL in on.worker.signals
-        assert "has not read what it was told for 15 s" in on.services.log_text("shop")
+        assert "has read nothing for 15 s" in on.services.log_text("shop")
 
 
 async def test_refused_files_fill_the_log_no_further_than_the_worker_itself_may() -> None:

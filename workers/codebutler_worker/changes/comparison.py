@@ -60,7 +60,7 @@ class Contender:
 def racing_line(agents: Sequence[str]) -> str:
     """A race has begun."""
     return (
-        f"🏁 {named(agents)} work on this, each in a worktree of its own that begins at the last commit. "
+        f"🏁 {named(agents)} work on this, each in its own worktree, which begins at the last commit. "
         "When both have ended, a card compares them."
     )
 

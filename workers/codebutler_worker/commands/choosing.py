@@ -10,6 +10,7 @@ from codebutler.config.choices import (
     DEFAULT_MODEL,
     MODEL,
     MODES,
+    ModelSection,
     is_looser,
     section_of,
     usual_model,
@@ -90,12 +91,10 @@ def model(asked: Invocation) -> Todo:
     name, config = asked.argument, asked.settings.config
     if not name:
         return asked.reply(shown(asked.uow, config, _thread(asked) or ""))
-    if (where := _thread(asked)) is None:
-        return asked.reply(IN_THREADS)
-    used = agent_for(asked.uow, config, where, None)
-    section = section_of(config, used)
-    if section is None:
-        return asked.reply(f"{code(used)} has no models to choose from.")
+    found = _agent_of_thread(asked, "models")
+    if isinstance(found, Todo):
+        return found
+    where, used, section = found
     decision = may(admitted(asked.user), "ask", using(config, asked.settings.channel_id, used))
     if not decision.allowed:
         return asked.reply(decision.told)
@@ -113,12 +112,10 @@ def mode(asked: Invocation) -> Todo:
     name, config = asked.argument.lower(), asked.settings.config
     if not name:
         return asked.reply(shown(asked.uow, config, _thread(asked) or ""))
-    if (where := _thread(asked)) is None:
-        return asked.reply(IN_THREADS)
-    used = agent_for(asked.uow, config, where, None)
-    section = section_of(config, used)
-    if section is None:
-        return asked.reply(f"{code(used)} has no modes to choose from.")
+    found = _agent_of_thread(asked, "modes")
+    if isinstance(found, Todo):
+        return found
+    where, used, section = found
     place = using(config, asked.settings.channel_id, used)
     decision = may(admitted(asked.user), "ask", place)
     chosen = "" if name == DEFAULT else MODES[name]
@@ -147,6 +144,16 @@ def shown(uow: UnitOfWork, config: Config, conversation: str) -> str:
     else:
         parts.append("no model or mode to choose")
     return " · ".join(parts)
+
+
+def _agent_of_thread(asked: Invocation, what: str) -> tuple[str, str, ModelSection] | Todo:
+    """The conversation, its agent and the agent's settings; or the reply that there is nothing to choose."""
+    config = asked.settings.config
+    if (where := _thread(asked)) is None:
+        return asked.reply(IN_THREADS)
+    used = agent_for(asked.uow, config, where, None)
+    section = section_of(config, used)
+    return (where, used, section) if section else asked.reply(f"{code(used)} has no {what} to choose from.")
 
 
 def _whose(is_chosen: bool) -> str:

@@ -25,7 +25,7 @@ NO_SERVICE = "The remote is a directory, so there is no pull request to open."
 COMMITS_SHOWN = 5
 SUBJECT_CHARS = 72
 IN_A_THREAD = (
-    "Each thread has a branch of its own here: say `!{word}` in the thread whose commits are to be pushed."
+    "Each thread has its own branch here: say `!{word}` in the thread whose commits are to be pushed."
 )
 
 
@@ -126,7 +126,7 @@ def told(pushed: Pushed, tip: Tip, *, link: bool = True) -> str:
     to = f"{code(pushed.branch)} on {plain(pushed.remote.shown)}"
     lines = [f"☑️ {to} has all of it already." if pushed.was_there else f"⬆️ Pushed to {to}."]
     if tip.branch and pushed.branch != tip.branch:
-        lines.append(f"{code(tip.branch)} is protected, so this is a branch of its own.")
+        lines.append(f"{code(tip.branch)} is protected, so this is a separate branch.")
     lines += [
         f"- {code(name)} {plain(one_line(subject, SUBJECT_CHARS))}"
         for name, subject in pushed.commits[-COMMITS_SHOWN:]

@@ -128,7 +128,7 @@ class Publisher:
                 lambda uow: uow.outbox.get(op_id) or uow.post(self._place, card, op_id=op_id)
             )
         except StoreError as error:
-            self._runtime.log("ERR", f"a wish to push was not kept: {error}")
+            self._runtime.log("ERR", f"a push request was not stored: {error}")
 
     async def _send(self, envelope: Envelope) -> None:
         path = envelope.body

@@ -144,7 +144,7 @@ class PullFollower:
             remote = _remote_of(runtime.settings, row)
             service = service_of(runtime.settings, remote, runtime.home.root)
             if service is None:
-                raise ForgeError("nobody is logged in to the service any longer")
+                raise ForgeError("no longer logged in to the service")
             async with asyncio.timeout(LOOK_S):
                 found = await look(service, row, runtime.redactor.redact)
             told = partial(tell, settings=runtime.settings, row=row, remote=remote, found=found,

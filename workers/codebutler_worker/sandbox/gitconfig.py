@@ -134,9 +134,7 @@ MISSING = (
     "git's configuration ({key} in {file}) names {path}, which is not there: an agent could create it, and your git "
     "would run it. Create it, or remove that setting"
 )
-TOO_WIDE = (
-    "git's configuration ({key} in {file}) names {path}, where agents work: name a directory of its own"
-)
+TOO_WIDE = "git's configuration ({key} in {file}) names {path}, where agents work: name another directory"
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class Roster:
                     log.warning(
                         "removed leftovers of workers that no longer run: %s", count(swept, "container")
                     )
-                log.info("each conversation has a container of its own")
+                log.info("each conversation has its own container")
                 self._lasting = sandbox
                 self._sandbox = AgentSandbox(sandbox)
                 return self._sandbox
