@@ -22,10 +22,11 @@ from pathlib import Path
 from bench.ack import in_memory
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
+from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
 from codebutler.cluster.leases import LEADER_TTL_S, Epochs, HostLeases, Leadership
-from codebutler.cluster.subjects import TAKEN_BUCKET
+from codebutler.cluster.subjects import TAKEN_BUCKET, stream_in
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import StoreError
 from codebutler.intake.journal import Journal
@@ -165,8 +166,9 @@ async def _gateway(
         async with (
             beside(leadership.keep(), name="lease"),
             GatewayJournal(bucket, lambda: leadership.is_held, path, clock) as journal,
-            HostWorkers(connected, authority, SettlingServices(journal), clock) as hosts,
+            HostWorkers(connected, authority, SettlingServices(journal), clock, journal) as hosts,
         ):
+            hosts.start()
             yield journal, hosts, leases
 
 
@@ -246,9 +248,14 @@ async def _many(place: Path, hosts: int, repos: int) -> Needed:
         for name in names:
             for number in range(repos):
                 gateway.add(remote(f"{name}-{number}", f"C-{name}-{number}", name))
+        waiting = {stream_in(name) for name in names}
         served = [f"{name}-{number}" for name in names for number in range(repos)]
-        await asyncio.gather(*(_each(journal, gateway, [name], 1) for name in served))
+        await asyncio.gather(
+            *(_each(journal, gateway, served[at::CONVERSATIONS], 1) for at in range(CONVERSATIONS))
+        )
         await _until(lambda: not journal.pending_count)
+        async with bus(servers) as looking:
+            await _taken(looking, waiting)
         ready_s = time.perf_counter() - began
         full_mb, gateway_mb, nats_mb = max(map(_mb, pids)), _mb(os.getpid()), _mb(servers.pid)
         shared_mb = gateway_mb - own_mb + nats_mb - server_mb
@@ -260,6 +267,16 @@ async def _many(place: Path, hosts: int, repos: int) -> Needed:
             shared_kb=shared_mb * 1024 / (hosts * repos),
             ready_s=ready_s,
         )
+
+
+async def _taken(looking: Bus, streams: set[str]) -> None:
+    """The hosts have everything."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            found = {each.name: each.stored_bytes for each in await looking.streams.facts()}
+            if not any(found[name] for name in streams):
+                return
+            await asyncio.sleep(0.1)
 
 
 async def _process(stack: AsyncExitStack, name: str, url: str, place: Path) -> asyncio.subprocess.Process:

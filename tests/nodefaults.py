@@ -100,10 +100,11 @@ class MortalGateway:
 
         async with GatewayJournal(bucket, is_held, self.path, self._clock) as journal:
             services = SettlingServices(journal)
-            async with HostWorkers(connected, authority, services, self._clock) as hosts:
+            async with HostWorkers(connected, authority, services, self._clock, journal) as hosts:
                 for name, repos in HOSTS.items():
                     for repo in repos:
                         hosts.add(replace(remote(repo, CHANNELS[repo], name), config=ANAS))
+                hosts.start()
                 for pending in await journal.pending():
                     hosts.deliver(pending)
                 self.leads = journal, hosts

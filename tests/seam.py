@@ -12,6 +12,7 @@ from uuid import uuid4
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.host import HostLink, Local
 from codebutler.cluster.leases import Epochs, HostLeases, Leadership
+from codebutler.cluster.notes import SharedNotes
 from codebutler.cluster.services import HostServices, Standing
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import SystemClock
@@ -135,10 +136,12 @@ async def gateway(server: Servers, ttl_s: float = 30.0) -> AsyncIterator[Gateway
         async with asyncio.timeout(DEADLINE_S):
             await leadership.acquire()
         authority = Epochs(leadership, await HostLeases.opened(connected, clock))
+        notes = await SharedNotes.opened(connected, leadership, clock)
         async with (
             beside(leadership.keep(), name="keep"),
-            HostWorkers(connected, authority, services, clock) as hosts,
+            HostWorkers(connected, authority, services, clock, notes) as hosts,
         ):
+            hosts.start()
             yield Gateway(hosts, services, authority)
         await leadership.release()
 
@@ -147,6 +150,7 @@ async def gateway(server: Servers, ttl_s: float = 30.0) -> AsyncIterator[Gateway
 class Host:
     spawner: StoringSpawner
     standing: Standing
+    services: HostServices
     link: HostLink
     running: asyncio.Task[None]
 
@@ -173,7 +177,7 @@ async def host(
         link = HostLink(connected, standing, services, supervisor, _local, clock)
         running = asyncio.create_task(link.run(), name=f"host {name}")
         try:
-            yield Host(spawner, standing, link, running)
+            yield Host(spawner, standing, services, link, running)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

@@ -25,6 +25,7 @@ from codebutler.domain.model import Event, Operation, Quoted
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
+from codebutler.protocol.hosts import HostReport
 from codebutler.protocol.messages import Audit, LogTag, ToParent, TotalUse, TurnEnded
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler.supervisor.lifecycle import Policy
@@ -113,6 +114,9 @@ class Books:
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str
     ) -> tuple[tuple[Quoted, ...], int]:
+        raise NotImplementedError
+
+    async def reported(self, repo: RepoSettings, report: HostReport) -> None:
         raise NotImplementedError
 
     async def settle(self, seq: int) -> None:

@@ -81,7 +81,11 @@ COMMANDS: tuple[Row, ...] = (
     Row("upgrade", "Check what an upgrade would change.", "codebutler.cli.upgrade:upgrade"),
     Row("restart", "Restart the supervisor; running work resumes.", "codebutler.cli.upgrade:restart"),
     Row("sandbox", "Manage the sandbox: build the docker image for agents.", "codebutler.cli.sandbox:app"),
-    Row("cluster", "Configure the servers between several machines.", "codebutler.cli.cluster:app"),
+    Row(
+        "cluster",
+        "Show several machines, and configure the servers between them.",
+        "codebutler.cli.cluster:app",
+    ),
     Row("doctor", "Check the installation and suggest fixes.", "codebutler.cli.doctor:run"),
     Row("install", "Run the supervisor as a user service.", "codebutler.cli.install:run"),
     Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.install:remove"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from codebutler.domain.errors import CodeButlerError, ConfigError
 
 if TYPE_CHECKING:
     from codebutler.config.paths import Home
-    from codebutler.operations.service import Manager, Report
+    from codebutler.platform.service import Manager, Report
 
 LOOK_S = 0.25
 # Longer than a start takes; one that waits for its chat continues by itself.
@@ -65,24 +64,17 @@ def remove() -> None:
         say("There is no service to remove.")
 
 
-def manager_of(where: Home, env: Mapping[str, str], platform: str = sys.platform) -> tuple[Manager, str]:
+def manager_of(where: Home, env: Mapping[str, str]) -> tuple[Manager, str]:
     """This system's service manager, and the file that describes our service to it.
 
     Raises CodeButlerError if there is none that we support.
     """
-    from codebutler.operations.service import run as run_program
     from codebutler.operations.service import service_for
+    from codebutler.platform.service import run as run_program
+    from codebutler.platform.system import this_system
 
     service = service_for(where, env, setuid_sandbox=_is_setuid(shutil.which("bwrap", path=env.get("PATH"))))
-    if platform == "darwin":
-        from codebutler.operations.launchd import Launchd, agent_plist
-
-        return Launchd(service, env, run_program), agent_plist(service).decode()
-    if shutil.which("systemctl", path=env.get("PATH")):
-        from codebutler.operations.systemd import Systemd, unit_text
-
-        return Systemd(service, env, run_program), unit_text(service)
-    raise CodeButlerError("systemd is not available: keep `codebutler supervise` running by other means")
+    return this_system().manager(service, env, run_program)
 
 
 def check_ready(where: Home, env: Mapping[str, str]) -> None:

@@ -41,8 +41,8 @@ def upgrade(
         return
     from msgspec.structs import asdict
 
-    from codebutler.operations import service
     from codebutler.operations.upgrade import examine
+    from codebutler.platform import service
 
     found = asyncio.run(examine(home(), environment(), service.run))
     if as_json:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext, api
-from nats.js.errors import ServiceUnavailableError
+from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from codebutler.cluster.buckets import BusError, KeyBucket, cancellable
 from codebutler.cluster.membership import ClusterMembership
@@ -211,6 +211,16 @@ class Bus:
         finally:
             with contextlib.suppress(NatsError):
                 await subscription.unsubscribe()
+
+    async def counts(self, stream: str, subjects: str) -> Mapping[str, int]:
+        """How many messages the stream has, by subject. Raises BusError."""
+        try:
+            info = await cancellable(self._jetstream.stream_info(stream, subjects_filter=subjects))
+        except NotFoundError:
+            return {}
+        except (NatsError, OSError) as error:
+            raise BusError from error
+        return info.state.subjects or {}
 
     # What is not kept: questions, orders, news
 

@@ -16,6 +16,7 @@ from codebutler.cluster.messages import (
     ClusterCodec,
     DownCall,
     EndedCall,
+    ReportCall,
     ReturnedCall,
     SendCall,
     encode,
@@ -99,12 +100,21 @@ class HostCalls:
         repo = self._served(call.repo)
         if repo is None:
             log.warning("refused a call of %s: %s is not its repository", self._host, call.repo)
+            if isinstance(call, ReportCall):  # nobody there keeps it for another time
+                await self._refuse(call)
             return True
         answer = await self._answer(repo, call, again=delivered.again)
         if answer is None:
             return False
         await self._bus.publish(answers_to(self._host), encode(answer), f"answer {call.call}")
         return True
+
+    async def _refuse(self, call: ReportCall) -> None:
+        why = f"{call.repo} is not served by this host"
+        answer = CallAnswer(
+            epoch=self._authority.epoch, host=self._host, call=call.call, failed=True, code="fenced", text=why
+        )
+        await self._bus.publish(answers_to(self._host), encode(answer), f"answer {call.call}")
 
     async def _answer(self, repo: RepoSettings, call: Call, *, again: bool) -> CallAnswer | None:
         """None: the chat cannot be reached, and nothing was done."""
@@ -118,6 +128,8 @@ class HostCalls:
                     await self._services.turn_ended(repo, ended)
                 case DownCall(why=why):
                     await self._services.quarantined(repo, why)
+                case ReportCall(report=report):
+                    await self._services.reported(repo, report)
                 case ReturnedCall():
                     await self._returned(call)
         except ChatUnreachableError:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
-from contextlib import AsyncExitStack
-from datetime import timedelta
+import platform
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 
-from msgspec import structs
-
+from codebutler.cluster.absence import AbsenceNotices
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.calls import HostCalls
+from codebutler.cluster.fleet import Fleet, HostedRepo
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import (
     DROPPED,
@@ -26,6 +28,7 @@ from codebutler.cluster.messages import (
     Order,
     OrderDone,
     ReturnedCall,
+    StandingBy,
     StopOrder,
     WorkerOrder,
     encode,
@@ -33,6 +36,7 @@ from codebutler.cluster.messages import (
 from codebutler.cluster.questions import HostQuestions
 from codebutler.cluster.subjects import (
     ANSWERS,
+    STAND_BY,
     answers_to,
     consumer_of,
     events_to,
@@ -42,7 +46,6 @@ from codebutler.cluster.subjects import (
     stream_in,
 )
 from codebutler.config.permission import Where, admitted, may
-from codebutler.config.registry import host_in
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import (
@@ -53,43 +56,28 @@ from codebutler.domain.errors import (
     RegistryError,
 )
 from codebutler.domain.refs import ConversationRef, PersonRef
-from codebutler.intake.records import Entry
+from codebutler.intake.records import Entry, Notes
 from codebutler.platform.tasks import Tasks, cancel
 from codebutler.protocol.conversations import Question as WorkerQuestion
 from codebutler.protocol.messages import StopReason
+from codebutler.supervisor.machines import ClusterRow
 from codebutler.supervisor.port import Services
 from codebutler.supervisor.questions import T
-from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow, TurnsRow, WorkerRow
+from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 
 MAX_IN_BYTES = 2**28
 ASK_S = 65.0
+PREPARED_AT_ONCE = 16
 BEGIN_S = 5.0
+STATUS_S = 1.0
 
 log = logging.getLogger("codebutler.cluster")
-
-
-class HostedRepo:
-    """A repository on a host, with its events until the stream has them."""
-
-    def __init__(self, repo: RepoSettings) -> None:
-        self.repo = repo
-        self.waiting: asyncio.Queue[Entry] = asyncio.Queue()
-        self.known: set[int] = set()
-        self.row: RepoRow | None = None
-        self.is_told = False
-        """Whether its channel knows that its host is away."""
-        self.task: asyncio.Task[None] | None = None
-
-    @property
-    def host(self) -> str:
-        """Where it is now."""
-        return host_in(self.repo.path)
 
 
 class HostWorkers:
     """The port ``Workers``, over NATS. ``async with Hosts(…) as hosts``: leaving the block ends no run on any host."""
 
-    def __init__(self, bus: Bus, authority: Epochs, services: Services, clock: Clock) -> None:
+    def __init__(self, bus: Bus, authority: Epochs, services: Services, clock: Clock, notes: Notes) -> None:
         self._bus = bus
         self._authority = authority
         self._services = services
@@ -97,17 +85,25 @@ class HostWorkers:
         self._remotes: dict[str, HostedRepo] = {}
         self._channels: dict[ConversationRef, HostedRepo] = {}
         self._callers: set[str] = set()
-        self._outbox: dict[str, int] = {}
+        self._streams: set[str] = set()
+        """Hosts whose stream is there."""
+        self._preparing = asyncio.Semaphore(PREPARED_AT_ONCE)
         self._tasks = Tasks(_failed)
+        self._fleet = Fleet(authority, clock, platform.node())
+        self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
         self._questions = HostQuestions(authority, services, self._of, self._heard)
         self._question: ClusterCodec[HostQuestion] = ClusterCodec(HostQuestion)
         self._news: ClusterCodec[HostNews] = ClusterCodec(HostNews)
+        self._gateways: ClusterCodec[StandingBy] = ClusterCodec(StandingBy)
         self._done: ClusterCodec[OrderDone] = ClusterCodec(OrderDone)
         self._stack = AsyncExitStack()
+        self._started = False
 
     async def __aenter__(self) -> HostWorkers:
         await self._stack.enter_async_context(self._bus.listening(questions_of("*"), self._asked))
         await self._stack.enter_async_context(self._bus.listening(news_of("*"), self._told))
+        await self._stack.enter_async_context(self._bus.listening(STAND_BY, self._stands_by))
+        self._tasks.start(self._absence.run(), name="absences")
         return self
 
     async def __aexit__(
@@ -152,7 +148,8 @@ class HostWorkers:
         self._listen_to(remote.host)
 
     def start(self) -> None:
-        """The hosts start their own workers."""
+        """The hosts start their own workers; only now do they hear which ones."""
+        self._started = True
 
     async def wait_started(self) -> None:
         """We are ready without any host."""
@@ -169,9 +166,6 @@ class HostWorkers:
             return
         remote.known.add(entry.seq)
         remote.waiting.put_nowait(entry)
-        if self._authority.hosts.is_away(remote.host) and not remote.is_told:
-            remote.is_told = True
-            self._tasks.start(self._tell_away(remote), name=f"notice to {remote.repo.name}")
 
     def stop_turns(self, name: str, user: PersonRef) -> None:
         """End all turns of the repository. Raises RegistryError."""
@@ -183,7 +177,8 @@ class HostWorkers:
             self._order(LookOrder(epoch=self._authority.epoch, repo=name, numbers=numbers))
 
     def tell_total(self) -> None:
-        """Hosts do not know of a budget over all repositories."""
+        """At each host's next beat."""
+        self._questions.use_changed()
 
     def wake(self, name: str) -> None:
         """Start the worker now if it does not run. Raises RegistryError."""
@@ -204,7 +199,9 @@ class HostWorkers:
         try:
             body = await self._bus.ask(orders_to(remote.host), encode(order), ASK_S)
         except BusError as error:
-            raise CodeButlerError(self._away(remote.host) or "the host did not answer: try again") from error
+            raise CodeButlerError(
+                self._fleet.away(remote.host) or "the host did not answer: try again"
+            ) from error
         done = self._done.decode(body)
         if not isinstance(done.told, kind):
             raise CodeButlerError(done.problem or "the host gave another answer")
@@ -215,23 +212,50 @@ class HostWorkers:
         remote = self._remotes.get(name)
         if remote is None:
             return ""
-        if away := self._away(remote.host):
+        if away := self._fleet.away(remote.host):
             return away
         row = remote.row
         return row.problem if row is not None and row.worker.state in ("stopped", "quarantined") else ""
 
     def rows(self) -> tuple[RepoRow, ...]:
         """Every repository, as its host last reported it."""
-        return tuple(self._row(remote) for remote in self._remotes.values())
+        return tuple(map(self._fleet.row, self._remotes.values()))
 
     async def status(self) -> tuple[RepoRow, ...]:
-        """The same."""
-        return self.rows()
+        """The same, with the events that the hosts have not taken."""
+        untaken = await self._all_untaken()
+        return tuple(
+            self._fleet.row(each, untaken.get(each.host, {}).get(each.repo.name, 0))
+            for each in self._remotes.values()
+        )
+
+    async def cluster(self) -> ClusterRow:
+        """The gateways, and every host that has a repository."""
+        untaken = await self._all_untaken()
+        repos = {host: tuple(each.name for each in self._of(host)) for host in self._hosts}
+        return self._fleet.cluster(repos, {host: sum(counts.values()) for host, counts in untaken.items()})
+
+    @property
+    def _hosts(self) -> set[str]:
+        return {remote.host for remote in self._remotes.values()}
+
+    async def _all_untaken(self) -> dict[str, Mapping[str, int]]:
+        """By host and repository; without those for which NATS does not answer soon."""
+        found: dict[str, Mapping[str, int]] = {}
+
+        async def look(host: str) -> None:
+            with suppress(BusError):
+                found[host] = await self._untaken(host)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STATUS_S):
+                await asyncio.gather(*map(look, self._hosts))
+        return found
 
     @property
     def outbox_pending(self) -> int:
         """By the hosts' last reports."""
-        return sum(self._outbox.values())
+        return self._fleet.outbox_pending
 
     async def shutdown(self, grace_s: float, reason: StopReason = "shutdown") -> None:  # noqa: ARG002 - they go on
         """Stop talking to the hosts; they go on."""
@@ -251,7 +275,9 @@ class HostWorkers:
             while not self._authority.is_held:
                 await self._clock.sleep(BEGIN_S)  # what we send now would be refused
             try:
-                await self._publish(remote, entry)
+                event = await self._absence.recognised(remote.repo, entry.event)
+                await self._publish(remote, dataclasses.replace(entry, event=event))
+                self._absence.sent(remote.repo, entry.event)
             except FrameTooLargeError as error:
                 log.warning("event %d cannot be delivered and is dropped: %s", entry.seq, error)
             try:
@@ -261,11 +287,14 @@ class HostWorkers:
             remote.known.discard(entry.seq)
 
     async def _prepare(self, host: str, repo: str) -> None:
-        await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
-        # One at a time: only then is the order kept when a host dies between two.
-        await self._bus.ensure_consumer(
-            stream_in(host), consumer_of(repo), events_to(host, repo), in_flight=1
-        )
+        async with self._preparing:
+            if host not in self._streams:
+                await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
+                self._streams.add(host)
+            # One at a time: only then is the order kept when a host dies between two.
+            await self._bus.ensure_consumer(
+                stream_in(host), consumer_of(repo), events_to(host, repo), in_flight=1
+            )
 
     async def _publish(self, remote: HostedRepo, entry: Entry) -> None:
         epoch = self._authority.epoch
@@ -280,6 +309,13 @@ class HostWorkers:
         subject = events_to(remote.host, remote.repo.name)
         await self._bus.publish(subject, encode(event), f"{epoch} {entry.event.key}")
 
+    async def _untaken(self, host: str) -> Mapping[str, int]:
+        """Events in the host's stream, by repository. Raises BusError."""
+        counts = await self._bus.counts(stream_in(host), events_to(host, "*"))
+        return {
+            each.name: count for each in self._of(host) if (count := counts.get(events_to(host, each.name)))
+        }
+
     # What the hosts say
 
     async def _calls_of(self, host: str) -> None:
@@ -292,12 +328,6 @@ class HostWorkers:
 
         calls = HostCalls(host, self._bus, self._authority, self._services, served, self._returned)
         await calls.run()
-
-    async def _tell_away(self, remote: HostedRepo) -> None:
-        since = self._clock.now() - timedelta(seconds=self._authority.hosts.silent_s(remote.host))
-        await self._services.quarantined(
-            remote.repo, f"its host {remote.host} has been away since {since:%H:%M} UTC."
-        )
 
     async def _returned(self, call: ReturnedCall) -> None:
         """An event of a gateway that leads no more: its host takes it now, in its place, if its author still may say
@@ -312,6 +342,8 @@ class HostWorkers:
 
     async def _asked(self, subject: str, body: bytes) -> bytes | None:
         host = subject.rpartition(".")[2]
+        if not self._started:
+            return None  # a host that is told of no repository ends its workers
         try:
             reply = await self._questions.answer(host, self._question.decode(body))
         except (ProtocolError, BusError) as error:
@@ -335,36 +367,18 @@ class HostWorkers:
             self._services.show(remote.repo, news.news)
 
     def _heard(self, host: str, beat: Beat) -> None:
-        self._outbox[host] = beat.outbox
-        for each in self._remotes.values():
-            each.is_told = each.is_told and each.host != host
-        for row in beat.rows:
-            remote = self._remotes.get(row.name)
-            if remote is not None and remote.host == host:
-                remote.row = structs.replace(row, path=remote.repo.path, channel_id=remote.repo.channel_id)
+        self._fleet.heard(host, beat, self._remotes.values())
+        if not beat.leaves:
+            self._absence.heard(host, self._of(host))
+
+    async def _stands_by(self, _subject: str, body: bytes) -> None:
+        with suppress(ProtocolError):
+            self._fleet.stands_by(self._gateways.decode(body))
 
     # What we know of them
 
     def _of(self, host: str) -> tuple[RepoSettings, ...]:
         return tuple(remote.repo for remote in self._remotes.values() if remote.host == host)
-
-    def _row(self, remote: HostedRepo) -> RepoRow:
-        problem = self._away(remote.host)
-        if remote.row is not None and not problem:
-            return remote.row
-        return RepoRow(
-            name=remote.repo.name,
-            path=remote.repo.path,
-            channel_id=remote.repo.channel_id,
-            worker=WorkerRow(state="stopped", pid=None, restarts=0, undelivered=len(remote.known)),
-            turns=TurnsRow(running=0, queued=0, waiting=0),
-            problem=problem,
-        )
-
-    def _away(self, host: str) -> str:
-        if self._authority.hosts.is_awake(host):
-            return ""
-        return f"its host {host} has been away for {self._authority.hosts.silent_s(host):.0f} s: messages wait for it"
 
     def _remote(self, name: str) -> HostedRepo:
         remote = self._remotes.get(name)

@@ -38,6 +38,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError
 from codebutler.domain.model import Event
+from codebutler.domain.version import VERSION
 from codebutler.intake.intake import LATE_S, dated
 from codebutler.intake.records import Entry
 from codebutler.platform.tasks import beside, cancel, ungrouped, wait_for
@@ -83,7 +84,7 @@ class HostLink:
         self._workers = workers
         self._local = local
         self._clock = clock
-        self._digest = self._waits = ""
+        self._digest = self._waits = self._totals = ""
         self._given: tuple[RepoSettings, ...] = ()
         self._served: dict[str, RepoSettings] = {}
         self._missing: tuple[RepoRow, ...] = ()
@@ -162,6 +163,8 @@ class HostLink:
             outbox=self._workers.outbox_pending,
             known=self._digest,
             leaves=leaves,
+            release=VERSION,
+            totals=self._totals,
         )
 
     async def _beat(self, asked_s: float) -> None:
@@ -185,6 +188,9 @@ class HostLink:
         standing, is_new = self._standing, granted.epoch != self._standing.gateway_epoch
         standing.epoch, standing.gateway_epoch = granted.host_epoch, granted.epoch
         standing.valid_until_s = asked_s + HOST_TTL_S
+        if granted.totals is not None:
+            self._services.totals, self._totals = granted.totals, granted.totals_known
+            self._workers.tell_total()
         if granted.repos is not None:
             self._given, self._digest = granted.repos, granted.digest
             self._assigned.set()

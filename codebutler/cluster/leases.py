@@ -7,7 +7,6 @@ that a host keeps its epoch while nobody leads. All spans count the time that a 
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -38,7 +37,7 @@ class Leadership:
         self.epoch = 0
         self._bus = bus
         self._bucket = bucket
-        self._instance = instance
+        self.instance = instance
         self._clock = clock
         self._ttl_s = ttl_s
         self._revision = 0
@@ -99,8 +98,8 @@ class Leadership:
 
     async def _written(self, last: int | None) -> int | None:
         """As ``Bucket.put``; an earlier attempt may have had effect without our knowing."""
-        revision = await self._bucket.put(GATEWAY, self._instance, last)
-        if revision is None and (found := await self._bucket.get(GATEWAY)) and found[0] == self._instance:
+        revision = await self._bucket.put(GATEWAY, self.instance, last)
+        if revision is None and (found := await self._bucket.get(GATEWAY)) and found[0] == self.instance:
             return found[1]
         return revision
 
@@ -113,11 +112,12 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that is a host; it was heard at ``seen_s``."""
+    """The process that is a host; it was heard at ``seen_s``, and ``left`` if it then said that it ends."""
 
     instance: str
     epoch: int
     seen_s: float
+    left: bool = False
 
 
 class HostLeases:
@@ -143,7 +143,7 @@ class HostLeases:
         async with self._locks.setdefault(host, asyncio.Lock()):
             holder, now_s = await self._holder(host), self._clock.boottime()
             if holder is None or holder.instance != instance:
-                if holder is not None and now_s - holder.seen_s < self._ttl_s:
+                if holder is not None and not holder.left and now_s - holder.seen_s < self._ttl_s:
                     raise LeaseLostError(HELD.format(self._ttl_s))
                 epoch = await self._bucket.put(host, instance, holder.epoch if holder else None)
                 if epoch is None:
@@ -156,7 +156,7 @@ class HostLeases:
     def left(self, host: str) -> None:
         """Its process has ended: another one need not wait."""
         if (holder := self._holders.get(host)) is not None:
-            self._holders[host] = replace(holder, seen_s=-math.inf)
+            self._holders[host] = replace(holder, left=True)
 
     async def epoch_of(self, host: str) -> int:
         """The latest epoch of the host; 0 if it never had one. Raises BusError."""
@@ -171,12 +171,14 @@ class HostLeases:
     def is_away(self, host: str) -> bool:
         """Whether it has been silent for long, or said that it ends. A new leader gives it time to be heard."""
         holder = self._holders.get(host)
-        return self.silent_s(host) >= self._ttl_s or (holder is not None and holder.seen_s < self._began_s)
+        return self.silent_s(host) >= self._ttl_s or (holder is not None and holder.left)
 
     def is_awake(self, host: str) -> bool:
         """Whether it was heard lately."""
         holder = self._holders.get(host)
-        return holder is not None and holder.seen_s > self._began_s and self.silent_s(host) < self._ttl_s
+        if holder is None or holder.left or holder.seen_s <= self._began_s:
+            return False
+        return self.silent_s(host) < self._ttl_s
 
     async def _holder(self, host: str) -> Holder | None:
         if host not in self._holders and (found := await self._bucket.get(host)) is not None:

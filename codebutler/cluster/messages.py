@@ -18,11 +18,13 @@ from codebutler.domain.model import Event, File, Operation, Quoted, Request
 from codebutler.domain.refs import NOWHERE, MessageRef, PersonRef
 from codebutler.protocol.conversations import Question as WorkerQuestion
 from codebutler.protocol.conversations import Told
+from codebutler.protocol.hosts import HostReport
 from codebutler.protocol.messages import (
     Budget,
     Doing,
     Live,
     Overview,
+    TotalUse,
     TurnEnded,
     TurnStarted,
 )
@@ -107,7 +109,15 @@ class ReturnedCall(_ClusterMessage, frozen=True, tag="returned"):
     received_at: datetime
 
 
-Call = SendCall | EndedCall | DownCall | ReturnedCall
+class ReportCall(_ClusterMessage, frozen=True, tag="report"):
+    """Note this of the repository."""
+
+    call: str
+    repo: str
+    report: HostReport
+
+
+Call = SendCall | EndedCall | DownCall | ReturnedCall | ReportCall
 
 
 # From a host to the gateway, not kept.
@@ -120,12 +130,21 @@ class HostNews(_ClusterMessage, frozen=True, tag="news"):
     news: Budget | Doing | Live | Overview | TurnStarted
 
 
+class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
+    """A gateway, of no epoch, waits until it may lead. ``machine``: the name of its machine."""
+
+    instance: str
+    machine: str
+    version: str
+
+
 # Questions of a host, each answered at once.
 
 
 class Beat(_ClusterMessage, frozen=True, tag="beat"):
     """Alive. ``instance`` is new for each process; ``rows`` say how its repositories are; ``known`` is the digest of
-    the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin."""
+    the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin.
+    ``release``: its version of CodeButler. ``totals``: which of the gateway's totals it has."""
 
     version: int
     instance: str
@@ -133,6 +152,8 @@ class Beat(_ClusterMessage, frozen=True, tag="beat"):
     outbox: int = 0
     known: str = ""
     leaves: bool = False
+    release: str = ""
+    totals: str = ""
 
 
 class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):
@@ -156,11 +177,14 @@ HostQuestion = Beat | FetchQuestion | ThreadQuestion
 
 
 class Granted(_ClusterMessage, frozen=True, tag="granted"):
-    """The host's ``host_epoch``, and its repositories unless it knows them already."""
+    """The host's ``host_epoch``; and its repositories, and for each that has a budget with all others what those have
+    used, unless it knows that already. ``totals_known`` names this state of them."""
 
     host_epoch: int
     digest: str
     repos: tuple[RepoSettings, ...] | None = None
+    totals: dict[str, TotalUse] | None = None
+    totals_known: str = ""
 
 
 class Refused(_ClusterMessage, frozen=True, tag="refused"):

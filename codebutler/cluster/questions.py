@@ -29,6 +29,7 @@ from codebutler.config.hosts import assigned
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.platform.tasks import Tasks
+from codebutler.protocol.messages import TotalUse
 from codebutler.supervisor.port import Services
 
 PIECE_WAIT_S = 3.0
@@ -90,6 +91,9 @@ class HostQuestions:
         self._services = services
         self._repos = repos
         self._heard = heard
+        self._states = 0
+        self._totals: dict[tuple[str, str], dict[str, TotalUse]] = {}
+        """By host and assignment, in this state."""
         self._downloads: dict[tuple[str, str], HostDownload] = {}
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
 
@@ -106,6 +110,11 @@ class HostQuestions:
         if isinstance(question, FetchQuestion):
             return await self._piece(host, repo, question)
         return await self._thread(repo, question)
+
+    def use_changed(self) -> None:
+        """Hosts have to hear what all repositories use."""
+        self._states += 1
+        self._totals.clear()
 
     async def close(self) -> None:
         """Give up what is on its way."""
@@ -130,8 +139,22 @@ class HostQuestions:
             self._authority.hosts.left(host)
         repos = tuple(assigned(each) for each in self._repos(host))
         digest = digest_of(repos)
-        known = digest == beat.known
-        return Granted(epoch=epoch, host_epoch=host_epoch, digest=digest, repos=None if known else repos)
+        known, totals = digest == beat.known, f"{epoch} {self._states} {digest}"
+        return Granted(
+            epoch=epoch,
+            host_epoch=host_epoch,
+            digest=digest,
+            repos=None if known else repos,
+            totals=None if beat.totals == totals else self._totals_of(host, digest),
+            totals_known=totals,
+        )
+
+    def _totals_of(self, host: str, digest: str) -> dict[str, TotalUse]:
+        key = (host, digest)
+        if key not in self._totals:
+            found = {each.name: self._services.total(each) for each in self._repos(host)}
+            self._totals[key] = {name: total for name, total in found.items() if total is not None}
+        return self._totals[key]
 
     async def _piece(self, host: str, repo: RepoSettings, question: FetchQuestion) -> Reply:
         epoch, key = self._authority.epoch, (host, question.request)

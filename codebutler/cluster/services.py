@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -23,6 +23,7 @@ from codebutler.cluster.messages import (
     HostQuestion,
     NotDone,
     Reply,
+    ReportCall,
     SendCall,
     ThreadQuestion,
     ThreadSaid,
@@ -34,7 +35,8 @@ from codebutler.domain.errors import ChatError, FrameTooLargeError
 from codebutler.domain.model import Operation, Quoted
 from codebutler.domain.refs import MessageRef
 from codebutler.platform.tasks import Tasks
-from codebutler.protocol.messages import MAX_FETCH_BYTES, Audit, Budget, LogTag, Overview, TurnEnded
+from codebutler.protocol.hosts import HostReport
+from codebutler.protocol.messages import MAX_FETCH_BYTES, Audit, Budget, LogTag, Overview, TotalUse, TurnEnded
 from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News as Reported
 
@@ -66,6 +68,10 @@ class HostServices:
     ) -> None:
         self.log = log
         self.audit = audit
+        self.totals: Mapping[str, TotalUse] = {}
+        self.total_here: Callable[[RepoSettings], TotalUse | None] = lambda _: None
+        self.used: Callable[[str], None] = lambda _: None
+        """Called with a repository that has used something."""
         self._bus = bus
         self._standing = standing
         self._answers: dict[str, asyncio.Future[CallAnswer]] = {}
@@ -106,8 +112,9 @@ class HostServices:
                 return Download(file=piece.file, transcript=piece.transcript)
             number += 1
 
-    def total(self, repo: RepoSettings) -> None:
-        """A budget over all repositories is not told to hosts."""
+    def total(self, repo: RepoSettings) -> TotalUse | None:
+        """As the gateway says; without a budget of its own, what the other repositories of this host have used."""
+        return self.totals.get(repo.name) or self.total_here(repo)
 
     def show(self, repo: RepoSettings, news: Reported) -> None:
         """Best effort. A gateway has no traces of its hosts' runs."""
@@ -115,6 +122,8 @@ class HostServices:
             return
         if isinstance(news, Budget | Overview):
             self._latest[repo.name, type(news)] = repo, news
+        if isinstance(news, Budget):
+            self.used(repo.name)
         told = HostNews(epoch=self._standing.epoch, repo=repo.name, news=news)
         self._tasks.start(self._bus.tell(news_of(self._standing.host), encode(told)), name="news")
 
@@ -131,8 +140,15 @@ class HostServices:
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
         """Returns once the gateway has passed it on."""
+        self.used(repo.name)
         call = EndedCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, ended=ended)
         await self.call(call)
+
+    async def reported(self, repo: RepoSettings, report: HostReport) -> None:
+        """Returns once the gateway has it on disk. Raises ChatError if that fails for good."""
+        await self.call(
+            ReportCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, report=report)
+        )
 
     async def settle(self, seq: int) -> None:
         """The event that came as ``seq`` is on this disk."""

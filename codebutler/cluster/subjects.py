@@ -7,6 +7,7 @@ import re
 HOST_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 LEADER_BUCKET = "CB_LEADER"
 HOSTS_BUCKET = "CB_HOSTS"
+NOTES_BUCKET = "CB_NOTES"
 TAKEN_BUCKET = "CB_TAKEN"
 ANSWERS = "answers"
 GATEWAY = "gateway"
@@ -45,6 +46,10 @@ def questions_of(host: str) -> str:
 def orders_to(host: str) -> str:
     """Where the gateway asks a host."""
     return f"cb.do.{host}"
+
+
+STAND_BY = "cb.standby"
+"""Where a gateway that does not lead says so."""
 
 
 def inbox_of(host: str) -> str:

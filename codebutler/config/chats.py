@@ -100,7 +100,7 @@ class ChatSection(Section, frozen=True):
 
     @property
     def allowed_ids(self) -> tuple[PersonRef, ...]:
-        """Who may speak there."""
+        """Who may speak there. Nobody of another chat."""
         return tuple(PersonRef(f"{self.prefix}{each}") for each in getattr(self, PEOPLE))
 
     @property

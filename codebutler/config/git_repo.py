@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.system import this_system
 
 GIT_TIMEOUT_S = 20
 NOT_TRACKED = 1
@@ -39,7 +40,6 @@ BARRED = (
     "{path} is out of reach for user {uid}, whom agents run as: {barrier} is closed to other users; "
     "move it, or run `chmod o+x {barrier}`"
 )
-ACL = "system.posix_acl_access"
 HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?"
 _HTTPS = re.compile(rf"https://(?P<login>[^@/\s]+@)?(?P<host>{HOST})/(?P<path>[^\s?#]+)")
 _SSH = re.compile(rf"ssh://(?P<login>[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>{HOST})/(?P<path>[^\s?#]+)")
@@ -194,7 +194,7 @@ def barrier(path: Path, owner: Owner) -> Path | None:
             allowed = found.st_mode & 0o010
         else:
             allowed = found.st_mode & 0o001
-        if not allowed and not _has_list(directory):
+        if not allowed and not this_system().has_access_list(directory):
             return directory
     return None
 
@@ -203,13 +203,6 @@ def unreachable_because(path: Path, owner: Owner) -> str:
     """One line on what keeps ``owner`` from ``path`` and what to do; "" if nothing does."""
     found = barrier(path, owner)
     return "" if found is None else BARRED.format(path=path, uid=owner.uid, barrier=found)
-
-
-def _has_list(directory: Path) -> bool:
-    try:
-        return ACL in os.listxattr(directory)
-    except (AttributeError, OSError):  # neither has every system
-        return False
 
 
 @dataclass(frozen=True, slots=True)

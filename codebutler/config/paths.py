@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.domain.errors import ConfigError
 from codebutler.platform.files import PrivateDir, write_error
+from codebutler.platform.system import this_system
 
 CONFIG_NAME = "config.json"
 PRIVATE_DIR = ".codebutler"
-# unix(7): sun_path and its NUL; on macOS it has four bytes less.
-SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
 
 
 @dataclass(frozen=True)
@@ -97,10 +95,11 @@ class Home:
 
         Raises CodeButlerError if that is not possible.
         """
-        if (length := len(os.fsencode(self.socket))) > SOCKET_PATH_BYTES:
+        limit = this_system().socket_path_bytes
+        if (length := len(os.fsencode(self.socket))) > limit:
             raise ConfigError(
                 f"{self.root}: a socket in it would have a path of {length} bytes, the system takes "
-                f"{SOCKET_PATH_BYTES}: set CODEBUTLER_HOME to a shorter one"
+                f"{limit}: set CODEBUTLER_HOME to a shorter one"
             )
         for directory in (self.root, self.logs):
             try:

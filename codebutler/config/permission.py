@@ -140,7 +140,7 @@ def may(person: Person, action: Action, place: Where) -> Decision:
     if needs is None or (needs.rule == "agent" and not place.prefixes):
         return UNKNOWN
     if not person.is_owner:
-        if person.user not in place.config.allowed_users:
+        if person.user not in place.config.chat.allowed_ids:
             return _stranger(person.user, place.config)
         rules = place.config.authorization.rules if needs.rule else ()
         if rules and not any(_matches(rule, person.user, needs, place) for rule in rules):

@@ -317,6 +317,16 @@ class ApprovalsSection(Section, frozen=True):
     expiry_minutes: Annotated[float, Meta(ge=0, le=525_600)] = 0
 
 
+class LedgerSection(Section, frozen=True):
+    """When the costs of the last seven days are posted, "" = never: in the repository's channel, or in a direct
+    message to a person."""
+
+    weekly: Annotated[
+        str, Meta(pattern=r"^((mon|tue|wed|thu|fri|sat|sun) ([01][0-9]|2[0-3]):[0-5][0-9])?\Z")
+    ] = ""
+    weekly_to: Annotated[PersonRef, Meta(pattern=PERSON)] = NO_PERSON
+
+
 class Config(Section, frozen=True):
     """The whole configuration of one repository (or, without a channel, the global one)."""
 
@@ -347,6 +357,7 @@ class Config(Section, frozen=True):
     metrics: MetricsSection = MetricsSection()
     tracing: TracingSection = TracingSection()
     budget: BudgetSection = BudgetSection()
+    ledger: LedgerSection = LedgerSection()
     new_repos: NewReposSection = NewReposSection()
 
     @property
@@ -369,14 +380,10 @@ class Config(Section, frozen=True):
         """The place's name for people."""
         return self.chat.place_name
 
-    @property
-    def allowed_users(self) -> tuple[PersonRef, ...]:
-        """Who may speak there. Nobody of another chat."""
-        return self.chat.allowed_ids
-
 
 class RepoSettings(Struct, frozen=True, kw_only=True):
-    """A worker's settings for its repository. The chats' sections come without tokens."""
+    """A worker's settings for its repository. The chats' sections come without tokens. ``host``: the machine's name in
+    a cluster."""
 
     name: str
     path: str
@@ -384,3 +391,4 @@ class RepoSettings(Struct, frozen=True, kw_only=True):
     config: Config
     agent_env: dict[str, str] = {}
     skills_digest: str = ""
+    host: str = ""

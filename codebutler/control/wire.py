@@ -8,20 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import struct
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
-from codebutler.config.paths import SOCKET_PATH_BYTES
 from codebutler.control.messages import ChatInput, ChatRequest, ControlReply, ControlRequest, Failed
 from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
+from codebutler.platform.system import this_system
 
 LINE_LIMIT_BYTES = 4 * 2**20
-_PEER = struct.Struct("3i")
 
 
 Answer = Callable[[ControlRequest], AsyncIterator[ControlReply]]
@@ -96,7 +93,7 @@ class _Connection:
 
 async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlReply, None]:
     """All replies of the running supervisor. Raises NotRunningError if there is none."""
-    if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+    if len(os.fsencode(path)) > this_system().socket_path_bytes:
         raise NotRunningError  # no supervisor can be there
     try:
         reader, writer = await asyncio.open_unix_connection(path, limit=LINE_LIMIT_BYTES)
@@ -115,8 +112,8 @@ async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlRepl
 
 
 def _is_owner(sock: socket.socket) -> bool:
-    """Linux reports who is on the other side (SO_PEERCRED); elsewhere we rely on the socket's mode."""
-    if not sys.platform.startswith("linux"):
-        return True
-    _, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    return uid in (os.getuid(), 0)
+    """Not somebody who has gone, either: then the system cannot say who it was."""
+    try:
+        return this_system().peer_uid(sock) in (os.getuid(), 0)
+    except OSError:
+        return False

@@ -39,9 +39,9 @@ class SystemClock:
         return time.monotonic()
 
     def boottime(self) -> float:
-        """Source: clock_gettime(2), CLOCK_BOOTTIME; macOS has none."""
-        # Elsewhere the wall clock comes closest, until somebody sets it.
-        return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.time()
+        """Source: clock_gettime(2), CLOCK_BOOTTIME; on macOS, clock_gettime(3), CLOCK_MONOTONIC, which is not the clock
+        of ``time.monotonic``."""
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
     def now(self) -> datetime:
         """The system's time of day."""

@@ -203,7 +203,7 @@ class Repos:
 
     def people(self) -> frozenset[PersonRef]:
         """Everybody who may talk to a repository."""
-        return frozenset(user for served in self.table.served for user in served.config.allowed_users)
+        return frozenset(user for served in self.table.served for user in served.config.chat.allowed_ids)
 
     def name_of(self, channel: ConversationRef) -> str:
         """The repository of the channel; "" if there is none."""
@@ -215,7 +215,7 @@ class Repos:
         return self.table.named(name)
 
     def path_of(self, name: str) -> Path | None:
-        """The path of a served repository; None if it is not served."""
+        """The path of a served repository; None if it is not served, or not on this machine."""
         served = self.table.named(name)
         return path if served is not None and (path := Path(served.entry.path)).is_dir() else None
 

@@ -41,6 +41,7 @@ from codebutler.observe.chain import (
     rotated,
     shortened,
 )
+from codebutler.platform.system import this_system
 
 # A stranger's repeated attempts become one line of the audit log and, an hour later, one with a count.
 
@@ -230,7 +231,7 @@ class AuditLog:
         self._held.clear()
         self._held_chars = 0
         if sync:
-            os.fsync(self._fd)
+            this_system().sync(self._fd)
             self._head.write(prev)
         if os.fstat(self._fd).st_size > self._rotate_bytes:
             with suppress(OSError):

@@ -36,6 +36,7 @@ from codebutler.intake.repos import RepoTable
 from codebutler.operations.anonymous import Anonymizer, read_source
 from codebutler.platform import sqlitefile
 from codebutler.platform.lookup import look_up
+from codebutler.platform.system import this_system
 from codebutler.protocol.capabilities import LiveResult, last_result
 from codebutler.protocol.messages import Finding
 
@@ -105,7 +106,7 @@ def versions(env: Mapping[str, str]) -> dict[str, Any]:
     return {
         "codebutler": VERSION,
         "python": platform.python_version(),
-        "system": platform.system(),
+        "system": this_system().name,
         "kernel": release[0] if release else "",
         "machine": platform.machine(),
         "distribution": _plain(f"{system.get('ID', '')}-{system.get('VERSION_ID', '')}"),

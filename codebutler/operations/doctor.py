@@ -34,6 +34,7 @@ from codebutler.domain.version import VERSION
 from codebutler.intake import journal_file
 from codebutler.intake.repos import AGENT_VARIABLES, RepoTable, with_env_file
 from codebutler.platform.lookup import TERMINAL_PATH
+from codebutler.platform.system import OperatingSystem, this_system
 from codebutler.protocol.capabilities import AgentResult, CheckupLine, LiveResult, keep_result
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler.supervisor.forkserver import scrubbed
@@ -51,6 +52,7 @@ CHECKUP = "codebutler_worker.checkup"
 # A live turn tells its name before it begins, and has a limit of its own.
 SILENCE_S = 180.0
 MAX_LINE_BYTES = 2**20
+UNTRIED_PAGE = "docs/how-to/run-on-a-mac.md"
 
 
 async def examine(
@@ -60,7 +62,7 @@ async def examine(
     if not home.root.is_dir():
         yield CheckupLine(finding=fail("home", str(home.root), "there is none yet: run `codebutler setup`"))
         return
-    for finding in check_home(home):
+    for finding in (*check_home(home), *check_system(this_system())):
         yield CheckupLine(finding=finding)
     async for finding in check_running(home):
         yield CheckupLine(finding=finding)
@@ -148,6 +150,15 @@ def check_home(home: Home) -> Iterator[Finding]:
     yield disk_finding(home.root, shutil.disk_usage(home.root).free)
     yield _journal(home)
     yield _supervisor(home)
+
+
+def check_system(system: OperatingSystem) -> Iterator[Finding]:
+    """What has never run on this system."""
+    if system.untried:
+        parts = ", ".join(each.part for each in system.untried)
+        yield warn(
+            "system", system.name, f"tested on Linux only, never run here: {parts}. See {UNTRIED_PAGE}"
+        )
 
 
 async def check_running(home: Home) -> AsyncIterator[Finding]:

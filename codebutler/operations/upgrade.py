@@ -23,9 +23,9 @@ from codebutler.domain.errors import CodeButlerError, ConfigError, NotRunningErr
 from codebutler.domain.version import VERSION, as_number
 from codebutler.intake import journal_file
 from codebutler.intake.repos import RepoTable
-from codebutler.operations.service import Run
 from codebutler.parent.configuration import GRACE_S
 from codebutler.platform.backups import BROUGHT_ALONG
+from codebutler.platform.service import Run
 from codebutler.protocol.messages import Finding, fail, ok, warn
 
 # The parent's packages do not import the worker's.

@@ -184,7 +184,10 @@ class Cards:
             load=_load(row),
             channel_name=served.config.chat.place_shown,
             week=self._parts.spending.week(name),
-            trouble=self._chats.of(channel).sender.channels.trouble(channel) or TROUBLED.get(state, ""),
+            trouble=self._chats.of(channel).sender.channels.trouble(channel)
+            or (row.problem if row and row.host else "")
+            or TROUBLED.get(state, ""),
+            host=row.host if row else "",
         )
 
 

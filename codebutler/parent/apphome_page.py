@@ -44,7 +44,7 @@ UNSERVED = Section("⚠️ That repository is no longer served: nothing was deci
 class RepoCard:
     """A repository as one of its users sees it. ``trouble``: its problem, "" if it has none; ``load``: the
     number of runs of each kind, "" if there are none; ``today``: today's use, "" if unknown; ``week``: what
-    was used on the last seven days. ``channel_name``: as people read it."""
+    was used on the last seven days. ``channel_name``: as people read it. ``host``: its machine in a cluster."""
 
     name: str
     channel: ConversationRef
@@ -54,6 +54,7 @@ class RepoCard:
     today: str = ""
     load: str = ""
     channel_name: str = ""
+    host: str = ""
     week: DayUse = field(default_factory=DayUse)
 
 
@@ -177,7 +178,12 @@ def done_line(card: RepoCard, turn: TurnNote, now: datetime) -> str:
 
 def repo_line(card: RepoCard) -> str:
     """A repository, its worker's state, its runs, and today's use."""
-    told = [card.worker, card.load, f"today {card.today}" if card.today else ""]
+    told = [
+        card.worker,
+        f"on {card.host}" if card.host else "",
+        card.load,
+        f"today {card.today}" if card.today else "",
+    ]
     words = " · ".join(plain(each) for each in told if each)
     return f"{HEALTH.get(card.worker, '⚪')} {_where(card)} **{plain(card.name)}** · {words}"
 

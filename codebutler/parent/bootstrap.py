@@ -7,7 +7,6 @@ show the state. Each part is complete once it is made; parts made earlier hear f
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,7 +26,6 @@ from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
 from codebutler.config.search_path import login_shell, supervisors_path
 from codebutler.control.chat import Speaker
-from codebutler.control.wire import control_server
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.direct import DirectReader
 from codebutler.intake.dispatcher import AuditFirst, Dispatcher, HeldBack
@@ -36,7 +34,7 @@ from codebutler.intake.repos import with_env_file
 from codebutler.observe.audit import maintain
 from codebutler.parent.apphome import Cards
 from codebutler.parent.commands.asked import ParentCommands, Resources
-from codebutler.parent.configuration import GRACE_S, Configuration
+from codebutler.parent.configuration import Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
 from codebutler.parent.integration import ChatConnections, Directories, Inbound, OpenedChat, Outbound
 from codebutler.parent.local import Beginning, LocalWorkers, WorkerSource
@@ -44,6 +42,8 @@ from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
+from codebutler.parent.serving import Serving
+from codebutler.parent.weekly import WeeklyCosts
 from codebutler.platform import killpoints
 from codebutler.platform.processes import (
     disable_core_dumps,
@@ -53,12 +53,12 @@ from codebutler.platform.processes import (
 )
 from codebutler.platform.signals import Stopping, notifying
 from codebutler.platform.tasks import beside
-from codebutler.protocol.messages import StopReason
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
 from codebutler.schedule.hooks import HookRunner
 from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
+from codebutler.schedule.weekly import weekly_jobs
 from codebutler.supervisor.supervisor import SupervisorLock
 from codebutler.web.dashboard.acts import Acts, ActSources
 from codebutler.web.dashboard.changes import ChangeReviews, ReviewSources
@@ -68,8 +68,6 @@ from codebutler.web.dashboard.keys import Keys
 from codebutler.web.dashboard.ledger import LedgerPage, LedgerSources
 from codebutler.web.front import Hooks, WebServer
 from codebutler.web.metrics import MetricsPage
-
-FLUSH_S = 5.0
 
 
 async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> bool:
@@ -115,14 +113,10 @@ async def serve(beginning: Beginning, config: Config, used: Sequence[Platform], 
     home, env = beginning.home, beginning.env
     async with AsyncExitStack() as stack:
         given = Given(
-            home,
-            env,
-            config,
-            beginning.clock,
-            beginning.descriptors,
-            beginning.stopping,
-            source.are_remote,
-            source.journal,
+            *(home, env, config, beginning.clock, beginning.descriptors, beginning.stopping),
+            serves_hosts=source.are_remote,
+            journal=source.journal,
+            notes=source.notes,
         )
         await _serve(given, used, source, stack)
 
@@ -146,6 +140,8 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
     configuration = Configuration(parts, outbound, connections)
     operator = Operator(parts, outbound, inbound, status=status, configuration=configuration, front=front)
     serving = Serving(parts, outbound, inbound.intake, configuration, connections)
+    publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
+    weekly = WeeklyCosts(parts.repos.named, parts.ledgers, parts.direct, publish)
     on_files = partial(_use, inbound.hooks, front, watchers)
     for name, work in (
         ("audit", inbound.audit.run()),
@@ -160,7 +156,7 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
         ("front", front.run()),
         ("spending", parts.spending.run()),
         ("reloads", parts.reloads.serve(configuration.reload)),
-        ("schedule", inbound.scheduler.run(inbound.intake.accept, on_files)),
+        ("schedule", inbound.scheduler.run(inbound.intake.accept, on_files, weekly.post)),
     ):
         await stack.enter_async_context(beside(work, name=name))
     async with notifying(given.env, parts.clock, stopping, lambda: status.line):
@@ -202,11 +198,14 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
     publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
     provenance = Provenance(Registry(given.home))
-    files = JobFiles(lambda: job_sources(given.home, repos.table, given.env, provenance))
-    scheduler = Scheduler(journal, publish, files.look, clock, parts.tasks)
+    files = JobFiles(
+        lambda: job_sources(given.home, repos.table, given.env, provenance, parts.told_jobs),
+        lambda: weekly_jobs(() if given.serves_hosts else repos.table.served),  # hosts have their own ledgers
+    )
+    scheduler = Scheduler(parts.notes, publish, files.look, clock, parts.tasks)
     parts.listeners.on_ended.append(scheduler.ended)
-    jobs = ScheduleCommands(scheduler, clock, zone_of(""))
-    held = HeldBack()
+    parts.told_jobs.on_watched.append(scheduler.watched)
+    jobs, held = ScheduleCommands(scheduler, clock, zone_of("")), HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, outbound.services.nothing_starts)
     means = Means(
         home=given.home,
@@ -217,8 +216,8 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         reloads=parts.reloads,
         clock=clock,
     )
-    resources = Resources(jobs, NewRepos(means), parts.ledgers, clock, since=clock.now())
-    commands = ParentCommands(resources, publish, parts.listeners, journal, parts.tasks, repos.name_of)
+    own = Resources(jobs, NewRepos(means), parts.ledgers, clock, since=clock.now())
+    commands = ParentCommands(own, publish, parts.listeners, journal, parts.tasks, repos.name_of)
     sources = DirectSources(
         parts.direct, repos.by_channel, outbound.cards.of, outbound.supervisor.down, outbound.services
     )
@@ -241,7 +240,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
             parts.turns.awaits, DirectReader(parts.direct, repos.by_channel, lambda: repos.table.config)
         ),
     )
-    hooks = HookRunner(journal, publish, intake.accept, outbound.supervisor.look_at_pulls, clock)
+    hooks = HookRunner(parts.notes, publish, intake.accept, outbound.supervisor.look_at_pulls, clock)
     return Inbound(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
@@ -258,7 +257,6 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
         clean=parts.redactor.redact,
     )
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
-    hooks = Hooks(inbound.hooks, parts.clock)
     speaker = Speaker(inbound.intake.accept, outbound.chats, outbound.supervisor.down, parts.clock)
     reviews = ChangeReviews(
         ReviewSources(
@@ -292,6 +290,7 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
         sources, Pages(reviews, acts, conversations, _ledger(parts, outbound)), keys, parts.clock
     )
     config, metrics = parts.given.config, MetricsPage(parts.given.config.metrics, status.metrics)
+    hooks = Hooks(inbound.hooks, parts.clock)
     return WebServer(config.dashboard, hooks, dashboard, parts.dashboard, metrics, parts.given.stopping)
 
 
@@ -312,87 +311,3 @@ def _use(hooks: HookRunner, front: WebServer, watchers: Watchers, found: FoundJo
     hooks.use(found.hooks)
     front.use(found.hooks)
     watchers.use(found.jobs.values())
-
-
-class Serving:
-    """``run`` is all of it."""
-
-    def __init__(
-        self,
-        parts: Parts,
-        outbound: Outbound,
-        intake: Intake,
-        configuration: Configuration,
-        connections: ChatConnections,
-    ) -> None:
-        self._journal = parts.journal
-        self._tasks = parts.tasks
-        self._record = parts.logs.record
-        self._socket = parts.given.home.socket
-        self._configuration = configuration
-        self._intake = intake
-        self._connections = connections
-        self._supervisor = outbound.supervisor
-        self._chats = outbound.chats
-
-    async def run(self, operator: Operator, stopping: Stopping) -> None:
-        """Runs until ``stopping``. Raises ChatAuthError if every chat refuses its tokens at the start."""
-        await self._configuration.begin()
-        await self._intake.resume()
-        self._record("", "INF", f"serving {self._configuration.count} (pid {os.getpid()})")
-        control = control_server(self._socket, operator.answer, operator.chat)
-        async with beside(self._watch_journal(), name="journal"), control:
-            await self._until_asked(stopping)
-            await self._wind_down(stopping)
-        self._record("", "INF", "stopped")
-
-    async def _watch_journal(self) -> None:
-        """Events that could not be accepted while the journal was unavailable are fetched from history."""
-        while True:
-            self._record("", "ERR", await self._journal.news())
-            if not self._journal.trouble:
-                self._connections.look_again()
-
-    async def _tell_ready(self, stopping: Stopping) -> None:
-        await self._connections.any_connected.wait()
-        await self._supervisor.wait_started()
-        stopping.ready.set()
-
-    async def _until_asked(self, stopping: Stopping) -> None:
-        connections = asyncio.create_task(self._connections.run(), name="chats")
-        asked = asyncio.create_task(stopping.asked.wait(), name="stop")
-        ready = asyncio.create_task(self._tell_ready(stopping), name="readiness")
-        try:
-            await asyncio.wait({connections, asked}, return_when=asyncio.FIRST_COMPLETED)
-            if connections.done():
-                connections.result()
-            await asked
-        finally:
-            asked.cancel()
-            ready.cancel()
-            if not connections.done():
-                await self._connections.stop()
-                connections.cancel()
-            await asyncio.gather(connections, asked, ready, return_exceptions=True)
-
-    async def _wind_down(self, stopping: Stopping) -> None:
-        """Drain within the grace period; at the second signal, stop now. Unfinished work is on disk."""
-        self._record("", "INF", f"stopping: {GRACE_S:g} s for what runs, a second signal ends it now")
-        reason: StopReason = "restart" if stopping.restarts else "shutdown"
-        drained = asyncio.create_task(self._drain(reason), name="drain")
-        insisted = asyncio.create_task(stopping.insisted.wait(), name="insist")
-        await asyncio.wait({drained, insisted}, return_when=asyncio.FIRST_COMPLETED)
-        if not drained.done():
-            await self._supervisor.shutdown(0)
-            drained.cancel()
-        insisted.cancel()
-        await asyncio.gather(drained, insisted, return_exceptions=True)
-
-    async def _drain(self, reason: StopReason) -> None:
-        await self._supervisor.shutdown(GRACE_S, reason)
-        await self._tasks.close(FLUSH_S)
-        try:
-            async with asyncio.timeout(FLUSH_S):
-                await self._chats.drain()
-        except TimeoutError:
-            self._record("", "WRN", f"{self._chats.pending} messages are left for the next start")

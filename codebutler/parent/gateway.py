@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -12,16 +13,20 @@ from codebutler.cluster.buckets import BusError, KeyBucket
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
-from codebutler.cluster.leases import LOOK_S, Epochs, HostLeases, Leadership, LeaseLostError
+from codebutler.cluster.leases import LOOK_S, RENEW_S, Epochs, HostLeases, Leadership, LeaseLostError
 from codebutler.cluster.membership import read_membership
-from codebutler.cluster.subjects import TAKEN_BUCKET
+from codebutler.cluster.messages import StandingBy, encode
+from codebutler.cluster.notes import SharedNotes
+from codebutler.cluster.subjects import STAND_BY, TAKEN_BUCKET
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.domain.clock import Clock
+from codebutler.domain.version import VERSION
+from codebutler.intake.records import Notes
 from codebutler.parent.bootstrap import begun, chats_of, serve
 from codebutler.parent.local import Beginning, Record
 from codebutler.platform.signals import Stopping
-from codebutler.platform.tasks import first_of, ungrouped
+from codebutler.platform.tasks import beside, first_of, ungrouped
 from codebutler.supervisor.port import Services
 
 SPREAD_S = 60.0
@@ -32,7 +37,11 @@ class RemoteWorkers:
 
     are_remote = True
 
-    def __init__(self, bus: Bus, leadership: Leadership, taken: KeyBucket, beginning: Beginning) -> None:
+    def __init__(
+        self, bus: Bus, leadership: Leadership, taken: KeyBucket, notes: SharedNotes, beginning: Beginning
+    ) -> None:
+        self.notes: Notes | None = notes
+        self._notes = notes
         self._bus = bus
         self._leadership = leadership
         self._taken = taken
@@ -51,7 +60,7 @@ class RemoteWorkers:
         leases = await HostLeases.opened(self._bus, self._clock)
         authority = Epochs(self._leadership, leases)
         record("", "INF", f"this gateway leads (epoch {authority.epoch})")
-        async with HostWorkers(self._bus, authority, services, self._clock) as hosts:
+        async with HostWorkers(self._bus, authority, services, self._clock, self._notes) as hosts:
             yield hosts
 
 
@@ -68,9 +77,18 @@ async def gateway(
         while not stopping.asked.is_set():
             leadership = await Leadership.candidate(bus, uuid4().hex, beginning.clock)
             told("Standing by: another gateway leads, or none has answered yet.")
-            await first_of(leadership.acquire(), stopping.asked.wait())
+            async with beside(_standing_by(bus, leadership), name="stand-by"):
+                await first_of(leadership.acquire(), stopping.asked.wait())
             if leadership.is_held:
                 await _lead(bus, leadership, beginning, told)
+
+
+async def _standing_by(bus: Bus, leadership: Leadership) -> None:
+    """Tell the one that leads, until cancelled."""
+    told = StandingBy(epoch=0, instance=leadership.instance, machine=platform.node(), version=VERSION)
+    while True:
+        await bus.tell(STAND_BY, encode(told))
+        await asyncio.sleep(RENEW_S)
 
 
 async def _lead(bus: Bus, leadership: Leadership, beginning: Beginning, told: Callable[[str], None]) -> None:
@@ -81,7 +99,9 @@ async def _lead(bus: Bus, leadership: Leadership, beginning: Beginning, told: Ca
             async with asyncio.TaskGroup() as tasks:
                 keeping = tasks.create_task(leadership.keep(), name="lease")
                 spreading = tasks.create_task(_spread(bus, beginning.clock), name="replicas")
-                source = RemoteWorkers(bus, leadership, await _taken(bus, beginning.clock), beginning)
+                notes = await SharedNotes.opened(bus, leadership, beginning.clock)
+                taken = await _taken(bus, beginning.clock)
+                source = RemoteWorkers(bus, leadership, taken, notes, beginning)
                 await serve(beginning, config, chats_of(config), source)
                 keeping.cancel()
                 spreading.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -15,20 +16,24 @@ from codebutler.cluster.membership import read_membership
 from codebutler.cluster.services import HostServices, Standing
 from codebutler.config.hosts import combined
 from codebutler.config.paths import Home
-from codebutler.config.registry import Registry, RepoEntry
+from codebutler.config.registry import Provenance, Registry, RepoEntry
 from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_of
+from codebutler.config.section import limits_any
 from codebutler.domain.errors import ConfigError
-from codebutler.intake.repos import Served
+from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.audit import AuditLog, maintain
 from codebutler.observe.chain import worker_act
 from codebutler.observe.logs import Logs
 from codebutler.parent.bootstrap import begun
+from codebutler.parent.host_jobs import HostedHere, HostJobs
+from codebutler.parent.host_use import HostUse
 from codebutler.parent.local import LocalWorkers, Record
+from codebutler.parent.spending import Spending
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside, first_of
-from codebutler.protocol.messages import Audit
+from codebutler.protocol.messages import Audit, TotalUse
 from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
 from codebutler.supervisor.workers import Workers
 from codebutler.text.redact import Redactor
@@ -65,8 +70,20 @@ async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = N
         workers.start()
         repositories = Repositories(home, beginning.env, membership.name, redactor)
         link = HostLink(bus, standing, services, workers, repositories.local, clock)
+        spending = Spending(repositories.table, clock, logs.record)
+        services.used, services.total_here = spending.told, partial(_total, spending)
+        spending.changed.add(workers.tell_total)
+        use = HostUse(repositories.hosted, spending, services, logs.record)
+        await stack.enter_async_context(beside(spending.run(), name="spending"))
+        await stack.enter_async_context(beside(use.run(), name="use"))
+        jobs = HostJobs(repositories.hosted, services, Provenance(Registry(home)), clock, logs.record)
+        await stack.enter_async_context(beside(jobs.run(), name="jobs"))
         logs.record("", "INF", f"the host {membership.name} is connected to NATS")
         await _work(link, workers, stopping, logs.record)
+
+
+def _total(spending: Spending, repo: RepoSettings) -> TotalUse | None:
+    return spending.total(repo) if limits_any(repo.config.budget.total) else None
 
 
 async def _work(link: HostLink, workers: Workers, stopping: Stopping, record: Record) -> None:
@@ -95,10 +112,19 @@ class Repositories:
         self._env = env
         self._host = host
         self._redactor = redactor
+        self._hosted: dict[str, HostedHere] = {}
+
+    def hosted(self) -> Mapping[str, HostedHere]:
+        """What was found last."""
+        return self._hosted
+
+    def table(self) -> RepoTable:
+        """The same."""
+        return RepoTable(tuple(each.served for each in self._hosted.values()))
 
     def local(self, given: Sequence[RepoSettings]) -> Local:
         """Reads the registry and each repository's configuration; one's fault does not affect the others. Blocks."""
-        served: dict[str, RepoSettings] = {}
+        hosted: dict[str, HostedHere] = {}
         missing: list[RepoRow] = []
         try:
             entries = {entry.name: entry for entry in Registry(self._home).load()}
@@ -111,17 +137,19 @@ class Repositories:
                 missing.append(_unserved(each, f"{self._host} has no repository of that name: {there}"))
                 continue
             try:
-                served[each.name] = self._settings(entry, each)
+                hosted[each.name] = self._here(entry, each)
             except ConfigError as error:
                 missing.append(_unserved(each, str(error)))
-        return Local(served, tuple(missing))
+        self._hosted = hosted
+        return Local({name: each.settings for name, each in hosted.items()}, tuple(missing))
 
-    def _settings(self, entry: RepoEntry, given: RepoSettings) -> RepoSettings:
+    def _here(self, entry: RepoEntry, given: RepoSettings) -> HostedHere:
         resolved = resolve_repo(self._home, entry, self._env)
         self._redactor.learn(secrets_of(resolved.config))
         config = combined(resolved.config, given.config)
-        settings = Served(entry, config, resolved.notes, resolved.trusted).settings(self._env)
-        return replace(settings, channel_id=given.channel_id)
+        served = Served(entry, config, resolved.notes, resolved.trusted)
+        settings = served.settings(self._env)
+        return HostedHere(replace(settings, channel_id=given.channel_id, host=given.host), served)
 
 
 def _unserved(given: RepoSettings, problem: str) -> RepoRow:

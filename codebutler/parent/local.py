@@ -14,6 +14,7 @@ from typing import Protocol
 from codebutler.config.paths import Home
 from codebutler.domain.clock import Clock
 from codebutler.intake.journal import Journal
+from codebutler.intake.records import Notes
 from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.protocol.messages import LogTag
@@ -37,9 +38,11 @@ class Beginning:
 
 
 class WorkerSource(Protocol):
-    """Makes the workers that serve the repositories. ``are_remote``: those of hosts, not this machine's."""
+    """Makes the workers that serve the repositories. ``are_remote``: those of hosts, not this machine's.
+    ``notes``: where the next gateway finds what it needs, None = there is no other."""
 
     are_remote: bool
+    notes: Notes | None
 
     def start(self) -> None:
         """Called once, before anything else is opened."""
@@ -55,6 +58,7 @@ class LocalWorkers:
     """Workers of this machine, forked from a server that is started before anything else is loaded."""
 
     are_remote = False
+    notes: Notes | None = None
 
     def __init__(self, beginning: Beginning) -> None:
         self._beginning = beginning

@@ -171,7 +171,7 @@ class ParentStatus:
 
     async def status(self) -> dict[str, Any]:
         """The contract's status object."""
-        rows = await self._supervisor.status()
+        rows, cluster = await self._supervisor.status(), await self._supervisor.cluster()
         return {
             "supervisor": {
                 "pid": os.getpid(),
@@ -187,6 +187,7 @@ class ParentStatus:
                 "mended": self._parts.journal.mended,
             },
             "outbox": {"pending": self._supervisor.outbox_pending},
+            **({"cluster": msgspec.to_builtins(cluster)} if cluster else {}),
         }
 
     async def metrics(self) -> MetricsFacts:

@@ -37,6 +37,7 @@ from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.protocol.messages import Budget
+from codebutler.schedule.told import ToldJobs
 from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
 from codebutler.web.front import DashboardAddress
@@ -121,7 +122,8 @@ class LatestTurns:
 @dataclass(frozen=True)
 class Given:
     """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's, and
-    another gateway may have led before. ``journal`` opens the journal's file."""
+    another gateway may have led before. ``journal`` opens the journal's file. ``notes``: those that the next gateway
+    needs, None where the journal is enough."""
 
     home: Home
     env: Mapping[str, str]
@@ -131,6 +133,7 @@ class Given:
     stopping: Stopping
     serves_hosts: bool = False
     journal: Callable[[Path, Clock], Journal] = Journal.open
+    notes: Notes | None = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,8 @@ class Reloads:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The composition root closes them. ``restored``: the journal is a backup."""
+    """The composition root closes them. ``restored``: the journal is a backup. ``notes``: what the next gateway needs,
+    too."""
 
     given: Given
     signals: Signals
@@ -188,6 +192,8 @@ class Parts:
     listeners: Listeners
     spending: Spending
     ledgers: Ledgers
+    notes: Notes
+    told_jobs: ToldJobs
     tracing: Tracing | None = None
     budgets: Budgets = field(default_factory=Budgets)
     reloads: Reloads = field(default_factory=Reloads)
@@ -223,8 +229,11 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     direct = DirectThreads(journal)
     await direct.load()
     repos = Repos(table, lambda: direct.channels)
-    spending = Spending(lambda: repos.table, clock, logs.record)
+    notes = given.notes or journal
+    spending = Spending(lambda: repos.table, clock, logs.record, notes)
     await spending.load()
+    told_jobs = ToldJobs(notes)
+    await told_jobs.load(each.entry.name for each in table.served if each.entry.host)
     return Parts(
         given=given,
         signals=signals,
@@ -243,6 +252,8 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         tracing=await _tracing(config.tracing.endpoint, clock, warn, stack),
         turns=LatestTurns(journal, signals.changed.tell),
         listeners=Listeners(people.called, redactor.redact),
+        notes=notes,
+        told_jobs=told_jobs,
     )
 
 

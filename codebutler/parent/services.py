@@ -20,6 +20,7 @@ from codebutler.intake.records import Entry
 from codebutler.observe.chain import act_of, worker_act
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
+from codebutler.protocol.hosts import HostReport, JobsReport, UseReport, WatchReport
 from codebutler.protocol.messages import (
     Audit,
     Budget,
@@ -63,7 +64,7 @@ class ParentServices:
         """Carry out ``operation`` in the repository's channel, or in the direct conversation that it is about; it can
         notify only the person it is for. Raises ChatError.
         """
-        operation = addressed(operation, repo.config.allowed_users)
+        operation = addressed(operation, repo.config.chat.allowed_ids)
         sender = self._chats.of(repo.channel_id).sender
         ref, said = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
         if said is not None and (not isinstance(said, Post) or (ref and not said.outdated)):
@@ -123,6 +124,17 @@ class ParentServices:
             self._parts.tracing.ended(repo.name, repo.channel_id, ended.messages, ended.outcome)
         self._parts.counts.turn(ended.op_id, repo.name, ended.agent, ended.outcome)
         await self._listeners.ended(repo.channel_id, ended.messages, ended.outcome)
+
+    async def reported(self, repo: RepoSettings, report: HostReport) -> None:
+        """Take what a host tells of its repository. Raises StoreError."""
+        match report:
+            case JobsReport():
+                await self._parts.told_jobs.keep(repo.name, report)
+            case UseReport(days=days):
+                await self._parts.spending.take(repo.name, days)
+            case WatchReport(job=job, key=key):
+                for told in self._parts.told_jobs.on_watched:
+                    await told(f"{repo.name}/{job}", key)
 
     async def thread(
         self, repo: RepoSettings, thread: MessageRef, before: MessageRef

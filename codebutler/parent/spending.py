@@ -1,7 +1,8 @@
 """What every repository uses, day by day: for the budget of all together, and for people who ask.
 
 Read from the stores: all of them before the first worker starts, then again whenever a worker tells that it used
-something. So a restart forgets nothing, and two repositories that tell at once are both counted.
+something. So a restart forgets nothing, and two repositories that tell at once are both counted. Hosts tell what theirs
+have used, and that is noted for the next gateway.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
+import msgspec
+
 from codebutler.config.programs import asks_model
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import Clock, zone_of
-from codebutler.domain.errors import StoreError
+from codebutler.domain.errors import CodeButlerError, StoreError
+from codebutler.intake.records import Notes
 from codebutler.intake.repos import RepoTable
 from codebutler.observe.ledger import LedgerRow, Period, begin_of, read, used
 from codebutler.observe.sums import together
@@ -35,11 +39,12 @@ Record = Callable[[str, LogTag, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A registered repository, and how its runs are counted."""
+    """A registered repository, and how its runs are counted. ``is_remote``: its store is on a host."""
 
     name: str
     path: Path
     config: Config
+    is_remote: bool = False
 
     def today(self, now: datetime) -> date:
         """Its day."""
@@ -49,11 +54,14 @@ class Account:
 class Spending:
     """``load`` once, then ``run``. ``changed`` is told after each change."""
 
-    def __init__(self, table: Callable[[], RepoTable], clock: Clock, record: Record) -> None:
+    def __init__(
+        self, table: Callable[[], RepoTable], clock: Clock, record: Record, notes: Notes | None = None
+    ) -> None:
         self.changed = Observers[()]()
         self._table = table
         self._clock = clock
         self._record = record
+        self._notes = notes
         self._days: dict[str, dict[date, DayUse]] = {}
         self._read_on: dict[str, date] = {}
         self._unread: set[str] = set()
@@ -62,13 +70,31 @@ class Spending:
 
     async def load(self) -> None:
         """Read every store."""
-        for account in self._accounts().values():
-            await self._look(account)
+        accounts = self._accounts().values()
+        await asyncio.gather(*(self._look(each) for each in accounts if each.is_remote))
+        for account in accounts:
+            if not account.is_remote:
+                await self._look(account)
 
     def told(self, repo: str) -> None:
         """Its worker says that something was used."""
         self._due[repo] = None
         self._news.set()
+
+    def days(self, repo: str) -> Mapping[date, DayUse]:
+        """What a repository used on each day of this month and of the last week."""
+        return self._days.get(repo, {})
+
+    async def take(self, repo: str, days: Mapping[str, DayUse]) -> None:
+        """Its host says that it used this. Raises StoreError, CodeButlerError for what is no date."""
+        try:
+            known = {date.fromisoformat(day): use for day, use in days.items()}
+        except ValueError as error:
+            raise CodeButlerError(f"what {repo} has used cannot be read: {error}") from None
+        if self._notes is not None:
+            await self._notes.keep_note(_note(repo), msgspec.json.encode(days).decode())
+        self._days[repo] = known
+        self.changed.tell()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -117,11 +143,27 @@ class Spending:
         served = [(each.entry, each.config) for each in table.served]
         absent = [(each.entry, table.config) for each in table.absent]
         return {
-            entry.name: Account(entry.name, Path(entry.path), config) for entry, config in (*served, *absent)
+            entry.name: Account(entry.name, Path(entry.path), config, bool(entry.host))
+            for entry, config in (*served, *absent)
         }
+
+    async def _recall(self, account: Account) -> None:
+        """What its host has told an earlier gateway."""
+        if account.name not in self._days and self._notes is not None:
+            try:
+                note = await self._notes.note(_note(account.name))
+            except StoreError as error:
+                self._record(account.name, "WRN", f"its use is not known exactly: {error}")
+                return
+            known = msgspec.json.decode(note, type=dict[date, DayUse]) if note else {}
+            self._days.setdefault(account.name, known)
+        self._read_on[account.name] = account.today(self._clock.now())
 
     async def _look(self, account: Account) -> None:
         """Read its days: all of this month and the last week, and if that was done today those that may change."""
+        if account.is_remote:
+            await self._recall(account)
+            return
         zone, today = zone_of(account.config.budget.timezone), account.today(self._clock.now())
         first = min(today.replace(day=1), today - timedelta(days=WEEK_DAYS - 1))
         known = self._days.get(account.name, {})
@@ -143,6 +185,10 @@ class Spending:
             for day, agents in days.items()
         }
         self._read_on[account.name] = today
+
+
+def _note(repo: str) -> str:
+    return f"use of {repo}"
 
 
 class Ledgers:

@@ -24,6 +24,7 @@ from typing import TypeVar
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreDamagedError
 from codebutler.platform import sqlitefile
+from codebutler.platform.system import this_system
 
 KEPT = 7
 LOOK_EVERY_S = 3600.0
@@ -269,7 +270,7 @@ def _copied(backup: Path, target: Path) -> bool:
             os.fchmod(copy.fileno(), 0o600)
             shutil.copyfileobj(source, copy)
             copy.flush()
-            os.fsync(copy.fileno())
+            this_system().sync(copy.fileno())
         with closing(sqlitefile.attach(target)) as connection:
             sqlitefile.check(connection, backup, thorough=True)
     except (sqlite3.Error, OSError, StoreDamagedError) as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from codebutler.domain.errors import CodeButlerError, ConfigError, StoreError
+from codebutler.platform.system import this_system
 
 POLL_S = 0.05
 MAX_CONFIG_BYTES = 256 * 1024
@@ -151,12 +152,12 @@ class PrivateDir:
                 with os.fdopen(fd, "wb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(file.fileno())
+                    this_system().sync(file.fileno())
                 os.replace(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
             except OSError:
                 os.unlink(temporary, dir_fd=self._fd)
                 raise
-            os.fsync(self._fd)
+            this_system().sync(self._fd)
         except OSError as error:
             raise write_error(self.path / name, error) from error
 

@@ -1,4 +1,4 @@
-"""Processes: what /proc reports about others (Linux; elsewhere nothing is found), and settings for our own."""
+"""Settings of our own process, and how many files it may open."""
 
 from __future__ import annotations
 
@@ -9,85 +9,14 @@ import resource
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
 
-PROC = Path("/proc")
 HANDOVER_S = 0.0005
 LARGE_BYTES = 2**18
-CHUNK_BYTES = 2**14
 ALLOCATOR_VARIABLES = (("MALLOC_MMAP_THRESHOLD_", str(LARGE_BYTES)),)
 """By default, glibc raises the size from which freed memory is returned to the system to 32 MB with the first large
 file, and from then on each thread that handles one keeps its memory (mallopt(3), M_MMAP_THRESHOLD). These variables are
 for a process that has not started yet. Other C libraries have neither the problem nor the setting."""
 _M_MMAP_THRESHOLD = -3
-
-
-class ProcessEntry(NamedTuple):
-    """A process: its parent's pid, and its start time in ticks since boot, which identifies a reused pid."""
-
-    parent: int
-    started: str
-
-
-def pids() -> list[int]:
-    """Every process there is at the moment."""
-    with os.scandir(PROC) as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdigit()]
-
-
-def seen(pid: int) -> ProcessEntry | None:
-    """The process (proc_pid_stat(5), fields 4 and 22); None if there is none, or only a zombie."""
-    with suppress(OSError):
-        fields = _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].decode(errors="replace").split()
-        return None if fields[0] == "Z" else ProcessEntry(int(fields[1]), fields[19])
-    return None
-
-
-def below(root: int) -> int:
-    """How many processes ``root`` and its descendants have started (proc_pid_task(5), children)."""
-    count, ahead = 0, [root]
-    while ahead:
-        found = [pid for pid in children(ahead.pop()) if seen(pid)]
-        count += len(found)
-        ahead += found
-    return count
-
-
-def children(pid: int) -> list[int]:
-    """The processes that it has started itself; none where the system does not list them."""
-    with suppress(OSError):
-        files = list((PROC / str(pid) / "task").glob("*/children"))
-        return [int(child) for file in files for child in file.read_text().split()]
-    return []
-
-
-def variable_of(pid: int, name: str) -> str:
-    """The variable in the environment with which the process began; "" without it, or if we may not look."""
-    wanted = f"\0{name}=".encode()
-    with suppress(OSError):
-        return (
-            (b"\0" + _read(f"{PROC}/{pid}/environ"))
-            .partition(wanted)[2]
-            .partition(b"\0")[0]
-            .decode(errors="replace")
-        )
-    return ""
-
-
-def _read(path: str) -> bytes:
-    """The whole file. Not as a Path: every process of the machine is looked at each time a program ends."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return b"".join(iter(lambda: os.read(fd, CHUNK_BYTES), b""))
-    finally:
-        os.close(fd)
-
-
-def pid_namespace() -> int:
-    """The namespace that our pids belong to: a pid from a container is a different process outside."""
-    space = PROC / "self" / "ns" / "pid"
-    return space.stat().st_ino if space.exists() else 0
 
 
 def disable_core_dumps() -> None:

@@ -15,7 +15,8 @@ import sys
 from contextlib import suppress
 
 from codebutler.domain.errors import EXIT_FAILED
-from codebutler.platform.processes import children, lower_to
+from codebutler.platform.processes import lower_to
+from codebutler.platform.system import this_system
 
 LISTENER = "CODEBUTLER_LISTENER"
 
@@ -33,7 +34,7 @@ class Reexec:
         if not self.wanted:
             return
         # What is left are helpers of ours, whose end the next run would not wait for.
-        for pid in children(os.getpid()):
+        for pid in this_system().children(os.getpid()):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)

@@ -22,6 +22,7 @@ from pathlib import Path
 from codebutler.domain.errors import StoreDamagedError, StoreError, StoreFullError, StoreTooNewError
 from codebutler.domain.version import VERSION, as_number, as_text
 from codebutler.platform.files import identity
+from codebutler.platform.system import this_system
 
 BUSY_TIMEOUT_S = 2.0
 CHECKED_BYTES = 16 * 2**20
@@ -253,7 +254,7 @@ def copy_of(
             finally:
                 source.rollback()
             new.execute("PRAGMA journal_mode = DELETE").fetchone()
-        os.fsync(descriptor)
+        this_system().sync(descriptor)
         sync_directory(target.parent)
     except BaseException as error:
         target.unlink(missing_ok=True)
@@ -319,7 +320,7 @@ def sync_directory(directory: Path) -> None:
     """Make a new name in the directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        this_system().sync(descriptor)
     finally:
         os.close(descriptor)
 

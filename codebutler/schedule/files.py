@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from codebutler.config.registry import Provenance
 from codebutler.config.resolve import env_file_values
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_CHANNEL, ConversationRef
-from codebutler.intake.repos import RepoTable
+from codebutler.intake.repos import RepoTable, Served
 from codebutler.platform.files import PrivateDir
 from codebutler.schedule.jobs import (
     FILE_NAME,
@@ -27,20 +27,20 @@ from codebutler.schedule.jobs import (
     place_in,
 )
 from codebutler.schedule.state import key_of
+from codebutler.schedule.told import ToldJobs
 
 
 @dataclass(frozen=True, slots=True)
 class JobSource:
-    """A directory whose ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``: the variables
-    that hold its hooks' secrets. ``objection`` says why a file with some content is not accepted, "" if it is. Both may
-    raise CodeButlerError."""
+    """Where a ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``: the variables that hold
+    its hooks' secrets. ``read`` returns the content and the file's path. Both may raise CodeButlerError; without a file
+    ``read`` returns None or raises FileNotFoundError."""
 
     repo: str
-    open: Callable[[], PrivateDir]
+    read: Callable[[], tuple[bytes | None, str]]
     where: Where
     places: tuple[JobPlace, ...]
     env: Callable[[], Mapping[str, str]] | None = None
-    objection: Callable[[bytes], str] = lambda _: ""
 
     @property
     def channel(self) -> ConversationRef:
@@ -80,20 +80,22 @@ class _Reading:
 
 @dataclass
 class JobFiles:
-    """Reads all files; the last valid version stays in force while a file is broken.
+    """Reads all files; the last valid version stays in force while a file is broken. ``own`` are the jobs that settings
+    ask for, by key.
 
     A change counts once it has been read twice: editors empty a file before they write it, and all jobs would be gone
     in between.
     """
 
     sources: Callable[[], list[JobSource]]
+    own: Callable[[], Mapping[str, Job]] = dict
     _read: dict[str, _Reading] = field(default_factory=dict)
     _seen_once: dict[str, _Reading] = field(default_factory=dict)
 
     def look(self) -> FoundJobs:
         """Read what has changed. Blocks; never raises."""
         news: list[News] = []
-        jobs: dict[str, Job] = {}
+        jobs = dict(self.own())
         current: dict[str, _Reading] = {}
         seen_once: dict[str, _Reading] = {}
         for source in self.sources():
@@ -111,36 +113,50 @@ class JobFiles:
         hooks = {hook.name: hook for read in current.values() for hook in read.contents.hooks}
         return FoundJobs(jobs, hooks, tuple(news), unsettled=bool(seen_once))
 
+    def content(self, repo: str) -> tuple[bytes | None, str]:
+        """The repository's file as it was last read, and why it does not count; None and "" without one."""
+        read = self._read.get(repo)
+        return (read.data, read.trouble if read.data is None else "") if read else (None, "")
+
+
+def read_in(
+    open_directory: Callable[[], PrivateDir], objection: Callable[[bytes], str]
+) -> tuple[bytes | None, str]:
+    """The file in a directory, and its path. ``objection`` says why one with some content is not accepted, "" if it is.
+    Raises FileNotFoundError, PermissionError, CodeButlerError."""
+    with open_directory() as directory:
+        data = directory.read(FILE_NAME)
+        path = str(directory.path / FILE_NAME)
+        if data is not None and (why := objection(data)):
+            raise CodeButlerError(f"{path} {why}")
+        return data, path
+
 
 def _look(source: JobSource, before: _Reading | None) -> _Reading:
     kept = before.contents if before is not None else FileContents()
     try:
-        with source.open() as directory:
-            data = directory.read(FILE_NAME)
-            env = source.env() if source.env is not None else None
-            path = directory.path / FILE_NAME
-            if data is not None and (why := source.objection(data)):
-                raise CodeButlerError(f"{path} {why}")
+        data, path = source.read()
+        env = source.env() if source.env is not None else None
     except FileNotFoundError:
         data = env = None
     except (CodeButlerError, PermissionError) as error:
-        now = _Reading(None, source.places, kept, f"{error}; the previous jobs stay in force")
+        now = _Reading(None, source.places, kept, str(error))
         return before if before and before.trouble == now.trouble else now
     if before is not None and (before.data, before.places, before.env) == (data, source.places, env):
         return before
     if data is None:
         return _Reading(None, source.places, FileContents(), env=env)
     try:
-        return _Reading(data, source.places, parse_file(data, str(path), source.where, env), env=env)
+        return _Reading(data, source.places, parse_file(data, path, source.where, env), env=env)
     except CodeButlerError as error:
-        return _Reading(data, source.places, kept, f"{error}; the previous jobs stay in force", env)
+        return _Reading(data, source.places, kept, str(error), env)
 
 
 def _news(before: _Reading | None, now: _Reading) -> list[str]:
     if now == before:
         return []
     if now.trouble:
-        return [now.trouble]
+        return [f"{now.trouble}; the previous jobs stay in force"]
     if before is None:
         return []
     if told := difference(*({job.name: job.digest for job in each.contents.jobs} for each in (before, now))):
@@ -159,25 +175,39 @@ def difference(before: Mapping[str, object], after: Mapping[str, object]) -> str
 
 
 def job_sources(
-    home: Home, table: RepoTable, env: Mapping[str, str], provenance: Provenance
+    home: Home, table: RepoTable, env: Mapping[str, str], provenance: Provenance, told: ToldJobs
 ) -> list[JobSource]:
-    """Every directory whose ``jobs.yaml`` counts: the home's, which may name any repository, and each repository's
-    own."""
-    places = tuple(
-        JobPlace(each.entry.name, each.channel_id, each.config.channel_name, program_names(each.config))
-        for each in table.served
-    )
-    own = [
-        JobSource(
-            place.repo,
-            RepoPaths(Path(each.entry.path)).open,
-            place_at(place),
-            (place,),
-            objection=partial(provenance.objection, each.entry),
-        )
-        for each, place in zip(table.served, places, strict=True)
-    ]
+    """Every ``jobs.yaml`` that counts: the home's, which may name any repository, and each repository's own."""
+    places = tuple(map(_place, table.served))
     return [
-        JobSource("", home.open, place_in(places), places, lambda: {**env_file_values(home), **env}),
-        *own,
+        JobSource(
+            "",
+            partial(read_in, home.open, lambda _: ""),
+            place_in(places),
+            places,
+            lambda: {**env_file_values(home), **env},
+        ),
+        *own_sources(table.served, provenance, told),
     ]
+
+
+def own_sources(
+    repos: Iterable[Served], provenance: Provenance, told: ToldJobs | None = None
+) -> list[JobSource]:
+    """Those of the repositories: on this disk, or as their hosts have ``told``."""
+    sources = []
+    for each in repos:
+        place = _place(each)
+        if each.entry.host and told is not None:
+            read = partial(told.read, place.repo)
+        else:
+            there, objection = RepoPaths(Path(each.entry.path)), partial(provenance.objection, each.entry)
+            read = partial(read_in, there.open, objection)
+        sources.append(JobSource(place.repo, read, place_at(place), (place,)))
+    return sources
+
+
+def _place(served: Served) -> JobPlace:
+    return JobPlace(
+        served.entry.name, served.channel_id, served.config.channel_name, program_names(served.config)
+    )

@@ -186,7 +186,7 @@ class JobPlace:
 class Job:
     """A job that can run: ``text`` is posted in ``channel`` when ``cron`` is due or a file in ``watch`` changes.
 
-    ``digest`` changes with any change of its entry.
+    ``digest`` changes with any change of its entry. ``reports``: a report is posted instead, and nothing runs.
     """
 
     name: str
@@ -200,6 +200,7 @@ class Job:
     catch_up_s: float
     enabled: bool
     digest: str
+    reports: bool = False
 
     def next(self, moment: datetime) -> datetime | None:
         """When it is next due after ``moment``; None if it does not run by the clock."""

@@ -39,6 +39,9 @@ Raises ChatError."""
 Accept = Callable[[Event], Awaitable[Outcome]]
 """Journals an event and returns its outcome. Raises StoreError."""
 
+Report = Callable[[Job, str, bool], Awaitable[MessageRef]]
+"""Posts the report of a job (job, key, unsure), as Publish does."""
+
 log = logging.getLogger("codebutler.schedule")
 
 
@@ -87,6 +90,7 @@ class Scheduler:
         self._clock = clock
         self._tasks = tasks
         self._accept: Accept | None = None
+        self._report: Report | None = None
         self._on_read: Callable[[FoundJobs], None] = lambda _: None
         self._wake = asyncio.Event()
         self._posting: dict[str, asyncio.Task[None]] = {}
@@ -100,9 +104,15 @@ class Scheduler:
         """What is due, and what is running."""
         return self._kept.value
 
-    async def run(self, accept: Accept, on_read: Callable[[FoundJobs], None] = lambda _: None) -> None:
+    async def run(
+        self,
+        accept: Accept,
+        on_read: Callable[[FoundJobs], None] = lambda _: None,
+        report: Report | None = None,
+    ) -> None:
         """Runs until cancelled. Waits while the disk is full. ``on_read`` is called with the content of the files."""
         self._accept = accept
+        self._report = report
         self._on_read = on_read
         while True:
             look_s = LOOK_S
@@ -136,9 +146,25 @@ class Scheduler:
 
     def changed(self, job: Job) -> None:
         """Files that the job watches have changed. Changes during its own run do not count."""
-        state = self.schedule.jobs.get(transitions.key_of(job))
-        if state is not None and not state.paused and not transitions.is_running(state, self._clock.now()):
-            self.post(JobRun(job, f"job:{transitions.key_of(job)}:{uuid4().hex}", OPERATOR))
+        self._tasks.start(self.watched(transitions.key_of(job), uuid4().hex), name=f"watch:{job.name}")
+
+    async def watched(self, key: str, trigger: str) -> None:
+        """The same of the job ``key``; the same ``trigger`` again is the same change. It is on disk when this returns;
+        waits while the disk is full."""
+        await self._ready.wait()
+        while True:
+            try:
+                await self.change(
+                    lambda schedule: transitions.triggered(
+                        schedule, self.jobs, key, trigger, self._clock.now()
+                    )
+                )
+                break
+            except StoreError as error:
+                log.warning("a job waits for the disk: %s", error)
+                await self._clock.sleep(LOOK_S)
+        for run in transitions.runs(self.schedule, self.jobs, OPERATOR):
+            self.post(run)
 
     async def ended(self, channel: ConversationRef, messages: Collection[str], outcome: TurnOutcome) -> None:
         """Messages of the channel have their outcome, and one of them may be a run of ours. It is on disk when this
@@ -215,6 +241,9 @@ class Scheduler:
 
     async def _post_run(self, run: JobRun) -> None:
         key, job = transitions.key_of(run.job), run.job
+        if job.reports:
+            await self._post_report(run, key)
+            return
         header = Post(message=said(f"⏰ **{plain(job.label)}**: starting…"))
         try:
             ref = await self._publish(job.channel, run.key, header, self._is_unsure(run.key))
@@ -231,6 +260,17 @@ class Scheduler:
             await self._failed(key)
         except StoreError as error:
             log.warning("job %s waits for disk space: %s", key, error)
+
+    async def _post_report(self, run: JobRun, key: str) -> None:
+        assert self._report is not None, "who has jobs that report says how"
+        try:
+            await self._report(run.job, run.key, self._is_unsure(run.key))
+            await self.change(lambda schedule: transitions.reported(schedule, key, self._clock.now()))
+        except ChatError as error:
+            log.warning("%s could not be posted: %s", key, error)
+            await self._failed(key)
+        except StoreError as error:
+            log.warning("%s waits for disk space: %s", key, error)
 
     async def _post_timer(self, timer: Timer) -> None:
         key = f"timer:{timer.id}"

@@ -25,7 +25,8 @@ PATIENCE = timedelta(hours=24)
 
 class JobState(Struct, frozen=True, kw_only=True):
     """The state of one job. ``paused`` says why it is paused, "" if it is not. ``begun`` is the due time of a run that
-    has begun and is not posted yet; ``awaited`` is the message of the run in progress, which began at ``last``."""
+    has begun and is not posted yet; ``awaited`` is the message of the run in progress, which began at ``last``.
+    ``trigger``: the last change of files that began a run."""
 
     digest: str
     next: datetime | None
@@ -35,6 +36,7 @@ class JobState(Struct, frozen=True, kw_only=True):
     awaited: MessageRef = NOWHERE
     last: datetime | None = None
     last_ok: bool | None = None
+    trigger: str = ""
 
 
 class Timer(Struct, frozen=True, kw_only=True):
@@ -106,6 +108,17 @@ def _begun(state: JobState, job: Job, now: datetime) -> JobState:
     return replace(moved, begun=due)
 
 
+def triggered(schedule: Schedule, jobs: Mapping[str, Job], key: str, trigger: str, now: datetime) -> Schedule:
+    """Begin the job: files that it watches have changed. Changes during its own run, and those that have begun one, do
+    not count."""
+    state, job = schedule.jobs.get(key), jobs.get(key)
+    if state is None or job is None or not job.enabled or not job.watch:
+        return schedule
+    if state.paused or is_running(state, now) or state.trigger == trigger:
+        return schedule
+    return _with(schedule, key, lambda state: replace(state, begun=now, trigger=trigger))
+
+
 def is_running(state: JobState, now: datetime) -> bool:
     """Only one run at a time: a time that comes due meanwhile is skipped."""
     if state.begun is not None:
@@ -145,6 +158,11 @@ def said(schedule: Schedule, key: str, ref: MessageRef, now: datetime) -> Schedu
 def taken(schedule: Schedule, key: str) -> Schedule:
     """The run is accepted and in progress."""
     return _with(schedule, key, lambda state: replace(state, begun=None))
+
+
+def reported(schedule: Schedule, key: str, now: datetime) -> Schedule:
+    """The run was a report, and it is posted."""
+    return _with(schedule, key, lambda state: _worked(replace(state, last=now)))
 
 
 def given_up(schedule: Schedule, key: str, now: datetime) -> Schedule:

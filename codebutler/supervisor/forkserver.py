@@ -30,12 +30,9 @@ from codebutler.platform.processes import (
     ALLOCATOR_VARIABLES,
     check_free,
     lower_to,
-    pid_namespace,
-    pids,
-    seen,
-    variable_of,
 )
 from codebutler.platform.signals import ignore_interrupts
+from codebutler.platform.system import this_system
 from codebutler.protocol.messages import ToParent
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 
@@ -122,20 +119,21 @@ class WorkerOutput:
 
 def own_mark() -> str:
     """Identifies this process: its pid, its start time (pids are reused), its pid namespace."""
-    return f"{os.getpid()}-{_started(os.getpid())}-{pid_namespace()}"
+    return f"{os.getpid()}-{_started(os.getpid())}-{this_system().pid_namespace()}"
 
 
 def kill_orphans() -> int:
     """Kill what dead supervisors left behind and wait until it is gone; returns the number of processes. Blocks
     briefly.
 
-    Works only where /proc shows environments (Linux).
+    Finds none if the system does not show environments (macOS).
     """
-    if sys.platform != "linux":
-        return 0
-    found = {pid: _started(pid) for pid in pids() if _ownerless(variable_of(pid, MARK))}
+    carrying = this_system().carrying(MARK)
+    found = {pid: started for pid, (started, mark) in carrying.items() if _ownerless(mark)}
     deadline_s = time.monotonic() + GONE_S
-    while remaining := [pid for pid, started in found.items() if started and _started(pid) == started]:
+    while remaining := [
+        pid for pid, entry in this_system().seen(found).items() if entry.started == found[pid]
+    ]:
         for pid in remaining:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -149,12 +147,16 @@ def _ownerless(mark: str) -> bool:
     """Whether the mark names a process of our pid namespace that no longer exists."""
     owner, _, rest = mark.partition("-")
     started, _, namespace = rest.partition("-")
-    return owner.isdigit() and namespace == str(pid_namespace()) and started != _started(int(owner))
+    return (
+        owner.isdigit()
+        and namespace == str(this_system().pid_namespace())
+        and started != _started(int(owner))
+    )
 
 
 def _started(pid: int) -> str:
     """The start time of the process; "" if there is none."""
-    found = seen(pid)
+    found = this_system().seen([pid]).get(pid)
     return found.started if found else ""
 
 
@@ -173,7 +175,7 @@ class WorkerProcess:
         self.printed = output.lines
         self._loop = asyncio.get_running_loop()
         self._dead: asyncio.Future[int] = self._loop.create_future()
-        self._pidfd = _pidfd_open(process.pid)
+        self._handle = this_system().handle(process.pid)
         self._loop.add_reader(process.sentinel, self._on_sentinel)
 
     @property
@@ -190,10 +192,10 @@ class WorkerProcess:
         if self._dead.done():
             return
         with contextlib.suppress(ProcessLookupError):
-            if self._pidfd is None:
+            if self._handle is None:
                 os.kill(self.pid, signal_number)
             else:
-                signal.pidfd_send_signal(self._pidfd, signal_number)
+                this_system().send(self._handle, signal_number)
 
     def close(self) -> None:
         """Close our end of the pipes."""
@@ -204,18 +206,18 @@ class WorkerProcess:
         self._loop.remove_reader(self._process.sentinel)
         # Readable means that it is dead, or that the fork server is: then nobody watches the worker any more.
         self.kill(signal.SIGKILL)
-        if self._pidfd is None:
+        if self._handle is None:
             self._bury()
         else:
-            self._loop.add_reader(self._pidfd, self._bury)
+            self._loop.add_reader(self._handle, self._bury)
 
     def _bury(self) -> None:
         self._process.join()
         code = self._process.exitcode
         self._process.close()
-        if self._pidfd is not None:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
+        if self._handle is not None:
+            self._loop.remove_reader(self._handle)
+            os.close(self._handle)
         self._dead.set_result(UNKNOWN_CODE if code is None else code)
 
 
@@ -306,16 +308,6 @@ def _presentable(given: Mapping[str, str]) -> Iterator[None]:
         for name in during.keys() - before.keys():
             os.environ.pop(name, None)
         os.environ.update(before)
-
-
-def _pidfd_open(pid: int) -> int | None:
-    """A handle that stays valid if the pid is reused; None if unsupported, or if the process is already dead."""
-    if sys.platform != "linux":
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
 
 
 def run_worker(target: str, connection: Connection, printing: Connection, files: int | None) -> None:

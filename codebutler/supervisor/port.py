@@ -13,6 +13,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Operation, Quoted
 from codebutler.domain.refs import MessageRef
+from codebutler.protocol.hosts import HostReport
 from codebutler.protocol.messages import (
     Audit,
     Budget,
@@ -101,6 +102,10 @@ class Services(Protocol):
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
         """Report the outcome of these messages to those who wait for it; what must be stored is on disk when this
         returns. May be called again with the same outcome."""
+
+    async def reported(self, repo: RepoSettings, report: HostReport) -> None:
+        """A host tells this of its repository; what must be stored is on disk when this returns. Raises
+        CodeButlerError."""
 
     async def settle(self, seq: int) -> None:
         """The worker has the event on disk, so the journal may drop it. Raises StoreError."""

@@ -14,7 +14,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import LockHeldError, RegistryError
 from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler.intake.records import Entry
-from codebutler.platform.processes import below
+from codebutler.platform.system import this_system
 from codebutler.protocol.conversations import Question
 from codebutler.protocol.messages import StopReason
 from codebutler.supervisor.handle import WorkerHandle
@@ -23,21 +23,6 @@ from codebutler.supervisor.port import Shared
 from codebutler.supervisor.questions import T
 
 RESTART_GRACE_S = 30.0
-
-
-# How much memory a process really uses.
-
-
-def pss_bytes(pid: int) -> int | None:
-    """The proportional set size (Linux, /proc/PID/smaps_rollup); None if unknown."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    for line in text.splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return None
 
 
 class WorkerRow(Struct, frozen=True, kw_only=True):
@@ -63,7 +48,7 @@ class TurnsRow(Struct, frozen=True, kw_only=True):
 
 class RepoRow(Struct, frozen=True, kw_only=True):
     """A repository as `codebutler status --json` shows it. ``problem``: why its worker is not running; ``doubt``: a
-    contradiction between the worker's report and what the supervisor observes."""
+    contradiction between the worker's report and what the supervisor observes. ``host``: where it is in a cluster."""
 
     name: str
     path: str
@@ -72,6 +57,7 @@ class RepoRow(Struct, frozen=True, kw_only=True):
     turns: TurnsRow
     problem: str = ""
     doubt: str = ""
+    host: str = ""
 
 
 class Supervisor:
@@ -189,6 +175,9 @@ class Supervisor:
         """Every repository, with each worker's memory and programs if they can be determined."""
         return await asyncio.to_thread(_with_processes, self.rows())
 
+    async def cluster(self) -> None:
+        """There is none: everything is on this machine."""
+
     @property
     def outbox_pending(self) -> int:
         """How many operations the workers have not seen completed, by their last report."""
@@ -230,12 +219,12 @@ def _row(handle: WorkerHandle) -> RepoRow:
 
 def _with_processes(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
     """Add what the system reports about each worker's process. Blocks."""
+    taken = this_system().use_of([row.worker.pid for row in rows if row.worker.pid is not None])
     measured = []
     for row in rows:
-        if (pid := row.worker.pid) is not None:
-            programs = below(pid)
-            worker = structs.replace(row.worker, pss_bytes=pss_bytes(pid), programs=programs)
-            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, programs))  # noqa: PLW2901 - the same row, completed
+        if row.worker.pid is not None and (use := taken.get(row.worker.pid)) is not None:
+            worker = structs.replace(row.worker, pss_bytes=use.memory_bytes, programs=use.programs)
+            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, use.programs))  # noqa: PLW2901 - the same row, completed
         measured.append(row)
     return tuple(measured)
 

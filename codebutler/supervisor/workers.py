@@ -9,6 +9,7 @@ from codebutler.domain.refs import PersonRef
 from codebutler.intake.records import Entry
 from codebutler.protocol.conversations import Question
 from codebutler.protocol.messages import StopReason
+from codebutler.supervisor.machines import ClusterRow
 from codebutler.supervisor.questions import T
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 
@@ -64,6 +65,9 @@ class Workers(Protocol):
 
     async def status(self) -> tuple[RepoRow, ...]:
         """Every repository, with each worker's memory and programs if they can be determined."""
+
+    async def cluster(self) -> ClusterRow | None:
+        """The machines that the repositories are on; None if that is this one."""
 
     @property
     def outbox_pending(self) -> int:

@@ -111,11 +111,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(tmp_path: Path, repo: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path, repo: Path, *channels: str) -> AsyncIterator[Cluster]:
     """Everything is registered as people do it; nothing runs but NATS and the workspace."""
     require("bwrap")
     (tmp_path / "nats").mkdir()
-    async with nats_server(tmp_path / "nats") as server, house(tmp_path, "shop") as built:
+    async with nats_server(tmp_path / "nats") as server, house(tmp_path, "shop", *channels) as built:
         channel = built.channel_id("shop")
         gateway = machine(built, server, "gateway", built.home)
         await gateway.run("add-repo", "laptop:shop", "--channel", channel)

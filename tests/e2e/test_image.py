@@ -34,7 +34,9 @@ def image(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     place = tmp_path_factory.mktemp("image")
     wheels = place / "dist"
     lock = ROOT / "tests" / "requirements.lock"
-    subprocess.run([sys.executable, "-m", "pip", "-q", "wheel", "-w", wheels, "-c", lock, ROOT], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "-q", "wheel", "-w", wheels, "-c", lock, f"{ROOT}[cluster]"], check=True
+    )
     shutil.copytree(ROOT / "deploy", place / "deploy")
     shutil.copy(ROOT / ".dockerignore", place)
     root = minimal_root(place / "root.tar", NEEDED)
@@ -72,3 +74,6 @@ def test_an_ordinary_user_serves_in_it_and_agents_have_their_sandbox(docker_host
     run = ("run", "--rm", "--network=none")
     assert docker(docker_host, *run, image, "--version").startswith("codebutler ")
     assert docker(docker_host, *run, *WALLS, "--entrypoint=sh", image, "-c", SCRIPT) == "True hello"
+    # It has what a gateway needs.
+    imports = ("-c", "import nats, codebutler.parent.gateway; print('ready')")
+    assert docker(docker_host, *run, "--entrypoint=/opt/codebutler/bin/python3", image, *imports) == "ready"

@@ -4,6 +4,7 @@
 |---|---|
 | L1 | two repositories end runs at once: a third waits, also after a kill; with a higher limit it goes on |
 | L2 | a worker or the supervisor is killed around a run's end: each run has one row, and the sums are the runs' own |
+| L3 | the costs of the week are a job of their own: listed, posted in the channel, not again after a restart |
 """
 
 from __future__ import annotations
@@ -86,3 +87,24 @@ async def test_l2_each_run_has_one_row_whatever_dies_around_its_end(tmp_path: Pa
     assert len(found) >= len(deaths)
     assert total(found).usd == sum(usd for _, usd, _ in turns)
     assert sum(row.input_tokens for row in found) == sum(tokens for *_, tokens in turns)
+
+
+async def test_l3_the_costs_of_the_week_come_by_themselves(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "shop") as built:
+        channel = await built.add_repo(git_repo, "shop", ledger={"weekly": "mon 09:00"})
+        await built.supervise()
+        [job] = json.loads(await built.run("jobs", "--json"))
+        assert (job["name"], job["cron"]) == ("weekly-costs", "0 9 * * mon")
+        assert "Starting weekly-costs" in await built.run("jobs", "run", "weekly-costs")
+
+        def posted() -> list[str]:
+            told = built.workspace.call("conversations.history", built.workspace.bot_token, channel=channel)
+            texts = [whole_text(message) for message in told["messages"]]
+            return [text for text in texts if "Last 7 days" in text]
+
+        [text] = await built.until("the costs", posted)
+        assert text.startswith("📊")
+        await built.until_status(lambda _: True)
+        assert await built.stop() == 0
+        await built.supervise()
+        assert len(posted()) == 1

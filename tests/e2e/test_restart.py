@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from codebutler.platform.processes import children
+from codebutler.platform.system import this_system
 from tests.e2e.house import house, whole_text
 from tests.e2e.test_approvals import model_env
 from tests.e2e.test_limits import working
@@ -46,7 +46,7 @@ async def test_r01_it_is_replaced_in_place(tmp_path: Path, git_repo: Path) -> No
         port = urlsplit(first["dashboard"]["url"]).port
         assert port is not None
         before = socket_of(built.supervisor.pid, port)
-        helpers = set(children(built.supervisor.pid))
+        helpers = set(this_system().children(built.supervisor.pid))
         told = await built.run("restart")
         assert f"Restarted: pid {built.supervisor.pid}, version" in told
         after = await built.until_status(lambda status: status["repos"][0]["worker"]["state"] == "running")
@@ -54,7 +54,7 @@ async def test_r01_it_is_replaced_in_place(tmp_path: Path, git_repo: Path) -> No
         assert after["dashboard"] == first["dashboard"]
         assert socket_of(built.supervisor.pid, port) == before
         assert len(before) == 1
-        assert helpers.isdisjoint(children(built.supervisor.pid))
+        assert helpers.isdisjoint(this_system().children(built.supervisor.pid))
         ts = await built.say(channel, "list the files")
         await built.answer(channel, ts, "README.md")
         assert await built.stop() == 0

@@ -18,7 +18,7 @@ from codebutler.intake.repos import Repo
 from codebutler.parent.commands import asked as parent
 from codebutler.parent.commands.asked import AskedDirectly
 from codebutler_worker.commands import table as worker
-from tests.unit.docs.written import ARCHITECTURE, COMMANDS, written
+from tests.unit.docs.written import ARCHITECTURE, COMMANDS, MAC, written
 
 CONTRACT = {
     *("help", "ping", "status", "list", "new", "continue", "reset", "stop", "kill", "output", "c", "logs"),
@@ -88,7 +88,7 @@ def test_the_slack_app_shows_the_words_within_slacks_limits() -> None:
 
 
 def test_the_reference_page_has_the_table_as_it_is() -> None:
-    for page in (COMMANDS, ARCHITECTURE):
+    for page in (COMMANDS, MAC, ARCHITECTURE):
         assert written(page) == page.read_text(), "run `make docs`"
 
 

@@ -11,6 +11,7 @@ from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import File, NoRequest, Operation, Quoted
 from codebutler.intake.records import Entry
+from codebutler.protocol.hosts import HostReport
 from codebutler.protocol.messages import Audit, Doing, LogTag, TotalUse, TurnEnded
 from codebutler.supervisor.port import News
 from tests.events import posted
@@ -42,6 +43,8 @@ class RecordingServices:
         self.answers: dict[str, list[ChatError | str]] = {}
         self.files: dict[str, tuple[bytes, ...] | str | ChatError] = {}
         self.threads: dict[str, tuple[Quoted, ...] | Exception] = {}
+        self.totals: dict[str, TotalUse] = {}
+        self.reports: list[tuple[str, HostReport]] = []
         self.hold = asyncio.Event()
         self.hold.set()
         self.settle_error: StoreError | None = None
@@ -83,6 +86,10 @@ class RecordingServices:
             raise found
         return tuple(each for each in found if each.ref < before_ts), 0
 
+    async def reported(self, repo: RepoSettings, report: HostReport) -> None:
+        self.reports.append((repo.name, report))
+        self._note()
+
     async def settle(self, seq: int) -> None:
         self._note()
         if self.settle_error is not None:
@@ -90,7 +97,7 @@ class RecordingServices:
         self.settled.append(seq)
 
     def total(self, repo: RepoSettings) -> TotalUse | None:
-        return None
+        return self.totals.get(repo.name)
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         self.notices.append((repo.name, why))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -29,6 +28,7 @@ from codebutler.config.chats import SlackSection
 from codebutler.config.load import token_fault
 from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError
 from codebutler.domain.refs import PersonRef
+from codebutler.platform.system import this_system
 
 BOT_TOKEN, APP_TOKEN = "slack.botToken", "slack.appToken"
 USERS, API_URL = "slack.allowedUsers", "slack.apiBaseUrl"
@@ -251,4 +251,4 @@ class Wizard:
 def _has_browser() -> bool:
     """Whether a page would open beside the terminal, not in it."""
     named = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
-    return sys.platform == "darwin" or any(os.environ.get(name) for name in named)
+    return this_system().opens_pages or any(os.environ.get(name) for name in named)

@@ -86,7 +86,7 @@ class BudgetView(Struct, frozen=True, kw_only=True):
 class RepoView(Struct, frozen=True, kw_only=True):
     """A repository and its worker. ``memory_mb``: proportional set size, None without a process or if unknown.
     ``load``: how many runs of each kind, "" for none; ``today``: what they have used; ``tend``: what can be done about
-    its worker."""
+    its worker; ``host``: the machine that it is on, in a cluster."""
 
     name: str
     path: str
@@ -101,6 +101,7 @@ class RepoView(Struct, frozen=True, kw_only=True):
     today: str
     budget: tuple[BudgetView, ...]
     problem: str
+    host: str
     tend: Literal["", "start", "restart"]
 
 
@@ -255,6 +256,7 @@ def _repo(facts: DashboardFacts, row: Mapping[str, Any]) -> RepoView:
         today=today(row["today"], {one["unit"]: one["limit"] for one in row["budget"]}),
         budget=tuple(map(_budget, row["budget"])),
         problem=row.get("problem", ""),
+        host=row.get("host", ""),
         tend=_tend(worker["state"]) if row["name"] in facts.served else "",
     )
 

@@ -18,6 +18,7 @@ from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN
 from tests.integration.cli.terminal import in_terminal
 from tests.ordinary import give_away
 
+pytestmark = pytest.mark.timeout(400)
 NAME = "acme-payroll"
 SECRETS = (
     BOT_TOKEN,

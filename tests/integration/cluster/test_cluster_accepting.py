@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -199,3 +200,33 @@ async def until_position(bucket: KeyBucket) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while await bucket.get("position") is None:  # noqa: ASYNC110 - a server's
             await asyncio.sleep(0.1)
+
+
+async def filled(journal: GatewayJournal) -> list[Entry]:
+    """As many events as there is room for."""
+    kept: list[Entry] = []
+    for number in range(1, 100):
+        said = entry(number, "x" * 5000)
+        try:
+            kept += [await taken(journal, said)]
+        except StoreError:
+            break
+    return kept
+
+
+async def test_a_full_disk_refuses_events_and_takes_them_once_others_are_settled(tmp_path: Path) -> None:
+    async with nats_server(tmp_path) as server, bus(server) as connected:
+        bucket = await connected.bucket(TAKEN_BUCKET, max_bytes=100_000)
+        async with Disk(tmp_path / "one.db", bucket).open() as journal:
+            kept = await filled(journal)
+            assert 0 < len(kept) < 100
+            refused = entry(len(kept) + 1, "x" * 5000)
+            for each in kept:
+                await journal.settle(each.seq)
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    with contextlib.suppress(StoreError):
+                        await taken(journal, refused)
+                        break
+                    await asyncio.sleep(0.1)
+            assert await journal.append(kept[0].event, kept[0].request) is None

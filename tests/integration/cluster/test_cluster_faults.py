@@ -209,26 +209,6 @@ async def test_an_event_that_waited_for_long_is_late_and_asked_about(tmp_path: P
             ]
 
 
-async def test_a_channel_is_told_once_that_its_host_is_away(tmp_path: Path) -> None:
-    async with nats_server(tmp_path) as server, gateway(server) as opened:
-        opened.hosts.add(remote())
-        async with host(server) as first:
-            opened.hosts.deliver(entry(1, "awake"))
-            await until(lambda: first.taken("awake"))
-        opened.authority.hosts.left("laptop")
-        for seq in (2, 3):
-            opened.hosts.deliver(entry(seq, f"away {seq}"))
-        await until(lambda: opened.services.notices)
-        assert "its host laptop has been away" in opened.hosts.down("shop")
-        async with host(server, spawner=first.spawner) as second:
-            await until(lambda: second.taken("away 3"))
-            opened.hosts.deliver(entry(4, "back"))
-            await until(lambda: second.taken("back"))
-        ((name, why),) = opened.services.notices
-        assert name == "shop"
-        assert why.startswith("its host laptop has been away since ")
-
-
 async def test_a_repository_that_moves_gets_its_events_on_its_new_host(tmp_path: Path) -> None:
     async with nats_server(tmp_path) as server, gateway(server) as opened:
         opened.hosts.add(remote())

@@ -88,7 +88,7 @@ def test_each_value_says_where_it_is_from(home: Home, tmp_path: Path) -> None:
     assert sources["telegram.apiBaseUrl"] == "environment TELEGRAM_API_URL"
     assert sources["slack.channelID"] == "default"
     assert resolved.config.channel_name == resolved.config.chat.place_shown == "Shop"
-    assert resolved.config.allowed_users == ("tg:111", "tg:222")
+    assert resolved.config.chat.allowed_ids == ("tg:111", "tg:222")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_an_untrusted_file_moves_it_nowhere_and_lets_nobody_in(home: Home, tmp_p
     )
     resolved = resolve_repo(home, entry, {})
     assert resolved.config.channel_id == f"tg:{GROUP}"
-    assert resolved.config.allowed_users == ("tg:111",)
+    assert resolved.config.chat.allowed_ids == ("tg:111",)
     assert resolved.config.telegram.bot_token == TOKEN
     assert any("telegram.botToken" in note for note in resolved.notes)
     slack = registered(home, tmp_path, "C0SHOP", claimed | {"telegram": {"chatId": -100666}}, trusted=False)
@@ -136,7 +136,7 @@ def test_the_token_is_a_secret_and_goes_to_no_worker(home: Home, tmp_path: Path)
     (served,) = RepoTable.read(home, {}).served
     settings = served.settings({"TELEGRAM_BOT_TOKEN": TOKEN})
     assert TOKEN not in repr(settings)
-    assert (settings.channel_id, settings.config.allowed_users) == (f"tg:{GROUP}", ("tg:111",))
+    assert (settings.channel_id, settings.config.chat.allowed_ids) == (f"tg:{GROUP}", ("tg:111",))
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import Budget, DayUse, Doing, Live, TurnEnded
+from codebutler.schedule.told import ToldJobs
 from codebutler.text.markup import message_link, person
 from codebutler.text.redact import Redactor
 from tests.clock import ManualClock, settle
@@ -107,6 +108,8 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
             ledgers=Ledgers(lambda: repos.table, clock, logs.record),
             turns=LatestTurns(journal, signals.changed.tell),
             listeners=Listeners(),
+            notes=journal,
+            told_jobs=ToldJobs(journal),
         )
         slack = ServedChat(name="Slack", chat=chat, sender=sender, statuses=statuses)
         other = MemoryChat(lacks=("history", "look_up"))

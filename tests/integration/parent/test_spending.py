@@ -12,6 +12,7 @@ import pytest
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.section import BudgetSection
+from codebutler.domain.errors import CodeButlerError
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.parent.spending import REST, SETTLE_S, Spending
 from codebutler.platform.tasks import beside
@@ -137,6 +138,44 @@ async def test_runs_that_end_within_a_moment_are_read_once(desk: Desk) -> None:
             await desk.clock.advance(SETTLE_S / 4)
         await desk.heard()
     assert changes == [2]
+
+
+class Book(dict[str, str]):
+    """The notes that the next gateway finds."""
+
+    async def note(self, name: str) -> str:
+        return self.get(name, "")
+
+    async def keep_note(self, name: str, value: str) -> None:
+        self[name] = value
+
+
+async def test_what_hosts_say_is_counted_and_known_to_the_next_gateway(desk: Desk) -> None:
+    book, today = Book(), desk.clock.now().date()
+    entries = [RepoEntry(name=name, path=f"laptop:{name}") for name in ("there", "elsewhere")]
+    remote = tuple(Served(entry, UTC_ZONE, (), trusted=True) for entry in entries)
+
+    def renewed() -> Spending:
+        table = replace(desk.table, served=(*desk.table.served, *remote))
+        made = Spending(lambda: table, desk.clock, lambda *told: None, book)
+        made.changed.add(desk.told.set)
+        return made
+
+    await desk.ran("blog", "a", 1)
+    desk.spending = renewed()
+    await desk.spending.load()
+    days = {today.isoformat(): used(1, 4.0), (today - timedelta(days=2)).isoformat(): used(1, 8.0)}
+    await desk.spending.take("there", days)
+    await desk.spending.take("there", days)
+    assert desk.told.is_set()
+    assert (desk.total().day, desk.total().month) == (used(2, 5.0), used(3, 13.0))
+    assert desk.total("there").day == used(1, 1.0)
+    with pytest.raises(CodeButlerError, match="cannot be read"):
+        await desk.spending.take("elsewhere", {"yesterday": used(9, 9.0)})
+    desk.spending = renewed()
+    await desk.spending.load()
+    assert (desk.total().day, desk.total().month) == (used(2, 5.0), used(3, 13.0))
+    assert desk.spending.week("there") == used(2, 12.0)
 
 
 async def test_a_new_day_begins_empty_and_the_month_goes_on(desk: Desk) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.programs.pty import INTERRUPT, PROGRAM, PtyProcess
+from codebutler.platform.system import this_system
+from codebutler_worker.programs.pty import INTERRUPT, PtyProcess
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from tests.walls import as_it_is, walled
 
@@ -65,7 +66,7 @@ async def running(sandbox: Sandbox, repo: Path, *argv: str) -> AsyncIterator[Ter
     home.mkdir(exist_ok=True)
     policy = SandboxPolicy(workdir=repo, home=home, env=env, own_terminal=True)
     terminal = Terminal()
-    launch = sandbox.wrap((*PROGRAM, *argv), policy)
+    launch = sandbox.wrap((*this_system().restores_signals, *argv), policy)
     async with await PtyProcess.spawn(launch, terminal.take, terminal.record) as process:
         terminal.process = process
         yield terminal

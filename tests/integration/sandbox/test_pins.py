@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.platform.inotify import HEAD, NameEvent, events
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
@@ -18,7 +19,7 @@ from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.limits import AgentSandbox, Limiter
-from codebutler_worker.sandbox.pins import HEAD, Watcher, events
+from codebutler_worker.sandbox.pins import Watcher
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from tests.dockerd import made_by
 from tests.ordinary import give_away
@@ -154,7 +155,7 @@ def test_events_are_read_as_the_kernel_writes_them() -> None:
 def test_what_is_uncertain_counts_as_gone(git_repo: Path) -> None:
     held = Watcher().hold(frozenset())
     held.pins = inspect_checkout(git_repo).lasting
-    assert held.struck(None, 0x4000, "") is not None
-    assert held.struck(git_repo / ".git", 0x8000, "") is not None
-    assert held.struck(git_repo / ".git", 0x100, "index.lock") is None
-    assert held.struck(git_repo / "src", 0x100, "config") is None
+    assert held.struck(NameEvent(None, "", unsure=True)) is not None
+    assert held.struck(NameEvent(git_repo / ".git", "", gone=True, whole=True)) is not None
+    assert held.struck(NameEvent(git_repo / ".git", "index.lock")) is None
+    assert held.struck(NameEvent(git_repo / "src", "config")) is None

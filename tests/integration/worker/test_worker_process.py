@@ -18,7 +18,7 @@ from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.model import Event, Post, Prompt, Request
-from codebutler.platform.processes import pid_namespace
+from codebutler.platform.system import this_system
 from codebutler.protocol.messages import (
     Configure,
     Deliver,
@@ -186,7 +186,7 @@ async def test_the_programs_of_a_worker_that_was_killed_end_with_the_next_one(
 ) -> None:
     gone = await asyncio.create_subprocess_exec("true")
     await gone.wait()
-    mark = f"codebutler-{pid_namespace()}-{gone.pid}-1-left"
+    mark = f"codebutler-{this_system().pid_namespace()}-{gone.pid}-1-left"
     orphan = await asyncio.create_subprocess_exec(
         "sleep", "300", env={"PATH": os.environ["PATH"], MARK: mark}
     )

@@ -16,6 +16,7 @@ from codebutler.config.schema import (
     RepoSettings,
     SandboxSection,
 )
+from codebutler.config.section import BudgetSection, DailyLimit, TotalLimit
 
 RULE = AuthorizationRule(channels=("C1",), users=("U1",), allowed_prefixes=("claude",))
 
@@ -28,6 +29,7 @@ def told() -> RepoSettings:
         authorization=AuthorizationSection(rules=(RULE,), blocklist=("gateway",)),
         approvals=ApprovalsSection(quorum={"push": 2}),
         sandbox=SandboxSection(mode="none"),
+        budget=BudgetSection(total=TotalLimit(turns_per_day=5), repo=DailyLimit(turns_per_day=1)),
     )
     settings = RepoSettings(
         name="shop", path="laptop:shop", channel_id="C1", config=config, agent_env={"KEY": "secret"}
@@ -46,7 +48,7 @@ def test_who_may_speak_and_decide_is_the_gateways() -> None:
         approvals=ApprovalsSection(quorum={}),
     )
     config = combined(here, told().config)
-    assert config.allowed_users == ("U1",)
+    assert config.chat.allowed_ids == ("U1",)
     assert config.authorization.rules == (RULE,)
     assert config.authorization.may_loosen == ()
     assert config.approvals.quorum == {"push": 2}
@@ -63,3 +65,11 @@ def test_what_runs_on_the_machine_and_how_is_its_own() -> None:
     assert (config.agent, config.openai, config.sandbox) == (here.agent, here.openai, here.sandbox)
     assert config.authorization.blocklist == ("own",)
     assert config.authorization.allowlist == ("too",)
+
+
+def test_the_budget_of_all_together_is_the_gateways_if_it_has_one() -> None:
+    own = BudgetSection(total=TotalLimit(turns_per_day=9), repo=DailyLimit(turns_per_day=2))
+    here = Config(budget=own)
+    config = combined(here, told().config)
+    assert config.budget == BudgetSection(total=TotalLimit(turns_per_day=5), repo=own.repo)
+    assert combined(here, Config()).budget == own

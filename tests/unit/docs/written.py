@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 from codebutler.domain.command_help import as_table
+from codebutler.platform.macos import UNTRIED
 from tests.unit.docs.man import PAGE, manual
 from tests.unit.docs.pages import ROOT
 from tests.unit.docs.rooms import PARENT, WORKER, picture
 from tests.unit.docs.way import sequence
 
 COMMANDS = ROOT / "docs" / "reference" / "chat.md"
+MAC = ROOT / "docs" / "how-to" / "run-on-a-mac.md"
 ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
 
 
@@ -20,6 +22,9 @@ def written(page: Path) -> str:
     text = page.read_text()
     if page == COMMANDS:
         return re.sub(r"(?<=\n## Commands\n\n)(\|.*\n)+", lambda _: f"{as_table()}\n", text)
+    if page == MAC:
+        rows = "".join(f"| {each.part} | {each.checked} |\n" for each in UNTRIED)
+        return re.sub(r"(?<=\n\|---\|---\|\n)(\|.*\n)*", lambda _: rows, text)
     for heading, drawn in (
         ("### The parent's rooms", picture(PARENT)),
         ("### The worker's rooms", picture(WORKER)),
@@ -32,6 +37,6 @@ def written(page: Path) -> str:
 
 
 if __name__ == "__main__":
-    for each in (COMMANDS, ARCHITECTURE):
+    for each in (COMMANDS, MAC, ARCHITECTURE):
         each.write_text(written(each))
     PAGE.write_text(manual())

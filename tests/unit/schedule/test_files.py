@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from codebutler.platform.files import PrivateDir
-from codebutler.schedule.files import JobFiles, JobSource, News
+from codebutler.schedule.files import JobFiles, JobSource, News, read_in
 from codebutler.schedule.jobs import JobPlace, place_at
 
 ONE = "jobs: [{name: look, cron: '@yearly', prompt: list the files}]"
@@ -13,7 +13,13 @@ SHOP = JobPlace("shop", "C1")
 
 
 def files(place: Path) -> JobFiles:
-    return JobFiles(lambda: [JobSource("shop", lambda: PrivateDir(place), place_at(SHOP), (SHOP,))])
+    return JobFiles(
+        lambda: [
+            JobSource(
+                "shop", lambda: read_in(lambda: PrivateDir(place), lambda _: ""), place_at(SHOP), (SHOP,)
+            )
+        ]
+    )
 
 
 def test_a_change_counts_once_it_has_been_read_twice(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from codebutler.schedule.state import (
     runs,
     said,
     taken,
+    triggered,
     with_timer,
     without_timer,
 )
@@ -219,3 +220,22 @@ class Counting:
     def next(self, moment: datetime) -> datetime | None:
         self.looks += 1
         return self._inner.next(moment)
+
+
+def test_a_change_of_files_begins_its_job_once() -> None:
+    (build,) = parse_file(
+        b"jobs: [{name: build, watch: '*.c', command: make}]", "jobs.yaml", place_at(JobPlace("shop", "C1"))
+    ).jobs
+    jobs = {"shop/build": build}
+    before = reconcile(Schedule(), jobs.values(), START)
+    begun = triggered(before, jobs, "shop/build", "t1", START)
+    assert begun.jobs["shop/build"].begun == START
+    assert triggered(begun, jobs, "shop/build", "t2", START) == begun, "it runs"
+    done = ended(said(taken(begun, "shop/build"), "shop/build", "1.0", START), jobs, "C1", ("1.0",), "done")[
+        0
+    ]
+    assert triggered(done, jobs, "shop/build", "t1", START) == done, "told again"
+    assert triggered(done, jobs, "shop/build", "t3", START).jobs["shop/build"].begun == START
+    stopped = paused(done, "shop/build", "by hand")
+    assert triggered(stopped, jobs, "shop/build", "t4", START) == stopped
+    assert triggered(done, jobs, "shop/other", "t5", START) == done

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.operations.launchd import agent_plist, label
-from codebutler.operations.service import Report, ServiceSpec, service_for
-from codebutler.operations.systemd import quoted, read_report, unit_text
+from codebutler.operations.service import service_for
+from codebutler.platform.launchd import agent_plist, label
+from codebutler.platform.service import Report, ServiceSpec
+from codebutler.platform.systemd import quoted, read_report, unit_text
 
 
 def service(**changes: object) -> ServiceSpec:

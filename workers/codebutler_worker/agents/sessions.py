@@ -8,7 +8,6 @@ are: nothing is read or written through a link. Blocking.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -18,6 +17,7 @@ import msgspec
 from codebutler.config.agent_sessions import CLAUDE, SessionFiles, files_of
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.files import open_regular
+from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.destinations import make_file
 from codebutler_worker.sandbox.person import make_directories
 
@@ -25,9 +25,6 @@ LIMIT_BYTES = 256 * 2**20
 MOST_FILES = 2_000
 NOTE_BYTES = 64 * 2**10
 STATE = "state.json"
-PROC = Path("/proc")
-_STAT_TTY, _STAT_START = 4, 19
-"""Fields of proc_pid_stat(5) after the name of the program."""
 
 
 class _OpenSession(msgspec.Struct, rename="camel"):
@@ -73,7 +70,7 @@ def is_open(home: Path, workdir: Path, agent: str, session_id: str) -> bool:
             for note in _notes(home / ".claude" / "sessions")
         )
     real = os.path.realpath(workdir)
-    return any(_is_kimi_at_terminal(process, real) for process in PROC.glob("[0-9]*"))
+    return any(str(each) == real for each in this_system().at_terminal("kimi-code"))
 
 
 def copy_session(home: Path, there: SessionFiles, here: SessionFiles, session_id: str, workdir: Path) -> str:
@@ -146,31 +143,9 @@ def _notes(directory: Path) -> Iterator[_OpenSession]:
 
 
 def _runs(note: _OpenSession) -> bool:
-    if sys.platform != "linux":
-        try:
-            os.kill(note.pid, 0)
-        except PermissionError:
-            return True
-        except OSError:
-            return False
-        return note.pid > 0
-    stat = _stat(PROC / str(note.pid))
-    return stat is not None and note.proc_start in ("", stat[_STAT_START])
-
-
-def _is_kimi_at_terminal(process: Path, workdir: str) -> bool:
-    stat = _stat(process)
-    if stat is None or stat[_STAT_TTY] == "0":
+    """Whether it is still the process that noted it; if the two start times are not written alike, any with its pid."""
+    found = this_system().seen([note.pid]).get(note.pid)
+    if found is None:
         return False
-    try:
-        name = (process / "comm").read_text().strip()
-        return name == "kimi-code" and str((process / "cwd").readlink()) == workdir
-    except OSError:
-        return False
-
-
-def _stat(process: Path) -> list[str] | None:
-    try:
-        return (process / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
+    alike = note.proc_start.isdigit() and found.started.isdigit()
+    return not alike or note.proc_start == found.started

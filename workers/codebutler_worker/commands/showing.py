@@ -87,7 +87,7 @@ def status(asked: Invocation) -> Todo:
     shown = [
         f"**{plain(asked.settings.name)}**: "
         f"{load(states.count('running'), states.count('waiting'), waiting, parked)}",
-        f"{_agent(config)} · worker {os.getpid()} is awake",
+        f"{_agent(config)} · worker {os.getpid()} is awake{_host(asked)}",
         *_chosen(asked),
         f"Today: {plain(_today(asked.uow, config))} · sandbox {config.sandbox.mode}",
         *_budget(asked),
@@ -96,6 +96,11 @@ def status(asked: Invocation) -> Todo:
     if len(turns) > LISTED:
         shown.append(f"… and {len(turns) - LISTED} more")
     return asked.reply("\n".join(shown))
+
+
+def _host(asked: Invocation) -> str:
+    """In a cluster, the machine."""
+    return f" on {plain(asked.settings.host)}" if asked.settings.host else ""
 
 
 def _agent(config: Config) -> str:

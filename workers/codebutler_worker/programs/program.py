@@ -11,8 +11,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from abc import ABC, abstractmethod
 from asyncio.subprocess import Process
@@ -24,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler.platform.processes import pids, seen, variable_of
+from codebutler.platform.system import ProcessEntry, this_system
 from codebutler_worker.sandbox.cgroups import owned_name, ownerless
 from codebutler_worker.sandbox.pins import PinHold
 from codebutler_worker.sandbox.port import Enclosure, Launch
@@ -258,13 +256,13 @@ async def still(expected: dict[int, str]) -> list[int]:
     """Those of ``expected`` (pid -> start time) that are still alive."""
     if not expected:
         return []
-    table = {pid: seen(pid) for pid in expected} if sys.platform == "linux" else await processes()
-    return [pid for pid, started in expected.items() if (found := table.get(pid)) and found[1] == started]
+    found = await asyncio.to_thread(this_system().seen, expected)
+    return [pid for pid, entry in found.items() if entry.started == expected[pid]]
 
 
-async def processes() -> dict[int, tuple[int, str]]:
-    """pid -> (parent, start time) of every process that is not a zombie."""
-    return await asyncio.to_thread(process_table if sys.platform == "linux" else process_table_ps)
+async def processes() -> dict[int, ProcessEntry]:
+    """Every process by its pid, except zombies."""
+    return await asyncio.to_thread(this_system().processes)
 
 
 async def marked(mark: str) -> dict[int, str]:
@@ -285,30 +283,7 @@ async def kill_orphans() -> int:
 async def marks() -> dict[int, tuple[str, str]]:
     """pid -> (start time, mark) of every marked process we may inspect.
 
-    Works only where /proc shows environments (Linux). Elsewhere, and for processes that cleared their environment, we
-    rely on the sandbox.
+    Empty if the system does not show environments (macOS). There, and for processes that cleared theirs, we rely on the
+    sandbox.
     """
-    return await asyncio.to_thread(_marks) if sys.platform == "linux" else {}
-
-
-def _marks() -> dict[int, tuple[str, str]]:
-    found: dict[int, tuple[str, str]] = {}
-    for pid in pids():
-        # Asked twice: if the pid has become another's in between, its start time is not that of the marked one.
-        if variable_of(pid, MARK) and (entry := seen(pid)) and (mark := variable_of(pid, MARK)):
-            found[pid] = (entry.started, mark)
-    return found
-
-
-def process_table() -> dict[int, tuple[int, str]]:
-    """From /proc."""
-    return {pid: found for pid in pids() if (found := seen(pid)) is not None}
-
-
-def process_table_ps() -> dict[int, tuple[int, str]]:
-    """From ps(1), if there is no /proc."""
-    listing = subprocess.run(
-        ["ps", "-axo", "pid=,ppid=,lstart="], capture_output=True, text=True, timeout=5, check=False
-    ).stdout
-    rows = (line.split(None, 2) for line in listing.splitlines())
-    return {int(row[0]): (int(row[1]), row[2]) for row in rows if len(row) == 3}
+    return await asyncio.to_thread(this_system().carrying, MARK)

@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import struct
-import sys
 import termios
 import threading
 import time
@@ -105,9 +104,8 @@ Sink = Callable[[bytes, bool], None]
 """Called with a program's output on the reader's thread; True: a newline in it also returns the cursor."""
 
 # A session leader that opens a terminal gets it as its controlling terminal. The wrapper must survive Ctrl-C: it
-# ignores the signals, and PROGRAM restores them for the program itself.
+# ignores the signals; the program itself is started with them restored.
 ATTACH = 'trap "" INT QUIT TSTP; exec "$@" <>"$0" >&0 2>&0'
-PROGRAM = ("/usr/bin/env", "--default-signal=INT,QUIT,TSTP") if sys.platform == "linux" else ()
 
 
 class PtyProcess(Program):

@@ -131,10 +131,11 @@ def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
             options += ["--bind", str(path), str(path)]
         if not writable:
             options += ["--remount-ro", str(checkout.private)]
-    for path in checkout.ways:
-        options += ["--bind", str(path), str(path)]
-    for path in checkout.sockets:
-        options += ["--ro-bind", "/dev/null", str(path)]
+    if checkout.sockets:
+        for path in checkout.ways:
+            options += ["--bind", str(path), str(path)]
+        for path in checkout.sockets:
+            options += ["--ro-bind", "/dev/null", str(path)]
     return options
 
 

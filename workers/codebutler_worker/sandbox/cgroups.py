@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from codebutler.platform.processes import pid_namespace, seen
+from codebutler.platform.system import this_system
 
 # The owner of a group, container or program: the name says which worker made it, so we can tell if that worker is gone.
 
@@ -31,7 +31,7 @@ def owned_name() -> str:
 @cache
 def _owner(pid: int) -> str:
     """What the names that a process makes begin with."""
-    return f"{PREFIX}{pid_namespace()}-{pid}-{_start_time(pid)}"
+    return f"{PREFIX}{this_system().pid_namespace()}-{pid}-{_start_time(pid)}"
 
 
 def ownerless(name: str) -> bool:
@@ -40,12 +40,14 @@ def ownerless(name: str) -> bool:
     if not name.startswith(PREFIX) or len(parts) != 4:
         return False
     space, pid, started, _ = parts
-    return space == str(pid_namespace()) and pid.isdecimal() and _start_time(int(pid)) != started
+    return (
+        space == str(this_system().pid_namespace()) and pid.isdecimal() and _start_time(int(pid)) != started
+    )
 
 
 def _start_time(pid: int) -> str:
     """Clock ticks since boot, "" if there is no such process."""
-    found = seen(pid)
+    found = this_system().seen([pid]).get(pid)
     return found.started if found else ""
 
 

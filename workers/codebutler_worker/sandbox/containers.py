@@ -17,6 +17,7 @@ from pathlib import Path
 
 from codebutler.config.programs import RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
+from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.cgroups import (
     AGAIN_S,
     CONTROLLERS,
@@ -187,15 +188,14 @@ class Container:
             return False
         if self.pid not in members(self.groups["pids"]):
             return True
-        try:
-            process = os.pidfd_open(self.pid)
-        except OSError:
+        system = this_system()
+        if (process := system.handle(self.pid)) is None:
             return False
         try:
             # The number may belong to another process by now.
             if self.pid not in members(self.groups["pids"]):
                 return False
-            signal.pidfd_send_signal(process, signal.SIGKILL)
+            system.send(process, signal.SIGKILL)
         except OSError:
             return False
         finally:
@@ -314,7 +314,11 @@ class Containers:
         """One line if a mount is not as requested; "" otherwise. No program runs in the container."""
         asked = ("exec", "--workdir", "/", name, *question(recipe.mounts))
         try:
-            return mismatch(recipe.mounts, await self._docker.run(*asked))
+            return mismatch(
+                recipe.mounts,
+                await self._docker.run(*asked),
+                identities=this_system().native_containers,
+            )
         except SandboxUnavailableError as error:
             return f"its mounts cannot be checked ({error})"
 

@@ -1,31 +1,24 @@
 """Paths inside a directory with a hostile writer: no component may be a symbolic link.
 
-Checking names loses a race, so everything here works on descriptors: openat2(2) with RESOLVE_BENEATH,
-RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS if available, else a walk that opens each component with O_NOFOLLOW.
+Checking names loses a race, so everything here works on descriptors: in one call if the system has one, else by a walk
+that opens each component with O_NOFOLLOW.
 ``relative`` has no leading slash and no "..".
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import shutil
 import stat
-import struct
-import sys
 from collections.abc import Collection, Iterator
-from functools import cache
 from pathlib import Path, PurePosixPath
 
 from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
+from codebutler.platform.system import this_system
 
-SYS_OPENAT2 = 437  # the same on every Linux architecture
-RESOLVE_NO_MAGICLINKS = 0x02
-RESOLVE_NO_SYMLINKS = 0x04
-RESOLVE_BENEATH = 0x08
 O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 
 
@@ -44,12 +37,9 @@ def open_beneath(root: Path, relative: str, flags: int, *, portable: bool = Fals
         raise UnsafePathError(errno.EXDEV, "not a path below the directory", relative)
     top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # On other systems this number is a different call.
-        if not portable and sys.platform == "linux":
-            try:
-                return _openat2(top, relative, flags)
-            except NotImplementedError:
-                pass
+        if not portable:
+            with contextlib.suppress(NotImplementedError):
+                return this_system().open_beneath(top, relative, flags)
         return _walk(top, parts, flags)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EXDEV):
@@ -157,34 +147,6 @@ def read_head(root: Path, relative: str, limit_bytes: int) -> bytes:
             return file.read(limit_bytes)
     finally:
         os.close(descriptor)
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    """Once: each is a new class, and a turn opens a hundred paths."""
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _openat2(top: int, relative: str, flags: int) -> int:
-    if os.uname().sysname != "Linux":
-        raise NotImplementedError
-    how = struct.pack(
-        "QQQ", flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
-    )
-    descriptor = _libc().syscall(
-        ctypes.c_long(SYS_OPENAT2),
-        ctypes.c_int(top),
-        ctypes.c_char_p(os.fsencode(relative)),
-        ctypes.c_char_p(how),
-        ctypes.c_size_t(len(how)),
-    )
-    if descriptor >= 0:
-        return int(descriptor)
-    code = ctypes.get_errno()
-    # A container's seccomp filter answers EPERM for a call it does not know.
-    if code in (errno.ENOSYS, errno.EPERM):
-        raise NotImplementedError
-    raise OSError(code, os.strerror(code), relative)
 
 
 def _walk(top: int, parts: tuple[str, ...], flags: int) -> int:

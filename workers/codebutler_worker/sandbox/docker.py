@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from codebutler.domain.errors import SandboxUnavailableError
+from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.common import PASSED, MachineView, trial_directories
@@ -36,7 +37,6 @@ from codebutler_worker.sandbox.seccomp import (
     SETUID,
     TERMINAL_INPUT,
     X86_64,
-    kept,
 )
 from codebutler_worker.sandbox.system import find_program
 
@@ -188,7 +188,7 @@ class ProfileFile:
     def option(self, *, shared: bool = False) -> str:
         """For `docker run`; ``shared``: see ``seccomp.program``."""
         if shared not in self._paths:
-            self._paths[shared] = kept(self._owner, profile(shared=shared))
+            self._paths[shared] = this_system().unwritable(profile(shared=shared), self._owner)
         return f"--security-opt=seccomp={self._paths[shared]}"
 
 

@@ -7,7 +7,6 @@ machine (agents store sessions by path) and, as docker users expect, in /workspa
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -232,9 +231,7 @@ def question(wanted: Sequence[ExpectedMount]) -> tuple[str, ...]:
     return ("/bin/sh", "-c", ASK, "sh", *(str(one.place) for one in wanted if one.identity))
 
 
-def mismatch(
-    wanted: Sequence[ExpectedMount], answer: str, *, identities: bool = sys.platform == "linux"
-) -> str:
+def mismatch(wanted: Sequence[ExpectedMount], answer: str, *, identities: bool) -> str:
     """One line about the first mount that is not as expected; "" if all are. Pure.
 
     ``identities``: whether the container runs on our kernel, so that device and inode numbers can be compared.

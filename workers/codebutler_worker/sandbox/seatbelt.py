@@ -1,5 +1,5 @@
 """SeatbeltSandbox: macOS's own sandbox, through sandbox-exec(1). Its profile is tested as data but has never run on
-macOS, so it is used only if the configuration names it, and it tests itself before anything starts."""
+macOS; it tests itself before anything starts."""
 
 from __future__ import annotations
 
@@ -193,7 +193,9 @@ def quoted(text: str) -> str:
 
 
 PROGRAM = Path("/usr/bin/sandbox-exec")
-UNTESTED = "seatbelt has been tested as text only, never on macOS: do not rely on it yet"
+UNTESTED = (
+    "its profile has been tested as text only, never on macOS: docs/how-to/run-on-a-mac.md says what it keeps"
+)
 SELF_TEST = r"""
 [ "$(id -u)" != 0 ] || { echo "is root inside"; exit 1; }
 cat "$OUTSIDE" 2>/dev/null && { echo "reads files outside"; exit 1; }

@@ -7,16 +7,13 @@ break out of namespaces. seccomp(2), bpf(2); the classic BPF of Linux's linux/fi
 from __future__ import annotations
 
 import errno
-import fcntl
-import os
 import platform
 import struct
-import sys
-import tempfile
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+
+from codebutler.platform.system import this_system
 
 # System call numbers, by machine: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux
 # 6.18. From 424 on they are the same on all machines.
@@ -230,7 +227,7 @@ def _sockets() -> Code:
     )  # fmt: skip
 
 
-# The system call filter in a sealed memory file that bubblewrap or docker's client can read.
+# The system call filter in a file that bubblewrap or docker's client can read.
 
 FD = 9
 """The descriptor that bubblewrap reads it from. Shells support single digits only."""
@@ -252,21 +249,5 @@ class FilterFile:
         if self.missing:
             return argv
         if shared not in self._paths:
-            self._paths[shared] = kept(self, program(self.machine, shared=shared))
+            self._paths[shared] = this_system().unwritable(program(self.machine, shared=shared), self)
         return ("/bin/sh", "-c", OPEN, self._paths[shared], *argv)
-
-
-def kept(owner: object, content: bytes) -> str:
-    """A path at which ``content`` can be read but not changed, as long as ``owner`` lives."""
-    if sys.platform == "linux":
-        fd = os.memfd_create("codebutler-filter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        weakref.finalize(owner, os.close, fd)
-        os.write(fd, content)
-        seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-        return f"/proc/{os.getpid()}/fd/{fd}"
-    fd, path = tempfile.mkstemp(prefix="codebutler-filter-")
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
-    weakref.finalize(owner, os.unlink, path)
-    return path

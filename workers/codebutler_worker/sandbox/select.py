@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from codebutler.config.schema import SandboxMode, SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
+from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.common import toolchains
 from codebutler_worker.sandbox.limits import configured
@@ -60,8 +60,7 @@ async def select_sandbox(
         return NoSandbox()
     readable = toolchains(section.readable, home or Path.home(), hidden)
     errors = []
-    # Seatbelt is untested, so it must be named explicitly.
-    for wanted in ("bwrap", "docker") if mode == "auto" else (mode,):
+    for wanted in this_system().sandboxes if mode == "auto" else (mode,):
         try:
             sandbox = _made(wanted, hidden, readable, section, idle_s)
             await sandbox.self_test()
@@ -80,7 +79,7 @@ def _made(
     idle_s: float,
 ) -> Sandbox:
     if mode == "bwrap":
-        if sys.platform != "linux":
+        if "bwrap" not in this_system().sandboxes:
             raise SandboxUnavailableError("bubblewrap works on Linux only: use docker, or on macOS seatbelt")
         return BwrapSandbox(hidden, readable=readable)
     # Most workers never need the others, so do not load them.

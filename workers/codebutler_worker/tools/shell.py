@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.platform.system import this_system
 from codebutler.platform.tasks import wait_for
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.policy import NetworkPolicy
-from codebutler_worker.programs.pty import INTERRUPT, PROGRAM, PtyProcess
+from codebutler_worker.programs.pty import INTERRUPT, PtyProcess
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.display import told
 from codebutler_worker.tools.outcome import ToolError
@@ -127,7 +128,9 @@ class ShellTerminal:
         self._listener, self._backlog, self._number = MarkReader(self._word), Unread(), 0
         access = self._access = await self._network_policy.open(self._policy.workdir)
         try:
-            launch = self._sandbox.wrap((*PROGRAM, *BASH), access.through(self._policy))
+            launch = self._sandbox.wrap(
+                (*this_system().restores_signals, *BASH), access.through(self._policy)
+            )
             process = self._process = await PtyProcess.spawn(launch, self._backlog.push)
         except AgentUnavailableError as error:
             await self.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -20,6 +19,7 @@ from codebutler.config.paths import Home
 from codebutler.config.schema import ClaudeSection, RepoSettings
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
+from codebutler.platform.system import OperatingSystem, this_system
 from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.command import servers
@@ -230,6 +230,11 @@ async def ask_version(binary: Path, env: Mapping[str, str], repo: Path) -> Versi
 LOGIN = "not logged in: run `claude auth login` on this machine, or put ANTHROPIC_API_KEY into {env_file}"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 CREDENTIALS = ".claude/.credentials.json"
+KEYCHAIN = "Claude Code-credentials"
+IN_KEYCHAIN = (
+    "logged in, but the login is in the keychain, which agents in a sandbox cannot read: run `claude setup-token` and "
+    "put what it prints into {env_file} as CLAUDE_CODE_OAUTH_TOKEN"
+)
 
 
 async def survey_claude(settings: RepoSettings, home: Path) -> Survey:
@@ -241,16 +246,20 @@ async def survey_claude(settings: RepoSettings, home: Path) -> Survey:
         version = await ask_version(binary, env, repo)
         return dotted(version), judge_version(version)
 
-    logged_in = await asyncio.to_thread(_logged_in, env, home)
-    login = "" if logged_in else LOGIN.format(env_file=Home.from_env(os.environ).env_file)
+    login = await asyncio.to_thread(login_wanted, settings, home, this_system())
     found = await survey_of("claude", probed(), login)
     return replace(found, commands=await asyncio.to_thread(listed, home, repo))
 
 
-def _logged_in(env: Mapping[str, str], home: Path) -> bool:
-    """Whether there is a key or a login; whether the service still accepts it shows at the next turn.
+def login_wanted(settings: RepoSettings, home: Path, system: OperatingSystem) -> str:
+    """How to log in; "" if there is a key or a login that works here. Whether the service still accepts it shows at the
+    next turn.
 
-    macOS keeps the login in its keychain, which we may not open.
+    macOS keeps the login in its keychain (Claude Code 2.1.328), which no sandbox opens to an agent.
     """
-    kept = sys.platform == "darwin" or (home / CREDENTIALS).is_file()
-    return kept or any(env.get(key) for key in KEYS)
+    if any(settings.agent_env.get(key) for key in KEYS) or (home / CREDENTIALS).is_file():
+        return ""
+    env_file = Home.from_env(os.environ).env_file
+    if not system.keychain_has(KEYCHAIN):
+        return LOGIN.format(env_file=env_file)
+    return "" if settings.config.sandbox.mode == "none" else IN_KEYCHAIN.format(env_file=env_file)

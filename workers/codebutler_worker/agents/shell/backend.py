@@ -11,6 +11,7 @@ from codebutler.config.programs import CHECKS
 from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.platform.lookup import look_up, missing_rule, path_of
+from codebutler.platform.system import this_system
 from codebutler_worker.agents.backend import GONE, AgentEvent, Started, ToolUse, TurnRequest, one_line
 from codebutler_worker.agents.record import SessionLog, session_of
 from codebutler_worker.agents.running import AgentContext, TurnBackend
@@ -20,7 +21,7 @@ from codebutler_worker.agents.survey import Surroundings, instructions
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.policy import for_agents, for_commands
 from codebutler_worker.programs.program import UNATTENDED
-from codebutler_worker.programs.pty import PROGRAM, PtyProcess
+from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
 SUMMARY_CHARS = 150
@@ -87,7 +88,7 @@ class ShellBackend(TurnBackend[ProgramRun]):
         if binary is None:
             raise missing_rule(self._rule.binary, self._around.home)
         policy = policy_of(self._around, self._rule, binary, turn.workdir, access)
-        words = (*PROGRAM, *argv(self._rule, binary, text))
+        words = (*this_system().restores_signals, *argv(self._rule, binary, text))
         return self._context.sandbox.wrap(words, replace(policy, conversation=turn.conversation))
 
 

@@ -37,6 +37,7 @@ export class Repos {
 
 function row(repo, acts) {
   const name = Object.assign(tag("th", "", tag("strong", "name", repo.name)), { scope: "row", title: repo.path });
+  if (repo.host) name.append(tag("span", "quiet", ` on ${repo.host}`));
   if (repo.problem) name.append(tag("p", "problem", repo.problem));
   const state = tag("span", "state", repo.state);
   state.dataset.state = repo.state;

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from codebutler.domain.errors import CodeButlerError
-from codebutler.operations.service import Report, Run, ServiceSpec
+from codebutler.platform.service import Report, Run, ServiceSpec
 
 THROTTLE_S = 10
 _PID = re.compile(r"^\s*pid = (\d+)$", re.MULTILINE)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from codebutler.domain.errors import EXIT_CONFIGURATION, CodeButlerError
-from codebutler.operations.service import NO_SESSION, Report, Run, ServiceSpec
+from codebutler.platform.service import NO_SESSION, Report, Run, ServiceSpec
 
 WATCHDOG_S = 60
 RESTART_S = 2

@@ -1,0 +1,234 @@
+"""What people are told of a host that is away: ⏳ on their message, a line in its thread, and the end of both.
+
+What was told is noted first, so that it is settled when the host is back, whichever gateway leads then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from uuid import UUID, uuid5
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from codebutler.cluster.buckets import BusError
+from codebutler.cluster.leases import HostLeases
+from codebutler.config.registry import host_in
+from codebutler.config.schema import RepoSettings
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.message import said
+from codebutler.domain.model import (
+    ButtonClicked,
+    Event,
+    MessagePosted,
+    Operation,
+    Post,
+    React,
+    SlashCommand,
+    Update,
+)
+from codebutler.domain.refs import NOWHERE, MessageRef
+from codebutler.intake.intake import dated
+from codebutler.intake.records import Kept, Notes
+from codebutler.platform.tasks import Tasks
+from codebutler.supervisor.port import Services
+from codebutler.text.markup import plain
+
+LOOK_S = 1.0
+PATIENCE_S = 5.0
+"""A host that restarts is not away."""
+TAKEN_S = 4.0
+"""An event that was sent this long before its host was heard has been taken, as a rule."""
+MOST_MARKS = 200
+"""For each repository: chats allow few reactions a minute."""
+_OPERATIONS = UUID("0f5d7c51-6a3c-5c77-9b1e-2d8a4c1be05a")
+
+log = logging.getLogger("codebutler.cluster")
+
+
+class Absence(Struct, frozen=True, kw_only=True):
+    """What was told of one absence of a repository's host, which began ``since`` (None: nothing). ``lines``: our
+    message by its thread (NOWHERE: of the channel); NOWHERE while it may not be posted."""
+
+    host: str = ""
+    since: datetime | None = None
+    lines: dict[MessageRef, MessageRef] = {}
+    marked: tuple[MessageRef, ...] = ()
+
+    @property
+    def begun(self) -> str:
+        """When, for people."""
+        return f"{self.since:%Y-%m-%d %H:%M} UTC" if self.since else ""
+
+
+class AbsenceNotices:
+    """``sent`` and ``heard`` say what happens, ``run`` tells it. ``untaken`` finds how many events of each repository a
+    host has not taken; raises BusError."""
+
+    def __init__(
+        self,
+        hosts: HostLeases,
+        untaken: Callable[[str], Awaitable[Mapping[str, int]]],
+        notes: Notes,
+        services: Services,
+        clock: Clock,
+    ) -> None:
+        self._hosts = hosts
+        self._untaken = untaken
+        self._notes = notes
+        self._services = services
+        self._clock = clock
+        self._sent: defaultdict[str, list[tuple[float, RepoSettings, Event]]] = defaultdict(list)
+        self._kept: dict[str, Kept[Absence]] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._settled: set[str] = set()
+        """Repositories of which nothing is told, or that are being settled."""
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
+
+    def sent(self, repo: RepoSettings, event: Event) -> None:
+        """The event is on its way to the repository's host."""
+        self._sent[host_in(repo.path)].append((self._clock.boottime(), repo, event))
+
+    async def recognised(self, repo: RepoSettings, event: Event) -> Event:
+        """The event as it is to be sent. One from the chat's history that has our ⏳, or our line in its thread, waits
+        for its host: nobody has worked on it."""
+        if not isinstance(event, MessagePosted) or event.handled != "maybe":
+            return event
+        try:
+            absence = await self._of(repo).open()
+        except StoreError:
+            return event
+        if event.ref not in absence.marked and event.root not in absence.lines:
+            return event
+        now = self._clock.now()
+        return dated(replace(event, handled="no"), now, now, repo.config.catch_up.max_age_hours)
+
+    def heard(self, host: str, repos: Iterable[RepoSettings]) -> None:
+        """The host is there, and serves ``repos``."""
+        now_s = self._clock.boottime()
+        if (sent := self._sent.pop(host, None)) and (
+            late := [each for each in sent if now_s - each[0] < TAKEN_S]
+        ):
+            self._sent[host] = late
+        for repo in repos:
+            if repo.name not in self._settled:
+                self._settled.add(repo.name)
+                self._tasks.start(self._settle(repo), name=f"end of an absence of {host}")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                for host in list(self._sent):
+                    if self._hosts.is_away(host) and self._hosts.silent_s(host) >= PATIENCE_S:
+                        await self._look(host)
+                await self._clock.sleep(LOOK_S)
+        finally:
+            await self._tasks.close(0)
+
+    async def _look(self, host: str) -> None:
+        """Those that are in the stream are the latest ones: their order is kept."""
+        sent = self._sent.pop(host)
+        try:
+            untaken = dict(await self._untaken(host))
+        except BusError:
+            self._sent[host] = [*sent, *self._sent[host]]
+            return
+        since = self._clock.now() - timedelta(seconds=self._hosts.silent_s(host))
+        waiting = []
+        for _, repo, event in reversed(sent):
+            if untaken.get(repo.name, 0) > 0:
+                untaken[repo.name] -= 1
+                waiting.append((repo, event))
+        for repo, event in reversed(waiting):
+            self._tasks.start(self._tell(repo, event, since), name=f"absence of {host}")
+
+    async def _tell(self, repo: RepoSettings, event: Event, since: datetime) -> None:
+        """Once for each message, and once for each thread. One after the other in each repository."""
+        if (place := _place(event)) is None:
+            return
+        async with self._locks[repo.name]:
+            self._settled.discard(repo.name)
+            kept, ref = self._of(repo), event.ref if isinstance(event, MessagePosted) else NOWHERE
+            try:
+                before = await kept.open()
+                await kept.change(lambda absence: _told(absence, host_in(repo.path), since, place, ref))
+            except StoreError as error:
+                log.warning("nobody is told that %s waits for its host: %s", repo.name, error)
+                return
+            if ref in kept.value.marked and ref not in before.marked:
+                await self._do(repo, f"{kept.value.begun} {ref}", React(target=ref, mark="queued"))
+            if place not in before.lines:
+                await self._post(repo, kept, place, unsure=False)
+
+    async def _post(
+        self, repo: RepoSettings, kept: Kept[Absence], place: MessageRef, *, unsure: bool
+    ) -> MessageRef:
+        absence = kept.value
+        text = f"⏳ Its host {plain(absence.host)} has been away since {absence.begun}: this waits until it is back."
+        line = Post(message=said(text), thread=place or None)
+        ref = await self._do(repo, f"{absence.begun} line {place}", line, unsure=unsure)
+        if ref:
+            await kept.change(lambda absence: replace(absence, lines={**absence.lines, place: ref}))
+        return ref
+
+    async def _settle(self, repo: RepoSettings) -> None:
+        """The host is back: take the marks away, and say in each line how long it lasted."""
+        async with self._locks[repo.name]:
+            try:
+                kept = self._of(repo)
+                absence = await kept.open()
+                until = f"{self._clock.now():%Y-%m-%d %H:%M} UTC"
+                text = f"Its host {plain(absence.host)} was away from {absence.begun} until {until}."
+                for ref in absence.marked:
+                    mark = React(target=ref, mark="queued", remove=True)
+                    await self._do(repo, f"{absence.begun} {ref} off", mark)
+                for place, known in absence.lines.items():
+                    line = known or await self._post(repo, kept, place, unsure=True)
+                    await self._do(
+                        repo, f"{absence.begun} end {place}", Update(target=line, message=said(text))
+                    )
+                await kept.change(lambda _: Absence())
+            except StoreError as error:
+                log.warning("the end of an absence is told later: %s", error)
+                self._settled.discard(repo.name)
+
+    async def _do(
+        self, repo: RepoSettings, key: str, operation: Operation, *, unsure: bool = False
+    ) -> MessageRef:
+        """NOWHERE if the chat refuses it: the message may be gone."""
+        op_id = uuid5(_OPERATIONS, f"{repo.channel_id} {key}").hex
+        try:
+            return await self._services.send(repo, op_id, operation, unsure=unsure)
+        except ChatError as error:
+            log.info("the absence of a host is not shown in %s: %s", repo.name, error)
+            return NOWHERE
+
+    def _of(self, repo: RepoSettings) -> Kept[Absence]:
+        return self._kept.setdefault(repo.name, Kept(self._notes, f"absence of {repo.name}", Absence()))
+
+
+def _place(event: Event) -> MessageRef | None:
+    """The thread to tell it in, NOWHERE for the channel itself; None if nobody waits for an answer."""
+    match event:
+        case MessagePosted(root=root):
+            return root
+        case ButtonClicked(thread=thread, message=message):
+            return thread or message
+        case SlashCommand():
+            return NOWHERE
+    return None
+
+
+def _told(absence: Absence, host: str, since: datetime, place: MessageRef, ref: MessageRef) -> Absence:
+    if absence.since is None:
+        absence = Absence(host=host, since=since)
+    marked = absence.marked
+    if ref and ref not in marked and len(marked) < MOST_MARKS:
+        marked = (*marked, ref)
+    return replace(absence, lines={place: NOWHERE, **absence.lines}, marked=marked)

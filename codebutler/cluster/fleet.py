@@ -1,0 +1,125 @@
+"""What a gateway knows of the machines of its cluster: their repositories, and when they were last heard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from msgspec import structs
+
+from codebutler.cluster.leases import RENEW_S, Epochs
+from codebutler.cluster.messages import Beat, StandingBy
+from codebutler.config.registry import host_in
+from codebutler.config.schema import RepoSettings
+from codebutler.domain.clock import Clock
+from codebutler.domain.version import VERSION
+from codebutler.intake.records import Entry
+from codebutler.supervisor.machines import ClusterRow, GatewayRow, HostRow
+from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
+
+GONE_S = 4 * RENEW_S
+"""A stand-by that is silent for so long has ended."""
+
+
+class HostedRepo:
+    """A repository on a host, with its events until the stream has them."""
+
+    def __init__(self, repo: RepoSettings) -> None:
+        self.repo = repo
+        self.waiting: asyncio.Queue[Entry] = asyncio.Queue()
+        self.known: set[int] = set()
+        self.row: RepoRow | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def host(self) -> str:
+        """Where it is now."""
+        return host_in(self.repo.path)
+
+
+class Fleet:
+    """Beats and stand-bys tell it. ``machine``: the name of this one."""
+
+    def __init__(self, authority: Epochs, clock: Clock, machine: str) -> None:
+        self._authority = authority
+        self._clock = clock
+        self._machine = machine
+        self._beats: dict[str, Beat] = {}
+        self._stand_by: dict[str, tuple[StandingBy, float]] = {}
+
+    def heard(self, host: str, beat: Beat, remotes: Iterable[HostedRepo]) -> None:
+        """A host that was granted its lease reports."""
+        self._beats[host] = beat
+        mine = {remote.repo.name: remote for remote in remotes if remote.host == host}
+        for row in beat.rows:
+            if (remote := mine.get(row.name)) is not None:
+                repo = remote.repo
+                remote.row = structs.replace(row, path=repo.path, channel_id=repo.channel_id, host=host)
+
+    def stands_by(self, gateway: StandingBy) -> None:
+        """A gateway would lead if this one did not."""
+        self._stand_by[gateway.instance] = gateway, self._clock.boottime()
+
+    def away(self, host: str) -> str:
+        """In words that it is away, and since when; "" while it is awake."""
+        if self._authority.hosts.is_awake(host):
+            return ""
+        return (
+            f"its host {host} has been away since {self.since(host):%Y-%m-%d %H:%M} UTC: messages wait for it"
+        )
+
+    def since(self, host: str) -> datetime:
+        """When it was last heard, or when this gateway began to listen."""
+        return self._ago(self._authority.hosts.silent_s(host))
+
+    @property
+    def outbox_pending(self) -> int:
+        """By the hosts' last reports."""
+        return sum(beat.outbox for beat in self._beats.values())
+
+    def row(self, remote: HostedRepo, untaken: int = 0) -> RepoRow:
+        """As its host last reported it, unless that is away. ``untaken``: events in the stream."""
+        known, problem = remote.row, self.away(remote.host)
+        if known is None or problem:
+            known = RepoRow(
+                name=remote.repo.name,
+                path=remote.repo.path,
+                channel_id=remote.repo.channel_id,
+                worker=WorkerRow(state="stopped", pid=None, restarts=0),
+                turns=TurnsRow(running=0, queued=0, waiting=0),
+                problem=problem,
+                host=remote.host,
+            )
+        undelivered = max(known.worker.undelivered, untaken + len(remote.known))
+        return structs.replace(known, worker=structs.replace(known.worker, undelivered=undelivered))
+
+    def cluster(self, repos: Mapping[str, tuple[str, ...]], pending: Mapping[str, int]) -> ClusterRow:
+        """``repos`` and ``pending`` by host: the names of its repositories, and how many events it has not taken."""
+        now, now_s = self._clock.now(), self._clock.boottime()
+        gateways = [GatewayRow(machine=self._machine, version=VERSION, leads=True, seen=now)]
+        for each, seen_s in self._stand_by.values():
+            if now_s - seen_s < GONE_S:
+                seen = self._ago(now_s - seen_s)
+                gateways.append(
+                    GatewayRow(machine=each.machine, version=each.version, leads=False, seen=seen)
+                )
+        hosts = tuple(self._host(name, repos[name], pending.get(name)) for name in sorted(repos))
+        return ClusterRow(epoch=self._authority.epoch, gateways=tuple(gateways), hosts=hosts)
+
+    def _host(self, name: str, repos: tuple[str, ...], pending: int | None) -> HostRow:
+        beat, leases = self._beats.get(name), self._authority.hosts
+        awake = leases.is_awake(name)
+        return HostRow(
+            name=name,
+            awake=awake,
+            repos=repos,
+            since=None if awake else self.since(name),
+            seen=self.since(name) if beat else None,
+            version=beat.release if beat else "",
+            pending=pending,
+            outbox=beat.outbox if beat else 0,
+        )
+
+    def _ago(self, seconds: float) -> datetime:
+        return (self._clock.now() - timedelta(seconds=seconds)).replace(microsecond=0)

@@ -1,0 +1,102 @@
+"""The life of a parent whose parts are made: it serves until it is asked to stop, and then drains."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from codebutler.control.wire import control_server
+from codebutler.intake.intake import Intake
+from codebutler.parent.configuration import GRACE_S, Configuration
+from codebutler.parent.integration import ChatConnections, Outbound
+from codebutler.parent.operator import Operator
+from codebutler.parent.parts import Parts
+from codebutler.platform.signals import Stopping
+from codebutler.platform.tasks import beside
+from codebutler.protocol.messages import StopReason
+
+FLUSH_S = 5.0
+
+
+class Serving:
+    """From the first connection to the last message that leaves; ``run`` is all of it."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        outbound: Outbound,
+        intake: Intake,
+        configuration: Configuration,
+        connections: ChatConnections,
+    ) -> None:
+        self._journal = parts.journal
+        self._tasks = parts.tasks
+        self._record = parts.logs.record
+        self._socket = parts.given.home.socket
+        self._configuration = configuration
+        self._intake = intake
+        self._connections = connections
+        self._supervisor = outbound.supervisor
+        self._chats = outbound.chats
+
+    async def run(self, operator: Operator, stopping: Stopping) -> None:
+        """Runs until ``stopping``. Raises ChatAuthError if every chat refuses its tokens at the start."""
+        await self._configuration.begin()
+        await self._intake.resume()
+        self._record("", "INF", f"serving {self._configuration.count} (pid {os.getpid()})")
+        control = control_server(self._socket, operator.answer, operator.chat)
+        async with beside(self._watch_journal(), name="journal"), control:
+            await self._until_asked(stopping)
+            await self._wind_down(stopping)
+        self._record("", "INF", "stopped")
+
+    async def _watch_journal(self) -> None:
+        """Events that could not be accepted while the journal was unavailable are fetched from history."""
+        while True:
+            self._record("", "ERR", await self._journal.news())
+            if not self._journal.trouble:
+                self._connections.look_again()
+
+    async def _tell_ready(self, stopping: Stopping) -> None:
+        await self._connections.any_connected.wait()
+        await self._supervisor.wait_started()
+        stopping.ready.set()
+
+    async def _until_asked(self, stopping: Stopping) -> None:
+        connections = asyncio.create_task(self._connections.run(), name="chats")
+        asked = asyncio.create_task(stopping.asked.wait(), name="stop")
+        ready = asyncio.create_task(self._tell_ready(stopping), name="readiness")
+        try:
+            await asyncio.wait({connections, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if connections.done():
+                connections.result()
+            await asked
+        finally:
+            asked.cancel()
+            ready.cancel()
+            if not connections.done():
+                await self._connections.stop()
+                connections.cancel()
+            await asyncio.gather(connections, asked, ready, return_exceptions=True)
+
+    async def _wind_down(self, stopping: Stopping) -> None:
+        """Drain within the grace period; at the second signal, stop now. Unfinished work is on disk."""
+        self._record("", "INF", f"stopping: {GRACE_S:g} s for what runs, a second signal ends it now")
+        reason: StopReason = "restart" if stopping.restarts else "shutdown"
+        drained = asyncio.create_task(self._drain(reason), name="drain")
+        insisted = asyncio.create_task(stopping.insisted.wait(), name="insist")
+        await asyncio.wait({drained, insisted}, return_when=asyncio.FIRST_COMPLETED)
+        if not drained.done():
+            await self._supervisor.shutdown(0)
+            drained.cancel()
+        insisted.cancel()
+        await asyncio.gather(drained, insisted, return_exceptions=True)
+
+    async def _drain(self, reason: StopReason) -> None:
+        await self._supervisor.shutdown(GRACE_S, reason)
+        await self._tasks.close(FLUSH_S)
+        try:
+            async with asyncio.timeout(FLUSH_S):
+                await self._chats.drain()
+        except TimeoutError:
+            self._record("", "WRN", f"{self._chats.pending} messages are left for the next start")

@@ -1,0 +1,206 @@
+"""Linux: most of it is read from /proc."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import struct
+import weakref
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.inotify import NameWatch
+from codebutler.platform.service import Manager, Run, ServiceSpec
+from codebutler.platform.system import ProcessEntry, ProcessUse, SandboxName, Untried
+from codebutler.platform.systemd import Systemd, unit_text
+
+PROC = Path("/proc")
+CHUNK_BYTES = 2**14
+PEER = struct.Struct("3i")
+ACCESS_LIST = "system.posix_acl_access"
+SYS_OPENAT2 = 437  # the same on every architecture
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08
+_STATE, _PARENT, _TTY, _START = 0, 1, 4, 19
+"""Fields of proc_pid_stat(5) after the name of the program."""
+
+
+class Linux:
+    """See ``OperatingSystem``."""
+
+    name = "Linux"
+    # unix(7): sun_path and its NUL.
+    socket_path_bytes = 107
+    sandboxes: tuple[SandboxName, ...] = ("bwrap", "docker")
+    native_containers = True
+    opens_pages = False
+    restores_signals: tuple[str, ...] = ("/usr/bin/env", "--default-signal=INT,QUIT,TSTP")
+    untried: tuple[Untried, ...] = ()
+
+    def processes(self) -> dict[int, ProcessEntry]:
+        return self.seen(_pids())
+
+    def seen(self, pids: Collection[int]) -> dict[int, ProcessEntry]:
+        """proc_pid_stat(5), fields 4 and 22: started in ticks since boot."""
+        return {pid: found for pid in pids if (found := _entry(pid)) is not None}
+
+    def children(self, pid: int) -> list[int]:
+        """proc_pid_task(5), children."""
+        with suppress(OSError):
+            files = list((PROC / str(pid) / "task").glob("*/children"))
+            return [int(child) for file in files for child in file.read_text().split()]
+        return []
+
+    def use_of(self, pids: Collection[int]) -> dict[int, ProcessUse]:
+        """The memory is the proportional set size (proc_pid_smaps(5), smaps_rollup)."""
+        return {pid: ProcessUse(_pss_bytes(pid), self._below(pid)) for pid in self.seen(pids)}
+
+    def _below(self, root: int) -> int:
+        count, ahead = 0, [root]
+        while ahead:
+            found = [pid for pid in self.children(ahead.pop()) if _entry(pid)]
+            count += len(found)
+            ahead += found
+        return count
+
+    def carrying(self, variable: str) -> dict[int, tuple[str, str]]:
+        """proc_pid_environ(5): of this user's processes."""
+        found: dict[int, tuple[str, str]] = {}
+        for pid in _pids():
+            # Asked twice: if the pid has become another's in between, its start time is not that of the one asked.
+            if _variable(pid, variable) and (entry := _entry(pid)) and (value := _variable(pid, variable)):
+                found[pid] = (entry.started, value)
+        return found
+
+    def at_terminal(self, program: str) -> list[Path]:
+        found = []
+        for process in PROC.glob("[0-9]*"):
+            with suppress(OSError):
+                if (process / "comm").read_text().strip() == program and _stat(process.name)[_TTY] != "0":
+                    found.append((process / "cwd").readlink())
+        return found
+
+    def pid_namespace(self) -> int:
+        space = PROC / "self" / "ns" / "pid"
+        return space.stat().st_ino if space.exists() else 0
+
+    def handle(self, pid: int) -> int | None:
+        """pidfd_open(2)."""
+        try:
+            return os.pidfd_open(pid)
+        except OSError:
+            return None
+
+    def send(self, handle: int, number: int) -> None:
+        signal.pidfd_send_signal(handle, number)
+
+    def sync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def has_access_list(self, directory: Path) -> bool:
+        with suppress(OSError):
+            return ACCESS_LIST in os.listxattr(directory)
+        return False
+
+    def name_watch(self) -> NameWatch:
+        return NameWatch()
+
+    def open_beneath(self, directory: int, relative: str, flags: int) -> int:
+        """openat2(2)."""
+        how = struct.pack(
+            "QQQ", flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+        )
+        descriptor = self._libc.syscall(
+            ctypes.c_long(SYS_OPENAT2),
+            ctypes.c_int(directory),
+            ctypes.c_char_p(os.fsencode(relative)),
+            ctypes.c_char_p(how),
+            ctypes.c_size_t(len(how)),
+        )
+        if descriptor >= 0:
+            return int(descriptor)
+        code = ctypes.get_errno()
+        # A container's seccomp filter answers EPERM for a call it does not know.
+        if code in (errno.ENOSYS, errno.EPERM):
+            raise NotImplementedError
+        raise OSError(code, os.strerror(code), relative)
+
+    @cached_property
+    def _libc(self) -> ctypes.CDLL:
+        """Once: each is a new class, and a turn opens a hundred paths."""
+        return ctypes.CDLL(None, use_errno=True)
+
+    def unwritable(self, content: bytes, owner: object) -> str:
+        """A sealed memory file: memfd_create(2)."""
+        fd = os.memfd_create("codebutler", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        weakref.finalize(owner, os.close, fd)
+        os.write(fd, content)
+        seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+        return f"/proc/{os.getpid()}/fd/{fd}"
+
+    def peer_uid(self, sock: socket.socket) -> int:
+        """unix(7), SO_PEERCRED."""
+        _, uid, _ = PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
+        return int(uid)
+
+    def manager(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> tuple[Manager, str]:
+        if not shutil.which("systemctl", path=env.get("PATH")):
+            raise CodeButlerError(
+                "systemd is not available: keep `codebutler supervise` running by other means"
+            )
+        return Systemd(service, env, run), unit_text(service)
+
+    def keychain_has(self, service: str) -> bool:
+        """Programs keep their logins in files here."""
+        return False
+
+
+def _pids() -> list[int]:
+    with os.scandir(PROC) as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
+
+
+def _entry(pid: int) -> ProcessEntry | None:
+    with suppress(OSError):
+        fields = _stat(pid)
+        return None if fields[_STATE] == "Z" else ProcessEntry(int(fields[_PARENT]), fields[_START])
+    return None
+
+
+def _stat(pid: int | str) -> list[str]:
+    return _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].decode(errors="replace").split()
+
+
+def _variable(pid: int, name: str) -> str:
+    wanted = f"\0{name}=".encode()
+    with suppress(OSError):
+        found = (b"\0" + _read(f"{PROC}/{pid}/environ")).partition(wanted)[2].partition(b"\0")[0]
+        return found.decode(errors="replace")
+    return ""
+
+
+def _pss_bytes(pid: int) -> int | None:
+    with suppress(OSError):
+        for line in _read(f"{PROC}/{pid}/smaps_rollup").decode(errors="replace").splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _read(path: str) -> bytes:
+    """The whole file. Not as a Path: every process of the machine is looked at each time a program ends."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(fd, CHUNK_BYTES), b""))
+    finally:
+        os.close(fd)

@@ -1,0 +1,194 @@
+"""macOS: processes through ps(1) and lsof(8). Never run on a Mac: see ``UNTRIED``."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import tempfile
+import weakref
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from codebutler.platform.inotify import NameWatch
+from codebutler.platform.launchd import Launchd, agent_plist
+from codebutler.platform.service import Manager, Run, ServiceSpec
+from codebutler.platform.system import ProcessEntry, ProcessUse, SandboxName, Untried
+
+RUN_S = 5.0
+PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+PS = ("ps", "-axo", "pid=,ppid=,stat=,rss=,tty=,lstart=,comm=")
+LSTART_WORDS = 5
+NO_TERMINAL = ("?", "??", "-")
+SOL_LOCAL, LOCAL_PEERCRED = 0, 1
+PEER = struct.Struct("=IIh2x16I")
+"""struct xucred of <sys/ucred.h>: version, user, number of groups, groups."""
+PEER_VERSION = 0
+F_FULLFSYNC = 51
+UNTRIED = (
+    Untried(
+        "the sandbox (seatbelt)",
+        "its profile against a table of decisions and word for word; it tests itself",
+    ),
+    Untried(
+        "the service (LaunchAgent)", "its property list and the calls of launchctl, with recorded answers"
+    ),
+    Untried("lists of processes (ps, lsof)", "with the real ps of Linux, and with recorded output of macOS"),
+    Untried("who is at the control socket (LOCAL_PEERCRED)", "the decoding of the answer"),
+    Untried("syncing to the disk (F_FULLFSYNC)", "the fallback for file systems without it"),
+    Untried("Claude Code's login in the keychain", "the call of security, with scripted answers"),
+    Untried("docker", "with Docker on Linux; on macOS its daemon runs in a virtual machine"),
+)
+
+
+class Row:
+    """A line of PS."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.pid, self.parent, self.zombie = int(words[0]), int(words[1]), words[2].startswith("Z")
+        self.memory_bytes, self.terminal = int(words[3]) * 1024, words[4] not in NO_TERMINAL
+        self.started = "".join(
+            each for word in words[5 : 5 + LSTART_WORDS] for each in word if each.isalnum()
+        )
+        self.program = Path(words[5 + LSTART_WORDS]).name
+
+    @property
+    def entry(self) -> ProcessEntry:
+        return ProcessEntry(self.parent, self.started)
+
+
+def rows(listing: str) -> dict[int, Row]:
+    """The processes in the output of PS, without zombies. Pure."""
+    split = (line.split(None, 5 + LSTART_WORDS) for line in listing.splitlines())
+    found = (Row(words) for words in split if len(words) == 6 + LSTART_WORDS and words[0].isdigit())
+    return {row.pid: row for row in found if not row.zombie}
+
+
+def working_directories(listing: str) -> list[Path]:
+    """Those in the output of ``lsof -d cwd -Fn``. Pure."""
+    return [Path(line[1:]) for line in listing.splitlines() if line.startswith("n/")]
+
+
+def listed_access(listing: str) -> bool:
+    """Whether `ls -lde` shows an access control list. Pure."""
+    return listing.partition(" ")[0].endswith("+")
+
+
+class MacOS:
+    """See ``OperatingSystem``."""
+
+    name = "macOS"
+    # <sys/un.h>: sun_path and its NUL.
+    socket_path_bytes = 103
+    sandboxes: tuple[SandboxName, ...] = ("seatbelt", "docker")
+    native_containers = False
+    opens_pages = True
+    restores_signals: tuple[str, ...] = ()
+    untried: tuple[Untried, ...] = UNTRIED
+
+    def __init__(self, path: str = PATH) -> None:
+        """``path``: where the programs are that it asks."""
+        self._path = path
+
+    def processes(self) -> dict[int, ProcessEntry]:
+        return {pid: row.entry for pid, row in self._listed().items()}
+
+    def seen(self, pids: Collection[int]) -> dict[int, ProcessEntry]:
+        table = self._listed() if pids else {}
+        return {pid: table[pid].entry for pid in pids if pid in table}
+
+    def children(self, pid: int) -> list[int]:
+        return [row.pid for row in self._listed().values() if row.parent == pid]
+
+    def use_of(self, pids: Collection[int]) -> dict[int, ProcessUse]:
+        """The memory is the resident set, which counts what processes share in each of them."""
+        table = self._listed() if pids else {}
+        return {pid: ProcessUse(table[pid].memory_bytes, _below(table, pid)) for pid in pids if pid in table}
+
+    def carrying(self, variable: str) -> dict[int, tuple[str, str]]:
+        """The system does not show environments."""
+        return {}
+
+    def at_terminal(self, program: str) -> list[Path]:
+        found = [row.pid for row in self._listed().values() if row.terminal and row.program == program]
+        if not found:
+            return []
+        return working_directories(
+            self._told("lsof", "-a", "-d", "cwd", "-Fn", "-p", ",".join(map(str, found)))
+        )
+
+    def _listed(self) -> dict[int, Row]:
+        return rows(self._told(*PS))
+
+    def _told(self, *argv: str) -> str:
+        """What the program prints; "" if it cannot be run."""
+        env = {"PATH": self._path, "LC_ALL": "C", "HOME": str(Path.home())}
+        with suppress(OSError, subprocess.TimeoutExpired):
+            return subprocess.run(
+                argv, capture_output=True, text=True, errors="replace", timeout=RUN_S, check=False, env=env
+            ).stdout
+        return ""
+
+    def pid_namespace(self) -> int:
+        return 0
+
+    def handle(self, pid: int) -> int | None:
+        """There is nothing of the kind."""
+        return None
+
+    def send(self, handle: int, number: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    def sync(self, descriptor: int) -> None:
+        """fcntl(2): fsync alone leaves data in the drive's cache."""
+        try:
+            fcntl.fcntl(descriptor, F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL):
+                raise
+            os.fsync(descriptor)  # such a file system has nothing better
+
+    def has_access_list(self, directory: Path) -> bool:
+        return listed_access(self._told("ls", "-lde", str(directory)))
+
+    def name_watch(self) -> NameWatch:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    def open_beneath(self, directory: int, relative: str, flags: int) -> int:
+        raise NotImplementedError
+
+    def unwritable(self, content: bytes, owner: object) -> str:
+        """A private file: programs in a sandbox cannot see it."""
+        fd, path = tempfile.mkstemp(prefix="codebutler-")
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+        weakref.finalize(owner, os.unlink, path)
+        return path
+
+    def peer_uid(self, sock: socket.socket) -> int:
+        """unix(4), LOCAL_PEERCRED."""
+        version, uid, *_ = PEER.unpack(sock.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, PEER.size))
+        if version != PEER_VERSION:
+            raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
+        return int(uid)
+
+    def manager(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> tuple[Manager, str]:
+        return Launchd(service, env, run), agent_plist(service).decode()
+
+    def keychain_has(self, service: str) -> bool:
+        """security(1) asks nobody unless the password itself is wanted (-w, -g)."""
+        return bool(self._told("security", "find-generic-password", "-s", service))
+
+
+def _below(table: Mapping[int, Row], root: int) -> int:
+    return sum(1 for _ in _descendants(table, root))
+
+
+def _descendants(table: Mapping[int, Row], root: int) -> Iterator[int]:
+    level = {root}
+    while level := {row.pid for row in table.values() if row.parent in level and row.pid != root}:
+        yield from level

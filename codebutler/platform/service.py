@@ -1,0 +1,83 @@
+"""A user service: its description, and the port to a service manager (systemd, launchd)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from codebutler.domain.errors import CodeButlerError
+
+NO_SESSION = (
+    "your service manager cannot be reached: log in as this user (not through su or sudo), "
+    "or run `loginctl enable-linger` once and log in again"
+)
+RUN_S = 60.0
+State = Literal["absent", "starting", "running", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """``pid`` is 0 without a process; ``text``: its own status, or why it failed."""
+
+    state: State
+    pid: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramResult:
+    """A program's result."""
+
+    code: int
+    out: str = ""
+    err: str = ""
+
+
+Run = Callable[[Sequence[str]], ProgramResult]
+
+
+class Manager(Protocol):
+    """``file`` describes the service. All raise CodeButlerError with a line that says what to do."""
+
+    file: Path
+
+    def install(self) -> None:
+        """Write ``file``, enable the service and start it; replaces an installed one."""
+
+    def uninstall(self) -> bool:
+        """Stop and remove the service; False if there was none."""
+
+    def report(self) -> Report:
+        """The service's current state."""
+
+    def advice(self) -> str:
+        """What is left to do so that it runs without a login; "" if nothing."""
+
+
+def run(argv: Sequence[str]) -> ProgramResult:
+    """Run a program to its end. Raises CodeButlerError if it is missing or takes too long."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_S, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        raise CodeButlerError(
+            f"{argv[0]} is not installed: keep `codebutler supervise` running by other means"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CodeButlerError(f"`{' '.join(argv)}` took longer than {RUN_S:g} s") from None
+    return ProgramResult(done.returncode, done.stdout.strip(), done.stderr.strip())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSpec:
+    """``name`` is the same for the same home. ``argv`` starts the supervisor; ``environment`` is all it gets
+    of the installing shell. ``stop_s``: how long an orderly stop may take."""
+
+    name: str
+    argv: tuple[str, ...]
+    home: Path
+    environment: Mapping[str, str]
+    locked_privileges: bool = True
+    stop_s: int = 45

@@ -1,0 +1,125 @@
+"""OperatingSystem: all that differs between the systems we run on. Nobody else asks which one this is."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from codebutler.platform.inotify import NameWatch
+from codebutler.platform.service import Manager, Run, ServiceSpec
+
+SandboxName = Literal["bwrap", "docker", "seatbelt"]
+
+
+class ProcessEntry(NamedTuple):
+    """A process: its parent's pid, and when it started, which identifies a reused pid: letters and digits only."""
+
+    parent: int
+    started: str
+
+
+class ProcessUse(NamedTuple):
+    """What a process takes: its memory (None: unknown), and how many processes it and its descendants have started."""
+
+    memory_bytes: int | None
+    programs: int
+
+
+class Untried(NamedTuple):
+    """A part that has never run on this system, and how it is checked instead."""
+
+    part: str
+    checked: str
+
+
+class OperatingSystem(Protocol):
+    """``socket_path_bytes``: how long the path of a Unix socket may be. ``sandboxes``: what ``sandbox.mode`` auto
+    tries, in this order; the others do not exist here. ``native_containers``: containers run on our kernel.
+    ``opens_pages``: there is a browser, whatever the environment says. ``restores_signals``: a command that runs its
+    arguments with the default handling of a terminal's signals. ``untried``: what never ran here. All of it blocks.
+    """
+
+    name: str
+    socket_path_bytes: int
+    sandboxes: tuple[SandboxName, ...]
+    native_containers: bool
+    opens_pages: bool
+    restores_signals: tuple[str, ...]
+    untried: tuple[Untried, ...]
+
+    # Processes
+
+    def processes(self) -> dict[int, ProcessEntry]:
+        """Every process by its pid, except zombies."""
+
+    def seen(self, pids: Collection[int]) -> dict[int, ProcessEntry]:
+        """Those of ``pids`` that are there."""
+
+    def children(self, pid: int) -> list[int]:
+        """The processes that it has started itself."""
+
+    def use_of(self, pids: Collection[int]) -> dict[int, ProcessUse]:
+        """What those of ``pids`` take that are there."""
+
+    def carrying(self, variable: str) -> dict[int, tuple[str, str]]:
+        """pid -> (when it started, value) of each process that began with this variable in its environment; empty if
+        the system does not show environments."""
+
+    def at_terminal(self, program: str) -> list[Path]:
+        """The working directories of the processes of this name that have a terminal."""
+
+    def pid_namespace(self) -> int:
+        """The namespace that our pids belong to: a pid from a container is a different process outside."""
+
+    def handle(self, pid: int) -> int | None:
+        """A descriptor that stays valid if the pid is reused and is readable once the process has ended; None if there
+        is no such thing, or no such process."""
+
+    def send(self, handle: int, number: int) -> None:
+        """Send a signal to the process of a handle. Raises OSError."""
+
+    # Files and sockets
+
+    def sync(self, descriptor: int) -> None:
+        """Return once the file or directory is on disk, not only in the drive's cache. Raises OSError."""
+
+    def has_access_list(self, directory: Path) -> bool:
+        """Whether more than the mode decides who may enter."""
+
+    def name_watch(self) -> NameWatch:
+        """Tells when names in directories change. Raises OSError if that is not possible now, or never here."""
+
+    def open_beneath(self, directory: int, relative: str, flags: int) -> int:
+        """A descriptor for a path below an open directory, without a link on the way. Raises NotImplementedError if the
+        kernel cannot do it in one call, and OSError."""
+
+    def unwritable(self, content: bytes, owner: object) -> str:
+        """A path at which ``content`` can be read but not changed, as long as ``owner`` lives."""
+
+    def peer_uid(self, sock: socket.socket) -> int:
+        """The user on the other side of a Unix socket. Raises OSError."""
+
+    # The user's session
+
+    def manager(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> tuple[Manager, str]:
+        """The service manager, and the text that describes the service to it. Raises CodeButlerError if there is
+        none."""
+
+    def keychain_has(self, service: str) -> bool:
+        """Whether the user's keychain holds a password for it, which is not read."""
+
+
+@cache
+def this_system() -> OperatingSystem:
+    """The one that this process runs on."""
+    if sys.platform == "darwin":
+        from codebutler.platform.macos import MacOS
+
+        return MacOS()
+    from codebutler.platform.linux import Linux
+
+    return Linux()

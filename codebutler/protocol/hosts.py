@@ -1,0 +1,35 @@
+"""What a host tells its gateway of a repository, beside what its worker says."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from codebutler.platform.files import MAX_CONFIG_BYTES
+from codebutler.protocol.messages import DayUse
+
+
+class JobsReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="jobs"):
+    """The repository's ``jobs.yaml``: ``data`` is what it holds, None if there is none or it does not count, and then
+    ``trouble`` says why, "" if it is just not there. ``path``: where, for people."""
+
+    data: Annotated[bytes, Meta(max_length=MAX_CONFIG_BYTES)] | None
+    path: Annotated[str, Meta(max_length=10_000)]
+    trouble: Annotated[str, Meta(max_length=10_000)] = ""
+
+
+class WatchReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="watch"):
+    """Files that the job watches have changed; ``key`` is the same whenever this is repeated."""
+
+    job: Annotated[str, Meta(max_length=200)]
+    key: Annotated[str, Meta(max_length=64)]
+
+
+class UseReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
+    """What the repository has used, by day (ISO 8601): all of this month, and of the last week."""
+
+    days: Annotated[dict[str, DayUse], Meta(max_length=62)]
+
+
+HostReport = JobsReport | WatchReport | UseReport
