@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,10 @@ import typer
 from codebutler.cli.context import environment, home
 from codebutler.cli.output import Style, is_interactive, notice, painted, print_json, printable, wrapped
 from codebutler.cli.output import columns as terminal_columns
-from codebutler.protocol.messages import Finding, Level
+from codebutler.cli.serve import need_cluster
+from codebutler.cluster.membership import NAME
+from codebutler.domain.errors import ConfigError
+from codebutler.protocol.messages import Finding, Level, fail
 
 if TYPE_CHECKING:
     from codebutler.protocol.capabilities import AgentResult, Cell
@@ -149,8 +152,27 @@ async def _examine(*, live: bool, shown: bool) -> tuple[list[Finding], list[Agen
             # On lines of their own: they cost money and take time.
             _progress("", shown=shown)
             notice(line.step)
+    async for finding in _cluster():
+        findings.append(finding)
+        _progress(f"{_counted(len(findings), 'check')} done, last: {finding.area} …", shown=shown)
     _progress("", shown=shown)
     return findings, rows
+
+
+async def _cluster() -> AsyncIterator[Finding]:
+    """What is found of the cluster that this home belongs to, if any."""
+    if not (home().root / NAME).exists():
+        return
+    try:
+        need_cluster()
+    except ConfigError as error:
+        yield fail("cluster", NAME, str(error))
+        return
+    from codebutler.cluster.health import examine_cluster
+    from codebutler.domain.clock import SystemClock
+
+    async for finding in examine_cluster(home(), SystemClock()):
+        yield finding
 
 
 def _progress(text: str, *, shown: bool) -> None:

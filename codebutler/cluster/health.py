@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,12 +13,18 @@ from msgspec import Struct
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from codebutler.cluster.authority import read_authority
+from codebutler.cluster.connection import connected_client
+from codebutler.cluster.membership import is_host, read_membership
 from codebutler.cluster.server import objection
+from codebutler.config.paths import Home
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.protocol.messages import Finding, fail, ok, warn
 
 ANSWERS_S = 3.0
+PATIENCE_S = 10.0
+"""For a connection, and for the servers to choose a leader."""
 AREA = "cluster"
 CLOCK_S = 2.0
 """Leases are the servers' time; times of messages are the gateway's."""
@@ -105,6 +111,41 @@ class _StreamList(Struct):
     error: _Refusal | None = None
     total: int = 0
     streams: tuple[_Stream, ...] = ()
+
+
+async def examine_cluster(home: Home, clock: Clock) -> AsyncIterator[Finding]:
+    """Every finding about the cluster that ``home`` belongs to. Only a gateway with the cluster's keys may ask its
+    servers for their settings."""
+    try:
+        if is_host(home):
+            membership = read_membership(home, gateway=False)
+            async with connected_client(membership, clock, PATIENCE_S):
+                found = [ok(AREA, membership.name, "the NATS servers know this host")]
+        else:
+            found = await _gateways(home, clock)
+    except CodeButlerError as error:
+        found = [fail(AREA, "servers", str(error))]
+    for each in found:
+        yield each
+
+
+async def _gateways(home: Home, clock: Clock) -> list[Finding]:
+    membership = read_membership(home, gateway=True)
+    found: list[Finding] = []
+    try:
+        authority = read_authority(home)
+    except ConfigError:
+        found.append(
+            warn(AREA, "servers", "their settings can be checked only at the gateway that made the cluster")
+        )
+    else:
+        system = authority.of_system(int(clock.now().timestamp()))
+        async with connected_client(system, clock, PATIENCE_S) as (client, _):
+            servers = await read_servers(client, clock, len(system.servers))
+        found += judge_servers(servers, len(system.servers))
+    async with connected_client(membership, clock, PATIENCE_S) as (client, _):
+        streams = await read_streams(client)
+    return [*found, *judge_streams(streams, membership.replicas, len(membership.servers))]
 
 
 async def read_servers(system: Client, clock: Clock, wanted: int) -> tuple[ServerFacts, ...]:
