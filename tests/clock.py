@@ -35,10 +35,6 @@ class ManualClock:
         self._sleepers.append((self._elapsed_s + seconds, future))
         await future
 
-    def skip(self, seconds: float) -> None:
-        """That long something blocked, and nobody was woken."""
-        self._elapsed_s += seconds
-
     async def advance(self, seconds: float) -> None:
         """Let ``seconds`` pass, waking each sleeper at its own moment and letting it run."""
         target_s = self._elapsed_s + seconds

@@ -268,8 +268,10 @@ async def survive(
         found = {repo: disks[repo].texts for repo in CHANNELS}
         lost = sorted(text for repo in CHANNELS for text in set(wanted[repo]) - set(found[repo]))
         assert not lost, f"seed {seed}: {len(lost)} lost, {lost[:10]} … after {faults.told}"
-        wrong = [repo for repo in CHANNELS if found[repo] != wanted[repo]]
-        assert not wrong, f"seed {seed}: doubled or in another order in {wrong} after {faults.told}"
+        for repo in CHANNELS:
+            at = next((at for at, text in enumerate(wanted[repo]) if found[repo][at] != text), None)
+            assert at is None, f"seed {seed}: order {found[repo][at : at + 5]} at {at} after {faults.told}"
+            assert len(found[repo]) == each, f"seed {seed}: doubled in {repo} after {faults.told}"
         return faults.told
 
 

@@ -32,8 +32,6 @@ SETTLE_S = 1.0
 read once."""
 LOOK_AGAIN_S = 60.0
 """The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
-REST = 20.0
-"""After reading, that many times as long nothing is read: on a day of thousands of runs it stays a small part."""
 Record = Callable[[str, LogTag, str], None]
 
 
@@ -103,7 +101,6 @@ class Spending:
             if self._news.is_set():
                 await self._clock.sleep(SETTLE_S)
             self._news.clear()
-            began_s = self._clock.monotonic()
             accounts, now = self._accounts(), self._clock.now()
             due, self._due = self._due, {}
             new = [name for name, each in accounts.items() if self._read_on.get(name) != each.today(now)]
@@ -112,7 +109,6 @@ class Spending:
                     await self._look(accounts[name])
             if due or new:
                 self.changed.tell()
-            await self._clock.sleep((self._clock.monotonic() - began_s) * REST)
 
     def week(self, repo: str) -> DayUse:
         """What a repository used on the last seven days."""

@@ -69,7 +69,6 @@ OPERATORS = Counter(
         DECIDES: 2,
         "codebutler/cli/chatroom/room.py": 1,  # how a line is shown
         "codebutler/parent/new_repos.py": 1,  # whom the new channel is for
-        "codebutler/parent/weekly.py": {"see"},
         "codebutler/chat/people.py": 1,  # a name that nobody else may have
         "workers/codebutler_worker/commands/showing.py": 1,  # a terminal has no slash commands
         "workers/codebutler_worker/conversation/quorum.py": 3,  # which person's vote it is

@@ -62,7 +62,7 @@ async def left(server: NatsServer, opened: Gateway) -> AsyncIterator[None]:
         opened.hosts.deliver(entry(1, "awake"))
         await until(lambda: first.taken("awake"))
         async with asyncio.timeout(DEADLINE_S):  # it is taken once that is acknowledged, too
-            while (await opened.hosts.status())[0].worker.undelivered:  # noqa: ASYNC110 - the server knows
+            while (await opened.hosts.status())[0].worker.undelivered:  # noqa: ASYNC110 - NATS tells nobody
                 await asyncio.sleep(0.05)
     opened.authority.hosts.left("laptop")
     yield

@@ -14,7 +14,7 @@ from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.section import BudgetSection
 from codebutler.domain.errors import CodeButlerError
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.spending import REST, SETTLE_S, Spending
+from codebutler.parent.spending import SETTLE_S, Spending
 from codebutler.platform.tasks import beside
 from codebutler.protocol.messages import DayUse, TotalUse
 from codebutler_worker.store.opening import open_store
@@ -223,35 +223,3 @@ async def test_no_claim_is_more_than_a_message_may_say(desk: Desk) -> None:
     await desk.ran("docs", "b", 1e300)
     await desk.spending.load()
     assert desk.total().day == used(2, 1e15)
-
-
-async def test_what_was_used_is_read_at_most_a_part_of_the_time(desk: Desk) -> None:
-    looks = slow_reading(desk)
-    async with beside(desk.spending.run(), name="spending"):
-        desk.spending.told("blog")
-        await desk.heard()
-        assert len(looks) == 1
-        desk.spending.told("blog")
-        await desk.clock.advance(TOOK_S * REST - 0.1)
-        assert len(looks) == 1
-        await desk.clock.advance(0.2)
-        await desk.heard()
-        assert len(looks) == 2
-
-
-TOOK_S = 0.1
-
-
-def slow_reading(desk: Desk) -> list[float]:
-    """Have each look take time; returns when they began."""
-    looks: list[float] = []
-    table = desk.table
-
-    def read() -> RepoTable:
-        looks.append(desk.clock.monotonic())
-        desk.clock.skip(TOOK_S)
-        return table
-
-    desk.spending = Spending(read, desk.clock, lambda *told: desk.warned.append(told))
-    desk.spending.changed.add(desk.told.set)
-    return looks

@@ -150,17 +150,13 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     before = unread(uow, turn, earlier) if earlier and has_agent else ()
     # What another agent has read, this one's session does not know.
     knows = session is not None and turn.reason != HANDED_OVER
+    unseen = [row for each in before for row in uow.messages.of_turn(each.id)]
     said = [
-        *(
-            PromptMessage(row.content, row.late, id=row.id, unread=True)
-            for each in before
-            for row in uow.messages.of_turn(each.id)
-        ),
+        *(PromptMessage(row.content, row.late, id=row.id, unread=True) for row in unseen),
         *(PromptMessage(row.content, row.late, row.acked and knows, row.id) for row in rows),
     ]
     new = {one.id for one in said if not one.known}
-    earlier_authors = [row.from_id for each in before for row in uow.messages.of_turn(each.id)]
-    people = {turn.user_id, *(row.from_id for row in rows), *earlier_authors}
+    people = {turn.user_id, *(row.from_id for row in (*rows, *unseen))}
     files = [file for each in (*before, turn) for file in uow.attachments.of_turn(each.id)]
     # A message that starts its own thread has no past.
     has_past = past or turn.thread not in messages
