@@ -51,7 +51,7 @@ _OPERATIONS = UUID("0f5d7c51-6a3c-5c77-9b1e-2d8a4c1be05a")
 log = logging.getLogger("codebutler.cluster")
 
 
-class Absence(Struct, frozen=True, kw_only=True):
+class HostAbsence(Struct, frozen=True, kw_only=True):
     """What was told of one absence of a repository's host, which began ``since`` (None: nothing). ``lines``: our
     message by its thread (NOWHERE: of the channel); NOWHERE while it may not be posted."""
 
@@ -84,7 +84,7 @@ class AbsenceNotices:
         self._services = services
         self._clock = clock
         self._sent: defaultdict[str, list[tuple[float, RepoSettings, Event]]] = defaultdict(list)
-        self._kept: dict[str, Kept[Absence]] = {}
+        self._kept: dict[str, Kept[HostAbsence]] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._settled: set[str] = set()
         """Repositories of which nothing is told, or that are being settled."""
@@ -167,7 +167,7 @@ class AbsenceNotices:
                 await self._post(repo, kept, place, unsure=False)
 
     async def _post(
-        self, repo: RepoSettings, kept: Kept[Absence], place: MessageRef, *, unsure: bool
+        self, repo: RepoSettings, kept: Kept[HostAbsence], place: MessageRef, *, unsure: bool
     ) -> MessageRef:
         absence = kept.value
         text = f"⏳ Its host {plain(absence.host)} has been away since {absence.begun}: this waits until it is back."
@@ -193,7 +193,7 @@ class AbsenceNotices:
                     await self._do(
                         repo, f"{absence.begun} end {place}", Update(target=line, message=said(text))
                     )
-                await kept.change(lambda _: Absence())
+                await kept.change(lambda _: HostAbsence())
             except StoreError as error:
                 log.warning("the end of an absence is told later: %s", error)
                 self._settled.discard(repo.name)
@@ -209,8 +209,8 @@ class AbsenceNotices:
             log.info("the absence of a host is not shown in %s: %s", repo.name, error)
             return NOWHERE
 
-    def _of(self, repo: RepoSettings) -> Kept[Absence]:
-        return self._kept.setdefault(repo.name, Kept(self._notes, f"absence of {repo.name}", Absence()))
+    def _of(self, repo: RepoSettings) -> Kept[HostAbsence]:
+        return self._kept.setdefault(repo.name, Kept(self._notes, f"absence of {repo.name}", HostAbsence()))
 
 
 def _place(event: Event) -> MessageRef | None:
@@ -225,9 +225,11 @@ def _place(event: Event) -> MessageRef | None:
     return None
 
 
-def _told(absence: Absence, host: str, since: datetime, place: MessageRef, ref: MessageRef) -> Absence:
+def _told(
+    absence: HostAbsence, host: str, since: datetime, place: MessageRef, ref: MessageRef
+) -> HostAbsence:
     if absence.since is None:
-        absence = Absence(host=host, since=since)
+        absence = HostAbsence(host=host, since=since)
     marked = absence.marked
     if ref and ref not in marked and len(marked) < MOST_MARKS:
         marked = (*marked, ref)

@@ -24,10 +24,10 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from codebutler.cluster.buckets import BusError, KeyBucket, cancellable
-from codebutler.cluster.connection import ANSWER_S, LONGEST_RETRY_S, Refusals, connected_client
+from codebutler.cluster.connection import ANSWER_S, LONGEST_RETRY_S, Rejections, connected_client
 from codebutler.cluster.membership import ClusterMembership
 from codebutler.cluster.server import objection
-from codebutler.cluster.streams import Streams
+from codebutler.cluster.streams import JetStreams
 from codebutler.cluster.subjects import answers_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ConfigError, FrameTooLargeError
@@ -79,12 +79,12 @@ class Delivered:
 class Bus:
     """One connection, which comes back by itself. Make it with ``connected``."""
 
-    def __init__(self, client: Client, refusals: Refusals, clock: Clock, replicas: int) -> None:
+    def __init__(self, client: Client, refusals: Rejections, clock: Clock, replicas: int) -> None:
         self._client = client
         self._refusals = refusals
         self._jetstream: JetStreamContext = client.jetstream(timeout=ANSWER_S)
         self._clock = clock
-        self.streams = Streams(self._jetstream, replicas)
+        self.streams = JetStreams(self._jetstream, replicas)
 
     @classmethod
     @asynccontextmanager

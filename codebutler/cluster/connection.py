@@ -26,7 +26,7 @@ REFUSALS = 2
 log = logging.getLogger("codebutler.cluster")
 
 
-class Refusals:
+class Rejections:
     """Whether the servers refuse a member for good: it was removed, or never belonged to them."""
 
     def __init__(self, membership: ClusterMembership) -> None:
@@ -65,9 +65,9 @@ class Refusals:
 @asynccontextmanager
 async def connected_client(
     membership: ClusterMembership, clock: Clock, patience_s: float | None = None
-) -> AsyncIterator[tuple[Client, Refusals]]:
+) -> AsyncIterator[tuple[Client, Rejections]]:
     """Waits until a server is there. Raises ConfigError if it refuses us, CodeButlerError after ``patience_s``."""
-    client, refusals, key = Client(), Refusals(membership), Key(membership.seed)
+    client, refusals, key = Client(), Rejections(membership), Key(membership.seed)
     until_s = clock.monotonic() + patience_s if patience_s is not None else None
     context = tls_context(membership) if membership.is_encrypted else None
     try:

@@ -15,8 +15,8 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.version import VERSION
 from codebutler.intake.records import Entry
-from codebutler.supervisor.machines import ClusterRow, GatewayRow, HostRow
 from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
+from codebutler.supervisor.workers import ClusterRow, GatewayRow, HostRow
 
 GONE_S = 4 * RENEW_S
 """A stand-by that is silent for so long has ended."""

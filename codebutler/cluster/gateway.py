@@ -62,10 +62,10 @@ from codebutler.intake.records import Entry, Notes
 from codebutler.platform.tasks import Tasks, cancel
 from codebutler.protocol.conversations import Question as WorkerQuestion
 from codebutler.protocol.messages import StopReason
-from codebutler.supervisor.machines import ClusterRow
 from codebutler.supervisor.port import Services
 from codebutler.supervisor.questions import T
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
+from codebutler.supervisor.workers import ClusterRow
 
 MAX_IN_BYTES = 2**28
 ASK_S = 65.0

@@ -96,7 +96,7 @@ class _Group(Struct):
     replicas: tuple[_Peer, ...] = ()
 
 
-class _Stream(Struct):
+class _StreamState(Struct):
     config: _StreamSettings
     cluster: _Group | None = None
 
@@ -110,7 +110,7 @@ class _StreamList(Struct):
 
     error: _Refusal | None = None
     total: int = 0
-    streams: tuple[_Stream, ...] = ()
+    streams: tuple[_StreamState, ...] = ()
 
 
 async def examine_cluster(home: Home, clock: Clock) -> AsyncIterator[Finding]:
@@ -187,7 +187,7 @@ def _server(body: bytes, here: datetime) -> ServerFacts:
 
 async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
     """What is kept, and where. Raises CodeButlerError."""
-    found: list[_Stream] = []
+    found: list[_StreamState] = []
     try:
         while True:
             asked = msgspec.json.encode({"offset": len(found)})
@@ -203,7 +203,7 @@ async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
     return tuple(_stream(each) for each in found)
 
 
-def _stream(stream: _Stream) -> StreamFacts:
+def _stream(stream: _StreamState) -> StreamFacts:
     group = stream.cluster or _Group(leader="the only server")
     return StreamFacts(
         name=stream.config.name,

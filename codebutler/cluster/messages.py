@@ -16,6 +16,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ProtocolError
 from codebutler.domain.model import Event, File, Operation, Quoted, Request
 from codebutler.domain.refs import NOWHERE, MessageRef, PersonRef
+from codebutler.domain.version import VERSION
 from codebutler.protocol.conversations import Question as WorkerQuestion
 from codebutler.protocol.conversations import Told
 from codebutler.protocol.hosts import HostReport
@@ -290,3 +291,15 @@ class ClusterCodec(Generic[M]):
 def encode(message: _ClusterMessage) -> bytes:
     """The message's body."""
     return msgspec.msgpack.encode(message)
+
+
+def misfit(host: int, gateway: int, *, name: str, release: str) -> str:
+    """Why a gateway of that version cannot serve the host ``name`` of that one, and what to do; "" if it can.
+    ``release``: the host's, "" if it does not say. A message of the version before stays readable: what is added has
+    a default, and what is unknown is ignored."""
+    runs = f"{name} runs CodeButler {release or 'of an unknown version'}"
+    if host > gateway:
+        return f"{runs}, too new for its gateway ({VERSION}): update CodeButler at the gateway first"
+    if host < gateway - 1:
+        return f"{runs}, too old for its gateway ({VERSION}): update CodeButler on {name}"
+    return ""

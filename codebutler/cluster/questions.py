@@ -24,8 +24,8 @@ from codebutler.cluster.messages import (
     Reply,
     ThreadQuestion,
     ThreadSaid,
+    misfit,
 )
-from codebutler.cluster.versions import misfit
 from codebutler.config.hosts import assigned
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError, CodeButlerError

@@ -1,4 +1,4 @@
-"""Streams on as many servers as there are, up to three: made there, and moved there when servers are added."""
+"""JetStreams on as many servers as there are, up to three: made there, and moved there when servers are added."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StreamFact:
     max_bytes: int
 
 
-class Streams:
+class JetStreams:
     """``replicas``: on how many servers; 0 = on three, or on one where there are not three."""
 
     def __init__(self, jetstream: JetStreamContext, replicas: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.version import VERSION
-from codebutler.observe.tracing import Span
+from codebutler.observe.tracing import RunSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -63,7 +63,7 @@ class Collector:
             export_timeout_millis=SEND_S * 1000,
         )
 
-    def export(self, spans: Sequence[Span]) -> None:
+    def export(self, spans: Sequence[RunSpan]) -> None:
         """Queue them; returns at once."""
         for span in spans:
             self._processor.on_end(self._readable(span))
@@ -74,7 +74,7 @@ class Collector:
         ending.start()
         ending.join(CLOSE_S)
 
-    def _readable(self, span: Span) -> ReadableSpan:
+    def _readable(self, span: RunSpan) -> ReadableSpan:
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 

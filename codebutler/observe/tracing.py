@@ -26,7 +26,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class RunSpan:
     """One span; times in nanoseconds since the epoch, IDs in hex. ``parent`` "" = the trace's first span."""
 
     trace: str
@@ -40,7 +40,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenTrace:
     """A message that has no outcome yet. ``worked`` is when its run had a result."""
 
     trace: str
@@ -50,7 +50,7 @@ class _Open:
     worked: int = 0
 
 
-Export = Callable[[Sequence[Span]], None]
+Export = Callable[[Sequence[RunSpan]], None]
 """Passes spans on; never blocks and never fails."""
 
 
@@ -60,7 +60,7 @@ class Tracing:
     def __init__(self, export: Export, clock: Clock) -> None:
         self._export = export
         self._clock = clock
-        self._open: OrderedDict[tuple[ConversationRef, MessageRef], _Open] = OrderedDict()
+        self._open: OrderedDict[tuple[ConversationRef, MessageRef], _OpenTrace] = OrderedDict()
 
     def delivered(self, event: Event, received_at: datetime) -> str:
         """The event goes to its worker now: the context that goes with it, "" if it is no message."""
@@ -68,11 +68,11 @@ class Tracing:
             return ""
         trace, root = _ids(event.key, 16), _ids(f"root:{event.key}", 8)
         now, began = self._now(), _nanoseconds(received_at)
-        self._open[event.channel, event.ref] = _Open(trace, root, began, now)
+        self._open[event.channel, event.ref] = _OpenTrace(trace, root, began, now)
         while len(self._open) > MOST_OPEN:
             self._open.popitem(last=False)
         self._tell(
-            Span(
+            RunSpan(
                 trace=trace,
                 id=_ids(f"journal:{root}", 8),
                 parent=root,
@@ -105,7 +105,7 @@ class Tracing:
         for ref in messages:
             if (found := self._open.pop((channel, ref), None)) is None:
                 continue
-            one = Span(trace=found.trace, id=found.root, name="message", began=found.began, ended=now)
+            one = RunSpan(trace=found.trace, id=found.root, name="message", began=found.began, ended=now)
             if found.worked:
                 answer = replace(
                     one,
@@ -118,14 +118,14 @@ class Tracing:
             attributes = {"codebutler.repo": repo, "codebutler.outcome": outcome}
             self._tell(replace(one, attributes=attributes, failed=outcome in FAILURES))
 
-    def _tell(self, *spans: Span) -> None:
+    def _tell(self, *spans: RunSpan) -> None:
         self._export(spans)
 
     def _now(self) -> int:
         return _nanoseconds(self._clock.now())
 
 
-def _spans(of: _Open, repo: str, parts: Sequence[WorkSpan]) -> list[Span]:
+def _spans(of: _OpenTrace, repo: str, parts: Sequence[WorkSpan]) -> list[RunSpan]:
     """The worker's parts as spans: a tool's is within the agent's."""
     agent = _ids(f"agent:{of.root}", 8)
     found = []
@@ -133,7 +133,7 @@ def _spans(of: _Open, repo: str, parts: Sequence[WorkSpan]) -> list[Span]:
     if queued > of.delivered:
         id_ = _ids(f"delivery:{of.root}", 8)
         found.append(
-            Span(trace=of.trace, id=id_, parent=of.root, name="delivery", began=of.delivered, ended=queued)
+            RunSpan(trace=of.trace, id=id_, parent=of.root, name="delivery", began=of.delivered, ended=queued)
         )
     for number, part in enumerate(parts):
         is_tool = part.name == "tool"
@@ -141,7 +141,7 @@ def _spans(of: _Open, repo: str, parts: Sequence[WorkSpan]) -> list[Span]:
         if part.label:
             attributes[f"codebutler.{part.name}"] = part.label
         found.append(
-            Span(
+            RunSpan(
                 trace=of.trace,
                 id=agent if part.name == "agent" else _ids(f"{number}:{of.root}", 8),
                 parent=agent if is_tool else of.root,

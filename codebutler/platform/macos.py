@@ -45,7 +45,7 @@ UNTRIED = (
 )
 
 
-class Row:
+class ListedProcess:
     """A line of PS."""
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -61,10 +61,10 @@ class Row:
         return ProcessEntry(self.parent, self.started)
 
 
-def rows(listing: str) -> dict[int, Row]:
+def rows(listing: str) -> dict[int, ListedProcess]:
     """The processes in the output of PS, without zombies. Pure."""
     split = (line.split(None, 5 + LSTART_WORDS) for line in listing.splitlines())
-    found = (Row(words) for words in split if len(words) == 6 + LSTART_WORDS and words[0].isdigit())
+    found = (ListedProcess(words) for words in split if len(words) == 6 + LSTART_WORDS and words[0].isdigit())
     return {row.pid: row for row in found if not row.zombie}
 
 
@@ -121,7 +121,7 @@ class MacOS:
             self._told("lsof", "-a", "-d", "cwd", "-Fn", "-p", ",".join(map(str, found)))
         )
 
-    def _listed(self) -> dict[int, Row]:
+    def _listed(self) -> dict[int, ListedProcess]:
         return rows(self._told(*PS))
 
     def _told(self, *argv: str) -> str:
@@ -184,11 +184,11 @@ class MacOS:
         return bool(self._told("security", "find-generic-password", "-s", service))
 
 
-def _below(table: Mapping[int, Row], root: int) -> int:
+def _below(table: Mapping[int, ListedProcess], root: int) -> int:
     return sum(1 for _ in _descendants(table, root))
 
 
-def _descendants(table: Mapping[int, Row], root: int) -> Iterator[int]:
+def _descendants(table: Mapping[int, ListedProcess], root: int) -> Iterator[int]:
     level = {root}
     while level := {row.pid for row in table.values() if row.parent in level and row.pid != root}:
         yield from level

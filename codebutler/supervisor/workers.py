@@ -1,17 +1,51 @@
-"""The port to all workers: the supervisor's own, or those of other machines."""
+"""The port to all workers: the supervisor's own, or those of other machines, which the rows are about."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Protocol
+
+from msgspec import Struct
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.refs import PersonRef
 from codebutler.intake.records import Entry
 from codebutler.protocol.conversations import Question
 from codebutler.protocol.messages import StopReason
-from codebutler.supervisor.machines import ClusterRow
 from codebutler.supervisor.questions import T
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
+
+
+class HostRow(Struct, frozen=True, kw_only=True):
+    """A host. ``seen``: when it was last heard, None if this gateway has not heard it since it leads; ``since``: when
+    its absence began, None while it is awake. ``pending``: events that it has not taken, None if unknown; ``outbox``:
+    operations that its workers have not seen completed, by its last report."""
+
+    name: str
+    awake: bool
+    repos: tuple[str, ...]
+    since: datetime | None = None
+    seen: datetime | None = None
+    version: str = ""
+    pending: int | None = None
+    outbox: int = 0
+
+
+class GatewayRow(Struct, frozen=True, kw_only=True):
+    """A gateway: the one that leads, or one that stands by."""
+
+    machine: str
+    version: str
+    leads: bool
+    seen: datetime
+
+
+class ClusterRow(Struct, frozen=True, kw_only=True):
+    """A cluster as `codebutler cluster status --json` shows it; ``epoch`` is the leader's."""
+
+    epoch: int
+    gateways: tuple[GatewayRow, ...]
+    hosts: tuple[HostRow, ...]
 
 
 class Workers(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from html import escape
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +20,6 @@ from codebutler.observe.sums import KEYS, by_day, sums, together, total
 from codebutler.protocol.messages import DayUse
 from codebutler.text.amounts import Unit, amount, thousands
 from codebutler.text.markup import Addresses
-from codebutler.web.dashboard.html import Html, tag
 
 SPANS = (7, 30, 90, 365)
 MOST_BARS = 12
@@ -29,6 +29,8 @@ WIDTH, HEIGHT = 1000, 100
 GAP = 0.25
 """Between two bars, as a part of their width."""
 REST = "all others"
+VOID = frozenset({"rect", "line", "br"})
+"""Elements without an end tag."""
 
 
 class LedgerFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -280,3 +282,24 @@ def _chart(title: str, by: Unit, used: Mapping[date, DayUse]) -> Html:
 
 def _number(by: Unit, use: DayUse) -> float:
     return use.usd if by == "usd" else use.runs
+
+
+class Html(str):
+    """A piece of HTML: text never becomes markup."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *children: str, **attributes: object) -> Html:
+    """An element. Attributes: ``class_`` is class, ``aria_label`` is aria-label; False and None leave one out, True is
+    one without a value."""
+    shown = "".join(_attribute(key, value) for key, value in attributes.items())
+    inner = "".join(child if isinstance(child, Html) else escape(child, quote=False) for child in children)
+    return Html(f"<{name}{shown}>{inner}</{name}>" if inner or name not in VOID else f"<{name}{shown}/>")
+
+
+def _attribute(key: str, value: object) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{escape(str(value))}"'

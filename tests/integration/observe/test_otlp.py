@@ -10,10 +10,10 @@ import time
 from dataclasses import replace
 
 from codebutler.observe.otlp import CLOSE_S, Collector, address
-from codebutler.observe.tracing import Span
+from codebutler.observe.tracing import RunSpan
 from tests.otlpserver import CollectorServer
 
-ROOT = Span(
+ROOT = RunSpan(
     trace="1" * 32,
     id="2" * 16,
     name="message",

@@ -20,7 +20,7 @@ from codebutler.cluster.membership import (
     read_membership,
     token_of,
 )
-from codebutler.cluster.messages import Beat, ClusterCodec, HostQuestion
+from codebutler.cluster.messages import Beat, ClusterCodec, HostQuestion, misfit
 from codebutler.cluster.server import (
     MAX_PAYLOAD_BYTES,
     NatsNode,
@@ -39,7 +39,6 @@ from codebutler.cluster.subjects import (
     questions_of,
     told_by,
 )
-from codebutler.cluster.versions import misfit
 from codebutler.config.paths import Home
 from codebutler.config.registry import host_in
 from codebutler.domain.errors import ConfigError

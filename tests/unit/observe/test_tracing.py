@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codebutler.observe.tracing import MOST_OPEN, Span, Tracing
+from codebutler.observe.tracing import MOST_OPEN, RunSpan, Tracing
 from codebutler.protocol.spans import Traced, WorkSpan
 from tests.clock import ManualClock
 from tests.events import edited, posted
@@ -15,10 +15,10 @@ class Traces:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.spans: list[Span] = []
+        self.spans: list[RunSpan] = []
         self.tracing = Tracing(self._take, self.clock)
 
-    def _take(self, spans: Sequence[Span]) -> None:
+    def _take(self, spans: Sequence[RunSpan]) -> None:
         self.spans += spans
 
     def says(self, ref: str, text: str = "secret words") -> str:
@@ -28,7 +28,7 @@ class Traces:
     def now(self) -> int:
         return int(self.clock.now().timestamp() * 1_000_000) * 1000
 
-    def named(self, name: str) -> list[Span]:
+    def named(self, name: str) -> list[RunSpan]:
         return [span for span in self.spans if span.name == name]
 
 
