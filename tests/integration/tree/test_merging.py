@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from codebutler_worker.present.worktrees import merged_text
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tree.inventory import WorktreeState, size_kib
 from codebutler_worker.tree.merging import Merged, merge, shared_paths
@@ -66,6 +67,27 @@ async def test_a_branch_is_merged_by_moving_forward(repo: Path, trees: Worktrees
     assert git(repo, "status", "--short") == ""
     assert git(repo, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
     assert (await merged(trees)).stat == ""
+
+
+SIGN = """
+echo two > a.txt
+git commit -qam 'in one'
+commit=$(git cat-file commit HEAD | sed '0,/^$/s/^$/gpgsig of the owner\\n/' |
+  git hash-object -t commit -w --literally --stdin)
+git reset -q --soft "$commit"
+"""
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_a_signature_that_a_rebase_costs_is_told(repo: Path, trees: Worktrees, *, moved: bool) -> None:
+    await works(trees, SIGN)
+    if moved:
+        (repo / "b.txt").write_text("three\n")
+        git(repo, "commit", "-qam", "in main")
+    done = await merged(trees)
+    assert done.unsigned == (1 if moved else 0)
+    assert ("no longer signed" in merged_text(done)) is moved
+    assert ("gpgsig of the owner" in git(repo, "cat-file", "commit", "HEAD")) is not moved
 
 
 async def test_where_the_repository_has_moved_on_it_is_rebased_first(repo: Path, trees: Worktrees) -> None:

@@ -9,6 +9,7 @@ from codebutler_worker.tree.merging import Merged
 from codebutler_worker.tree.worktrees import KEPT_DAYS
 
 MOST_FILES = 5
+SIGN_AGAIN = "To sign again: `git rebase -f -S` onto the commit before them."
 SHARED = (
     "All threads share the repository's own working tree here, so there are no worktrees. Set `agent.isolation` to "
     "`worktree` in the configuration to give each thread its own branch; here, `!diff` shows the changes "
@@ -20,7 +21,11 @@ def merged_text(merged: Merged) -> str:
     """What is new in the branch it was merged into."""
     if not merged.stat:
         return f"{merge_line(merged)}."
-    return f"✅ {merge_line(merged)}.\nContinue in this thread, or `!discard` its worktree."
+    lost = ""
+    if merged.unsigned:
+        are = "is" if merged.unsigned == 1 else "are"
+        lost = f"\n⚠️ {count(merged.unsigned, 'commit')} {are} no longer signed: rebasing changed them. {SIGN_AGAIN}"
+    return f"✅ {merge_line(merged)}.{lost}\nContinue in this thread, or `!discard` its worktree."
 
 
 def merge_line(merged: Merged) -> str:

@@ -41,7 +41,11 @@ git -c commit.gpgSign=false commit -q --no-verify -m "$1"
 """Argument: the message."""
 REBASE = f"""{IDENTITY}
 own=$(git rev-parse --absolute-git-dir) || exit 1
+unsigned=0
 git merge-base --is-ancestor "$1" HEAD || {{
+  unsigned=$(git rev-list "$1..HEAD" | while read -r each; do
+    git cat-file commit "$each" | sed '/^$/q' | grep -q '^gpgsig' && echo
+  done | wc -l)
   : > "$own/codebutler-merge"
   if ! git -c rebase.autoStash=false -c rebase.updateRefs=false -c rebase.autoSquash=false -c rebase.forkPoint=false \\
     -c rebase.backend=merge -c commit.gpgSign=false -c rerere.enabled=false rebase -q "$1" \\
@@ -56,10 +60,10 @@ git merge-base --is-ancestor "$1" HEAD || {{
   fi
   rm -f "$own/codebutler-merge"
 }}
-printf '%s\\0' "$(git rev-parse HEAD)"
+printf '%s\\0%d\\0' "$(git rev-parse HEAD)" "$unsigned"
 """
-"""Argument: the commit to rebase onto. Prints the branch's new commit; or ``conflict`` and the paths, with
-everything as before."""
+"""Argument: the commit to rebase onto. Prints the branch's new commit and how many commits had a signature before; or
+``conflict`` and the paths, with everything as before."""
 TOUCHED = """
 base=$(git merge-base "$1" "$2") || { echo 'the branches have no common commit' >&2; exit 1; }
 git diff -z --name-only --no-renames "$base" "$2" |
@@ -89,12 +93,13 @@ empty one."""
 @dataclass(frozen=True, slots=True)
 class Merged:
     """The result. ``conflicts``: it was not merged because of these paths. ``stat``: git's summary of what is
-    new in ``into``, "" if nothing was."""
+    new in ``into``, "" if nothing was. ``unsigned``: so many commits lost their signature when they were rebased."""
 
     branch: str
     into: str
     stat: str = ""
     conflicts: tuple[str, ...] = ()
+    unsigned: int = 0
 
 
 async def merge(trees: Worktrees, conversation: str, message: str, is_busy: Check) -> Merged:
@@ -128,7 +133,8 @@ async def merge(trees: Worktrees, conversation: str, message: str, is_busy: Chec
         stat = forward.output.decode(errors="replace").strip()
         if stat == "moved":
             raise GitError(MOVED)
-        return Merged(state.branch, target.branch, stat=stat or "no file changed")
+        unsigned = int(paths[0]) if paths[0].isdecimal() else 0
+        return Merged(state.branch, target.branch, stat=stat or "no file changed", unsigned=unsigned)
 
 
 async def _ready(
