@@ -27,9 +27,6 @@ from codebutler.platform.tasks import Observers, wait_for
 from codebutler.protocol.messages import DayUse, LogTag, TotalUse
 
 WEEK_DAYS = 7
-SETTLE_S = 1.0
-"""Stores are read this long after a run has ended: its answer and its mark go first, and runs that end together are
-read once."""
 LOOK_AGAIN_S = 60.0
 """The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
 Record = Callable[[str, LogTag, str], None]
@@ -98,8 +95,6 @@ class Spending:
         """Until cancelled."""
         while True:
             await wait_for(self._clock, self._news, LOOK_AGAIN_S)
-            if self._news.is_set():
-                await self._clock.sleep(SETTLE_S)
             self._news.clear()
             accounts, now = self._accounts(), self._clock.now()
             due, self._due = self._due, {}

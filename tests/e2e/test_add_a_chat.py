@@ -49,8 +49,8 @@ CHANGES = {
     "codebutler/config/schema.py": (
         "    telegram: TelegramSection = TelegramSection()\n",
         "    telegram: TelegramSection = TelegramSection()\n    postbox: PostboxSection = PostboxSection()\n",
-        "import PERSON,",
-        "import PostboxSection, PERSON,",
+        "    PERSON,\n",
+        "    PERSON,\n    PostboxSection,\n",
     ),
     "codebutler/chat/platforms.py": (
         '        "Telegram": "codebutler.chat.telegram.platform",\n',

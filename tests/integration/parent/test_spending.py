@@ -14,7 +14,7 @@ from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.section import BudgetSection
 from codebutler.domain.errors import CodeButlerError
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.spending import SETTLE_S, Spending
+from codebutler.parent.spending import Spending
 from codebutler.platform.tasks import beside
 from codebutler.protocol.messages import DayUse, TotalUse
 from codebutler_worker.store.opening import open_store
@@ -78,7 +78,6 @@ class Desk:
 
     async def heard(self) -> None:
         """Until what was told has been read."""
-        await self.clock.advance(SETTLE_S)
         async with asyncio.timeout(10):
             await self.told.wait()
         self.told.clear()
@@ -125,19 +124,6 @@ async def test_two_that_end_at_once_are_both_counted_and_a_restart_forgets_neith
     desk.spending = desk.renewed()
     await desk.spending.load()
     assert desk.total().day == used(2, 3.0)
-
-
-async def test_runs_that_end_within_a_moment_are_read_once(desk: Desk) -> None:
-    await desk.spending.load()
-    changes: list[int] = []
-    desk.spending.changed.add(lambda: changes.append(desk.total().day.runs))
-    async with beside(desk.spending.run(), name="spending"):
-        for run, usd in (("a", 1), ("b", 2)):
-            await desk.ran("blog", run, usd)
-            desk.spending.told("blog")
-            await desk.clock.advance(SETTLE_S / 4)
-        await desk.heard()
-    assert changes == [2]
 
 
 class Book(dict[str, str]):
