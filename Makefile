@@ -3,7 +3,7 @@ PYTHON ?= python3
 MINUTES ?= 3
 MESSAGES ?= 20000
 # The tests mostly wait for processes: more of them at once than there are processors.
-PARALLEL ?= 6
+PARALLEL ?= 5
 # So many failures, or fewer, are run once more, alone: what passes then has failed for want of time.
 AGAIN ?= 0
 BIN := .venv/bin
@@ -38,7 +38,7 @@ $(READY): $(PRODUCT) $(LOCK)
 run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
-test: $(READY) ## run the whole test suite, PARALLEL (6) files at once; of it TESTS (paths), or what is marked SELECT
+test: $(READY) ## run the whole test suite, PARALLEL (5) files at once; of it TESTS (paths), or what is marked SELECT
 	$(PYTEST) --cache-clear -n $(PARALLEL) --dist loadfile --no-loadscope-reorder --durations=25 $(CHOSEN) || { test $$? = 1 && \
 	  test "$$(grep -c ': true' .pytest_cache/v/cache/lastfailed)" -le $(AGAIN) && \
 	  echo "Running what failed once more, alone." && $(PYTEST) --last-failed $(CHOSEN); }
