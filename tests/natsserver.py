@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
+from nats.errors import Error as NatsError
 
 from codebutler.cluster.authority import ClusterAuthority
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
+from codebutler.cluster.health import read_streams
 from codebutler.cluster.membership import ClusterMembership
 from codebutler.cluster.server import Trust, server_config
 from codebutler.cluster.subjects import GATEWAY
 from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import CodeButlerError
 from tests.programs import require
 
 HOSTS = ("laptop", "tower")
@@ -193,8 +196,20 @@ class Servers(Protocol):
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:
     async with asyncio.timeout(DEADLINE_S * 2):
         while True:
-            with contextlib.suppress(BusError):
+            with contextlib.suppress(BusError, NatsError):
                 return await work()
+            await asyncio.sleep(0.1)
+
+
+async def whole(servers: NatsCluster, replicas: int = 3) -> None:
+    """Each server has everything, as whoever replaces a disk waits for before touching the next one."""
+    async with bus(servers) as connected, asyncio.timeout(DEADLINE_S * 3):
+        while True:
+            with contextlib.suppress(CodeButlerError):
+                found = await read_streams(connected._client)
+                if found and not any(each.behind or each.replicas != replicas for each in found):
+                    return
+                await connected.streams.spread()
             await asyncio.sleep(0.1)
 
 

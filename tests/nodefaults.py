@@ -33,7 +33,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.refs import ConversationRef
 from codebutler.intake.records import Entry
 from codebutler.platform.tasks import beside
-from tests.natsserver import NatsCluster, bus
+from tests.natsserver import NatsCluster, bus, whole
 from tests.seam import StoringSpawner, host, remote
 from tests.workers.services import RecordingServices, entry
 
@@ -188,18 +188,6 @@ class Faults:
             await asyncio.sleep(self._rng.uniform(0.0, 2.0))
             await server.start()
         await whole(self._servers)
-
-
-async def whole(servers: NatsCluster) -> None:
-    """Each server has everything, as whoever replaces a disk waits for before touching the next one."""
-    async with bus(servers) as connected:
-        while True:
-            with contextlib.suppress(BusError):
-                facts = await connected.streams.facts()
-                if facts and not any(each.behind or each.replicas != 3 for each in facts):
-                    return
-                await connected.streams.spread()
-            await asyncio.sleep(0.1)
 
 
 async def say(gateways: list[MortalGateway], said: Entry) -> None:

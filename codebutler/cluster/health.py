@@ -46,7 +46,8 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFacts:
-    """``replicas``: on how many servers it should be; ``behind``: those that do not have all of it now."""
+    """``replicas``: on how many servers it should be; ``behind``: those that do not have all of it now, with one of
+    them where none is named yet."""
 
     name: str
     replicas: int
@@ -205,11 +206,14 @@ async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
 
 def _stream(stream: _StreamState) -> StreamFacts:
     group = stream.cluster or _Group(leader="the only server")
+    behind = sorted(peer.name for peer in group.replicas if peer.offline or not peer.current)
+    # Its leader does not list a server that has not begun with it.
+    unlisted = stream.config.num_replicas - 1 - len(group.replicas)
     return StreamFacts(
         name=stream.config.name,
         replicas=stream.config.num_replicas,
         has_leader=bool(group.leader),
-        behind=tuple(sorted(peer.name for peer in group.replicas if peer.offline or not peer.current)),
+        behind=(*behind, *["another server"] * unlisted),
     )
 
 

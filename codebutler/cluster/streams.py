@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass
 
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext, api
@@ -21,17 +20,6 @@ STREAM_IS_OTHERWISE = 10058
 OURS = ("CB_", "KV_CB_")
 
 log = logging.getLogger("codebutler.cluster")
-
-
-@dataclass(frozen=True, slots=True)
-class StreamFact:
-    """Where a stream is. ``behind``: servers that do not have all of it, or are off."""
-
-    name: str
-    replicas: int
-    behind: tuple[str, ...]
-    stored_bytes: int
-    max_bytes: int
 
 
 class JetStreams:
@@ -97,10 +85,6 @@ class JetStreams:
                 moved += 1
         return moved
 
-    async def facts(self) -> tuple[StreamFact, ...]:
-        """Of every stream of ours. Raises BusError."""
-        return tuple(_fact(info) for info in await self._all())
-
     async def _all(self) -> list[api.StreamInfo]:
         found: list[api.StreamInfo] = []
         try:
@@ -109,15 +93,3 @@ class JetStreams:
         except (NatsError, OSError) as error:
             raise BusError(str(error)) from error
         return [info for info in found if (info.config.name or "").startswith(OURS)]
-
-
-def _fact(info: api.StreamInfo) -> StreamFact:
-    others = info.cluster.replicas or [] if info.cluster else []
-    behind = tuple(each.name or "" for each in others if each.offline or not each.current)
-    return StreamFact(
-        name=info.config.name or "",
-        replicas=info.config.num_replicas or 1,
-        behind=behind,
-        stored_bytes=info.state.bytes,
-        max_bytes=info.config.max_bytes or 0,
-    )

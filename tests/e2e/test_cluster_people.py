@@ -84,7 +84,9 @@ async def test_k08_jobs_of_a_host_run_once(tmp_path: Path, git_repo: Path) -> No
         await made.standby.says("slack connected")
         (first,) = headers(built, channel, "Changed")
         await built.answer(channel, first["ts"], LISTED)
-        await built.outcome(channel, first["ts"])
+        # A job whose last run is not over is left out: nothing runs when the host is killed.
+        for each in (first, *headers(built, channel, "Minute")):
+            await built.outcome(channel, each["ts"])
         await made.host.end(signal.SIGKILL)
         known = len(headers(built, channel, "Minute"))
         await until(lambda: len(headers(built, channel, "Minute")) > known, within_s=150)

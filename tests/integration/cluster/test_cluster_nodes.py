@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
+from codebutler.cluster.health import read_streams
 from codebutler.cluster.subjects import stream_in
-from tests.natsserver import NatsCluster, NatsServer, bus, nats_cluster, nats_server
+from tests.natsserver import NatsCluster, NatsServer, bus, nats_cluster, nats_server, patiently, whole
 from tests.seam import Gateway, Host, gateway, host, remote, until
 from tests.workers.services import entry
 
@@ -36,7 +35,7 @@ async def all_came(here: Host, count: int) -> None:
 
 
 async def replicas(connected: Bus) -> dict[str, int]:
-    return {each.name: each.replicas for each in await connected.streams.facts()}
+    return {each.name: each.replicas for each in await read_streams(connected._client)}
 
 
 async def leader_of(servers: NatsCluster, stream: str) -> NatsServer:
@@ -61,18 +60,6 @@ async def test_everything_is_on_three_disks_and_any_of_them_may_die_or_be_wiped(
             await server.start()
             await servers.ready()
             await whole(servers)
-
-
-async def whole(servers: NatsCluster, replicas: int = 3) -> None:
-    """Each server has everything, as whoever replaces a disk waits for before touching the next one."""
-    async with bus(servers) as connected, asyncio.timeout(60):
-        while True:
-            with contextlib.suppress(BusError):
-                facts = await connected.streams.facts()
-                if not any(each.behind or each.replicas != replicas for each in facts):
-                    return
-                await connected.streams.spread()
-            await asyncio.sleep(0.1)
 
 
 async def test_the_server_that_leads_the_stream_is_killed_and_its_events_arrive(tmp_path: Path) -> None:
@@ -101,7 +88,8 @@ async def test_streams_made_while_a_server_was_missing_are_moved_to_three(tmp_pa
         await two[0].kill()
         await servers.ready()
         async with bus(servers) as connected:
-            assert (await connected._jetstream.stream_info("CB_ONE")).state.messages == 1
+            info = await patiently(lambda: connected._jetstream.stream_info("CB_ONE"))
+            assert info.state.messages == 1
     finally:
         await servers.kill()
 

@@ -55,6 +55,7 @@ def test_servers_that_do_not_answer() -> None:
         ({"replicas": 1}, "FAIL", "kept on 1 of 3 servers: restart the gateway"),
         ({"has_leader": False, "behind": ("n2", "n3")}, "FAIL", "accepts nothing"),
         ({"behind": ("n3",)}, "warn", "not complete on n3"),
+        ({"behind": ("another server",)}, "warn", "not complete on another server"),
     ],
 )
 def test_a_stream_that_could_be_lost(change: dict[str, object], level: str, what: str) -> None:

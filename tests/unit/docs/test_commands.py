@@ -42,6 +42,7 @@ SYSTEM = {
 # What is code and no command: pictures of something, held by the named tests.
 PICTURES = {
     "docs/reference/chat.md": "the figures below an answer, held by tests/unit/present/test_answer.py",
+    "docs/reference/doctor.md": "a table, held by tests/integration/trials/test_rows.py",
     "docs/how-to/see-what-changed.md": "a card, held by tests/unit/changes/test_card.py",
     "docs/explanation/delivery.md": "arrows between processes",
     "docs/how-to/run-in-a-container.md": "commands of docker; tests/e2e/test_image.py builds and runs the image",
