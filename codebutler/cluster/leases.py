@@ -23,7 +23,7 @@ MARGIN_S = 1.0
 UNANSWERED = 2
 """So many requests: perhaps the server that we are connected to is cut off from the others."""
 HOST_TTL_S = 10.0
-HELD = "another process is this host: end it, or wait until it has been silent for {0:g} s"
+HELD = "another process runs as this host: stop it, or wait until it has been silent for {0:g} s"
 
 
 class LeaseLostError(CodeButlerError):
@@ -148,7 +148,7 @@ class HostLeases:
                 epoch = await self._bucket.put(host, instance, holder.epoch if holder else None)
                 if epoch is None:
                     self._holders.pop(host, None)
-                    raise LeaseLostError("another process has just become this host")
+                    raise LeaseLostError("another process has just started as this host")
                 holder = Holder(instance, epoch, now_s)
             self._holders[host] = Holder(instance, holder.epoch, now_s)
             return holder.epoch

@@ -10,7 +10,7 @@ from codebutler.text.markup import plain
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.present.notices import ANOTHER
 
-WAITING_NOW = "⏳ Waits for the reset."
+WAITING_NOW = "⏳ Waiting for the reset."
 
 
 def moment(at: datetime) -> str:
