@@ -60,12 +60,12 @@ from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.schedule.weekly import weekly_jobs
 from codebutler.supervisor.supervisor import SupervisorLock
-from codebutler.web.dashboard.acts import Acts, ActSources
-from codebutler.web.dashboard.changes import ChangeReviews, ReviewSources
-from codebutler.web.dashboard.conversations import Conversations, ConversationSources
+from codebutler.web.dashboard.acts import Acts
+from codebutler.web.dashboard.changes import ChangeReviews
+from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.dashboard.ledger import LedgerPage, LedgerSources
+from codebutler.web.dashboard.ledger import LedgerPage
 from codebutler.web.front import Hooks, WebServer
 from codebutler.web.metrics import MetricsPage
 
@@ -259,32 +259,26 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
     speaker = Speaker(inbound.intake.accept, outbound.chats, outbound.supervisor.down, parts.clock)
     reviews = ChangeReviews(
-        ReviewSources(
-            named=parts.repos.named,
-            workers=outbound.supervisor,
-            speaker=speaker,
-            redact=parts.redactor.redact,
-            addresses=outbound.chats.addresses,
-        )
+        named=parts.repos.named,
+        workers=outbound.supervisor,
+        speaker=speaker,
+        redact=parts.redactor.redact,
+        addresses=outbound.chats.addresses,
     )
     acts = Acts(
-        ActSources(
-            named=parts.repos.named,
-            turns=lambda: parts.turns.by_repo,
-            speaker=speaker,
-            workers=outbound.supervisor,
-            schedule=inbound.jobs,
-            audit=parts.audit.append,
-        )
+        named=parts.repos.named,
+        turns=lambda: parts.turns.by_repo,
+        speaker=speaker,
+        workers=outbound.supervisor,
+        schedule=inbound.jobs,
+        audit=parts.audit.append,
     )
     conversations = Conversations(
-        ConversationSources(
-            served=lambda: parts.repos.table.served,
-            workers=outbound.supervisor,
-            named=parts.people.named,
-            redact=parts.redactor.redact,
-            addresses=outbound.chats.addresses,
-        )
+        served=lambda: parts.repos.table.served,
+        workers=outbound.supervisor,
+        named=parts.people.named,
+        redact=parts.redactor.redact,
+        addresses=outbound.chats.addresses,
     )
     dashboard = Dashboard(
         sources, Pages(reviews, acts, conversations, _ledger(parts, outbound)), keys, parts.clock
@@ -296,7 +290,7 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
 
 def _ledger(parts: Parts, outbound: Outbound) -> LedgerPage:
     ledgers = parts.ledgers
-    sources = LedgerSources(
+    return LedgerPage(
         names=lambda: ledgers.names,
         days=ledgers.days,
         rows=ledgers.rows,
@@ -304,7 +298,6 @@ def _ledger(parts: Parts, outbound: Outbound) -> LedgerPage:
         redact=parts.redactor.redact,
         addresses=outbound.chats.addresses,
     )
-    return LedgerPage(sources)
 
 
 def _use(hooks: HookRunner, front: WebServer, watchers: Watchers, found: FoundJobs) -> None:
