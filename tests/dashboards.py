@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from codebutler.chat.port import HistoryPage
+from codebutler.chat.terminal import Speaker
 from codebutler.config.chats import message_url
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
 from codebutler.config.section import DashboardSection
-from codebutler.control.chat import Speaker
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import Event, Operation, Post, TurnNote

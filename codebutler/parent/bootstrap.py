@@ -19,13 +19,13 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.platform import Platform
 from codebutler.chat.platforms import platform
+from codebutler.chat.terminal import Speaker
 from codebutler.config.channels import served_chats
 from codebutler.config.paths import Home
 from codebutler.config.registry import Provenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
 from codebutler.config.search_path import login_shell, supervisors_path
-from codebutler.control.chat import Speaker
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.direct import DirectReader
 from codebutler.intake.dispatcher import AuditFirst, Dispatcher, HeldBack

@@ -9,15 +9,15 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from codebutler.chat.terminal import Speaker
 from codebutler.config.permission import ANY_AGENT, Person, Where, may
-from codebutler.control.chat import Speaker
-from codebutler.control.messages import Press
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import DENY_ACTION, REASON_ACTION
 from codebutler.domain.model import OPERATOR, TurnNote
 from codebutler.domain.refs import MessageRef
 from codebutler.intake.repos import Served
 from codebutler.observe.chain import AuditAct
+from codebutler.protocol.control import Press
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.supervisor.workers import Workers
 from codebutler.web.dashboard.runs import choices_of

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from msgspec import Meta, Struct
 
-from codebutler.control.chat import Speaker
+from codebutler.chat.terminal import Speaker
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import MessageRef
 from codebutler.intake.repos import Served

@@ -14,12 +14,12 @@ import pytest
 from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.listeners import Listeners
 from codebutler.chat.people import People, Person
 from codebutler.chat.slack.render import rendered
 from codebutler.config.chats import SlackSection, TelegramSection
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings
-from codebutler.control.listeners import Listeners
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, Update

@@ -7,10 +7,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Protocol
 from uuid import uuid4
 
+from codebutler.chat.listeners import Listener, Listeners, as_operator, read_past
 from codebutler.chat.port import History
 from codebutler.config.chats import chat_of
-from codebutler.control.listeners import Listener, Listeners, as_operator, read_past
-from codebutler.control.messages import (
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, CodeButlerError
+from codebutler.domain.message import REASON_ACTION, said
+from codebutler.domain.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post
+from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
+from codebutler.intake.intake import Outcome
+from codebutler.intake.repos import Served
+from codebutler.protocol.control import (
     ChatInput,
     ChatOpened,
     ChatRequest,
@@ -21,13 +28,6 @@ from codebutler.control.messages import (
     Said,
     Say,
 )
-from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatError, CodeButlerError
-from codebutler.domain.message import REASON_ACTION, said
-from codebutler.domain.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post
-from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
-from codebutler.intake.intake import Outcome
-from codebutler.intake.repos import Served
 
 PATIENCE_S = 5.0
 MOST_PAST = 200
