@@ -43,7 +43,7 @@ from codebutler.protocol.conversations import (
     Told,
 )
 from codebutler.schedule.jobs import Hook
-from codebutler.supervisor.questions import T
+from codebutler.supervisor.queues import T
 from codebutler.text.markup import Addresses
 from codebutler.text.redact import Redactor
 from codebutler.web.dashboard.acts import Acts

@@ -43,7 +43,7 @@ from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
 from codebutler.parent.serving import Serving
-from codebutler.parent.weekly import WeeklyCosts
+from codebutler.parent.weekly import WeeklyCosts, weekly_jobs
 from codebutler.platform import killpoints
 from codebutler.platform.processes import (
     disable_core_dumps,
@@ -58,7 +58,6 @@ from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
 from codebutler.schedule.hooks import HookRunner
 from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
-from codebutler.schedule.weekly import weekly_jobs
 from codebutler.supervisor.supervisor import SupervisorLock
 from codebutler.web.dashboard.acts import Acts
 from codebutler.web.dashboard.changes import ChangeReviews

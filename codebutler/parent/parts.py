@@ -37,7 +37,7 @@ from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.protocol.messages import Budget
-from codebutler.schedule.told import ToldJobs
+from codebutler.schedule.files import ToldJobs
 from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
 from codebutler.web.front import DashboardAddress

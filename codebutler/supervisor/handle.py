@@ -23,8 +23,7 @@ from codebutler.supervisor.lifecycle import (
     move,
 )
 from codebutler.supervisor.port import Shared, WorkerLink
-from codebutler.supervisor.questions import Questions, T
-from codebutler.supervisor.queues import Deliveries, Sends
+from codebutler.supervisor.queues import Deliveries, Questions, Sends, T
 from codebutler.supervisor.reports import Reports
 from codebutler.supervisor.session import SessionContext, WorkerExit, WorkerSession
 

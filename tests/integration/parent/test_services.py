@@ -37,7 +37,7 @@ from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import Budget, DayUse, Doing, Live, TurnEnded
-from codebutler.schedule.told import ToldJobs
+from codebutler.schedule.files import ToldJobs
 from codebutler.text.markup import message_link, person
 from codebutler.text.redact import Redactor
 from tests.clock import ManualClock, settle

@@ -14,7 +14,7 @@ from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.intake.repos import Served
 from codebutler.protocol.conversations import FoundRun, FoundTold, Question
-from codebutler.supervisor.questions import T
+from codebutler.supervisor.queues import T
 from codebutler.text.markup import Addresses
 from codebutler.web.dashboard.conversations import Conversations, foreign
 from codebutler.web.dashboard.runs import Piece
