@@ -172,8 +172,9 @@ class AbsenceNotice:
     async def _tell(self, absence: Absence, channel: ConversationRef) -> Absence:
         arrivals = await self._journal.arrivals(channel, absence.since)
         newest_s = await self._journal.newest_before(channel, absence.since)
-        presses = self._sender.presses_kept if channel in self._channels.asking() else None
-        text = line(absence, channel, arrivals, newest_s, ChatRetention(self._sender.kept, presses))
+        limits = self._sender.limits
+        presses = limits.presses_kept if channel in self._channels.asking() else None
+        text = line(absence, channel, arrivals, newest_s, ChatRetention(limits.kept, presses))
         if not text:
             return absence
         try:

@@ -16,6 +16,7 @@ from codebutler.domain.errors import ChatError, ChatUnreachableError, CodeButler
 from codebutler.domain.model import Operation, Post, Update, Upload
 from codebutler.intake.records import Entry
 from codebutler.platform.killpoints import reached
+from codebutler.platform.tasks import Tasks
 from codebutler.protocol.conversations import Question, Told
 from codebutler.protocol.messages import (
     MAX_UPLOAD_BYTES,
@@ -285,7 +286,7 @@ class Fetches:
         self._send = send
         self._drain = drain
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(lambda name, error: reports.remark("ERR", f"{name} failed: {error!r}"))
 
     def start(self, repo: RepoSettings, message: Fetch | FetchThread) -> None:
         """Start, unless too much is already in progress."""
@@ -293,16 +294,11 @@ class Fetches:
         if len(self._tasks) >= MOST_WAITING:
             self._send(refusal(request_id=message.request_id, code="too_many"))
             return
-        task = asyncio.create_task(self._run(repo, message, refusal), name=f"fetch:{repo.name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._run(repo, message, refusal), name=f"fetch:{repo.name}")
 
     async def close(self) -> None:
         """Cancel everything in progress."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close(0)
 
     async def _run(
         self,

@@ -72,7 +72,7 @@ class House:
         book = DirectThreads(self.journal)
         await book.load()
         self.sender = await self._stack.enter_async_context(
-            Sender(self.chat, self.clock, Editor(str), detour=book)
+            Sender(self.chat, self.clock, Editor(str), direct=book)
         )
         statuses = StatusBoard(None, self.clock, str)
         slack = ServedChat(name="Slack", chat=self.chat, sender=self.sender, statuses=statuses)

@@ -81,7 +81,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         people = People(clock)
         people.meet(["U0ANA"])
         sender = await stack.enter_async_context(
-            Sender(chat, clock, Editor(same, people.called, book.where), detour=book, notes=journal)
+            Sender(chat, clock, Editor(same, people.called, book.where), direct=book, notes=journal)
         )
         statuses = await stack.enter_async_context(
             StatusBoard(chat.capabilities.status_line, clock, lambda text: text.replace("key", "[redacted]"))
