@@ -187,7 +187,7 @@ async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> Se
     if parts.restored is not None or parts.given.serves_hosts:
         await begin_anew(notes)  # another gateway may have posted since
     editor = Editor(redact, parts.people.called, parts.direct.where, parts.dashboard.seen_from)
-    sender = await stack.enter_async_context(Sender(chat, clock, editor, direct=parts.direct, notes=notes))
+    sender = await stack.enter_async_context(Sender(chat, clock, editor, notes, direct=parts.direct))
     sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(chat.capabilities.status_line, clock, redact))
     return ServedChat(name=opened.platform.name, chat=chat, sender=sender, statuses=statuses)

@@ -31,8 +31,8 @@ class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
     ``editor`` has the last word on every text. ``direct`` knows which messages of a worker's channel
-    are in a direct conversation; there an answer is streamed while it is written, if ``notes`` can record that.
-    They also record uploaded files. While the token is refused everything waits, and ``trouble`` says so.
+    are in a direct conversation; there an answer is streamed while it is written. ``notes`` record that, posts and
+    uploaded files. While the token is refused everything waits, and ``trouble`` says so.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class Sender:
         chat: ChatPort,
         clock: Clock,
         editor: Editor,
+        notes: Notes,
         *,
         rng: Random | None = None,
         direct: DirectThreads | None = None,
-        notes: Notes | None = None,
     ) -> None:
         self._direct = direct
         can = chat.capabilities
@@ -61,7 +61,7 @@ class Sender:
         self.background: History = self._reader
         """Reads messages for callers that can wait: sends and look-ups go first."""
         leftovers = None
-        if can.streams and can.look_up and notes:
+        if can.streams and can.look_up:
             leftovers = Leftovers(can.streams, self._loop, self._reader, notes, clock)
         self._streams = Streamer(chat, self._loop, clock, editor.redact, leftovers)
         self._handover = Handover(chat, self._streams, notes, editor, self._authority)

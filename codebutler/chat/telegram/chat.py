@@ -46,13 +46,13 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class TelegramChat:
-    """An async context manager: leaving it closes its connections. Without ``notes``, records last only as long as
-    this process. ``redact`` sees rendered text."""
+    """An async context manager: leaving it closes its connections. ``notes`` keep its records. ``redact`` sees rendered
+    text."""
 
     def __init__(
         self,
         api: BotApi,
-        notes: Notes | None = None,
+        notes: Notes,
         *,
         clock: Clock | None = None,
         redact: Callable[[str], str] = str,

@@ -66,9 +66,9 @@ class KnownMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class NotePages(Generic[T]):
-    """Pages of one kind. Without ``notes`` they are known to this process only."""
+    """Pages of one kind."""
 
-    def __init__(self, notes: Notes | None, page: type[dict[str, T]]) -> None:
+    def __init__(self, notes: Notes, page: type[dict[str, T]]) -> None:
         self._notes = notes
         self._page_of = msgspec.json.Decoder(page)
         self._open: OrderedDict[str, dict[str, T]] = OrderedDict()
@@ -87,18 +87,17 @@ class NotePages(Generic[T]):
         if name not in self._unsaved and all(page.get(key) == entry for key, entry in entries.items()):
             return
         page.update(entries)
-        if self._notes is not None:
-            self._unsaved.add(name)
-            await self._notes.keep_note(name, msgspec.json.encode(page).decode())
-            self._unsaved.discard(name)
+        self._unsaved.add(name)
+        await self._notes.keep_note(name, msgspec.json.encode(page).decode())
+        self._unsaved.discard(name)
 
     async def _page(self, name: str) -> dict[str, T]:
         if (page := self._open.get(name)) is None:
-            kept = await self._notes.note(name) if self._notes is not None else ""
+            kept = await self._notes.note(name)
             # Another task may have read it meanwhile.
             page = self._open.setdefault(name, self._read(name, kept))
         self._open.move_to_end(name)
-        if self._notes is not None and len(self._open) > OPEN_PAGES:
+        if len(self._open) > OPEN_PAGES:
             oldest = next(iter(self._open))
             if oldest in self._unsaved:
                 self._open.move_to_end(oldest)
@@ -117,17 +116,16 @@ class NotePages(Generic[T]):
 class MessageRecords:
     """``open`` it before use."""
 
-    def __init__(self, notes: Notes | None) -> None:
+    def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._messages: NotePages[KnownMessage] = NotePages(notes, dict[str, KnownMessage])
         self._moved: dict[int, int] = {}
-        self._asked: list[str] = []
         self._newest: dict[int, int] = {}
         self._names: OrderedDict[PersonRef, str] = OrderedDict()
 
     async def open(self) -> None:
         """Read which groups have new numbers. Raises StoreError."""
-        kept = await self._notes.note(MOVED) if self._notes is not None else ""
+        kept = await self._notes.note(MOVED)
         try:
             self._moved = msgspec.json.decode(kept, type=dict[int, int]) if kept else {}
         except msgspec.DecodeError as error:
@@ -139,8 +137,7 @@ class MessageRecords:
         if self._moved.get(old) == new:
             return False
         self._moved[old] = new
-        if self._notes is not None:
-            await self._notes.keep_note(MOVED, msgspec.json.encode(self._moved).decode())
+        await self._notes.keep_note(MOVED, msgspec.json.encode(self._moved).decode())
         return True
 
     def channel(self, chat: int) -> ConversationRef:
@@ -175,13 +172,10 @@ class MessageRecords:
 
     async def is_first(self, channel: ConversationRef) -> bool:
         """Whether this is the first call for a channel. Raises StoreError."""
-        kept = await self._notes.note(ASKED) if self._notes is not None else " ".join(self._asked)
-        self._asked = kept.split()
-        if channel in self._asked:
+        asked = (await self._notes.note(ASKED)).split()
+        if channel in asked:
             return False
-        self._asked = [*self._asked, channel][-MOST_ASKED:]
-        if self._notes is not None:
-            await self._notes.keep_note(ASKED, " ".join(self._asked))
+        await self._notes.keep_note(ASKED, " ".join([*asked, channel][-MOST_ASKED:]))
         return True
 
     def met(self, user: PersonRef, name: str) -> None:
@@ -245,7 +239,7 @@ class ButtonMeaning(Struct, frozen=True, omit_defaults=True):
 class Buttons:
     """``random`` makes IDs of a number of bytes (``secrets.token_urlsafe``)."""
 
-    def __init__(self, notes: Notes | None, clock: Clock, random: Callable[[int], str]) -> None:
+    def __init__(self, notes: Notes, clock: Clock, random: Callable[[int], str]) -> None:
         self._notes = notes
         self._clock = clock
         self._random = random
@@ -351,12 +345,11 @@ class Buttons:
     async def _current(self, more: int) -> int:
         """The page for new entries. Raises StoreError."""
         if self._page < 0:
-            kept = await self._notes.note(CURRENT) if self._notes is not None else ""
+            kept = await self._notes.note(CURRENT)
             self._page = int(kept) if kept.isdecimal() else 0
         if len(await self._pages.page(_name(self._page))) + more > BUTTONS_ON_PAGE:
             self._page += 1
-            if self._notes is not None:
-                await self._notes.keep_note(CURRENT, str(self._page))
+            await self._notes.keep_note(CURRENT, str(self._page))
         return self._page
 
 

@@ -20,6 +20,7 @@ from codebutler.domain.refs import ConversationRef
 from codebutler.intake.journal import Journal
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.clock import ManualClock
+from tests.notes import Notes
 
 CHANNELS = tuple(f"c{number}" for number in range(100))
 DEADLINE_S = 30.0
@@ -69,7 +70,7 @@ async def listening(tmp_path: Path) -> AsyncIterator[Post]:
         WorkspaceServer(Options(channels=CHANNELS, with_limits=True)) as server,
         SlackApi(server.bot_token, server.api_url) as api,
         Journal.open(tmp_path / "journal.db", clock) as journal,
-        Sender(api, clock, Editor(str)) as sender,
+        Sender(api, clock, Editor(str), Notes()) as sender,
     ):
         post = Post(server, api, clock)
         heartbeat = EchoProbe(sender, journal, lambda: post.channels, clock)

@@ -268,7 +268,7 @@ async def test_what_is_for_one_person_alone_is_shown_to_nobody_else() -> None:
 async def test_in_a_direct_conversation_it_is_simply_said() -> None:
     chat, clock = MemoryChat(lacks=("ephemeral",)), ManualClock()
     root = chat.say(DIRECT, "U1", "question")
-    async with Sender(chat, clock, Editor(str), rng=Random(1), direct=Detour()) as sender:
+    async with Sender(chat, clock, Editor(str), Notes(), rng=Random(1), direct=Detour()) as sender:
         await sender.submit(HOME, "op", Post(message=said("your key"), thread=root, only_for="U1"))
     assert chat.texts(DIRECT) == ["your key"]
 
