@@ -54,6 +54,7 @@ class World:
                 self.clock,
                 Channels(lambda: self.channels, lambda: self.asking),
                 lambda: self.busy,
+                journal,
             )
             home.lost()
             running = asyncio.create_task(home.run())
