@@ -26,6 +26,7 @@ from codebutler.domain.message import PICK_ACTION
 from codebutler.domain.model import File
 from codebutler.domain.refs import NO_CHANNEL, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
+from codebutler.platform.remembered import Remembered
 
 T = TypeVar("T", bound=Struct)
 
@@ -35,6 +36,7 @@ OPEN_PAGES = 64
 MOVED = "telegram.moved"
 ASKED = "telegram.unserved"
 MOST_ASKED = 1000
+NAMES_REMEMBERED = 1000
 
 log = logging.getLogger("codebutler.chat.telegram")
 
@@ -121,7 +123,7 @@ class MessageRecords:
         self._messages: NotePages[KnownMessage] = NotePages(notes, dict[str, KnownMessage])
         self._moved: dict[int, int] = {}
         self._newest: dict[int, int] = {}
-        self._names: OrderedDict[PersonRef, str] = OrderedDict()
+        self._names: Remembered[PersonRef, str] = Remembered(NAMES_REMEMBERED)
 
     async def open(self) -> None:
         """Read which groups have new numbers. Raises StoreError."""
@@ -181,9 +183,6 @@ class MessageRecords:
     def met(self, user: PersonRef, name: str) -> None:
         """Record somebody's name."""
         self._names[user] = name
-        self._names.move_to_end(user)
-        if len(self._names) > 1000:
-            self._names.popitem(last=False)
 
     def called(self, user: PersonRef) -> str:
         """Their last name in this process; "" if they were not heard."""
@@ -245,10 +244,10 @@ class Buttons:
         self._random = random
         self._pages: NotePages[ButtonMeaning] = NotePages(notes, dict[str, ButtonMeaning])
         self._page = -1
-        self._shown: OrderedDict[tuple[int, str], dict[Pressable, str]] = OrderedDict()
+        self._shown: Remembered[tuple[int, str], dict[Pressable, str]] = Remembered(PRESSES_REMEMBERED)
         """The IDs on a message, or of an operation: an edit keeps those that it still offers."""
-        self._pressed: OrderedDict[tuple[str, PersonRef], float] = OrderedDict()
-        self._ticks: OrderedDict[str, bool] = OrderedDict()
+        self._pressed: Remembered[tuple[str, PersonRef], float] = Remembered(PRESSES_REMEMBERED)
+        self._ticks: Remembered[str, bool] = Remembered(PRESSES_REMEMBERED)
         """Boxes ticked or unticked in this process; the message shows the others' state."""
 
     async def keyboard(
@@ -285,8 +284,6 @@ class Buttons:
         if now_s - self._pressed.get((data, user), -AGAIN_S) < AGAIN_S:
             return True
         self._pressed[data, user] = now_s
-        if len(self._pressed) > PRESSES_REMEMBERED:
-            self._pressed.popitem(last=False)
         return False
 
     def undone(self, data: str, user: PersonRef) -> None:
@@ -296,8 +293,6 @@ class Buttons:
     def flip(self, data: str, label: str) -> None:
         """Somebody toggled a box that shows ``label``."""
         self._ticks[data] = not self.is_ticked(data, label)
-        if len(self._ticks) > PRESSES_REMEMBERED:
-            self._ticks.popitem(last=False)
 
     def is_ticked(self, data: str, label: str) -> bool:
         """Whether a box that shows ``label`` is ticked."""
@@ -319,8 +314,6 @@ class Buttons:
     ) -> Mapping[Pressable, str]:
         shown = self._shown.setdefault((chat, owner), {})
         self._shown.move_to_end((chat, owner))
-        if len(self._shown) > PRESSES_REMEMBERED:
-            self._shown.popitem(last=False)
         fresh = [each for each in wanted if each not in shown]
         if fresh:
             page = await self._current(len(fresh))
