@@ -36,7 +36,7 @@ from codebutler.parent.apphome import Cards
 from codebutler.parent.commands.asked import ParentCommands, Resources
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
-from codebutler.parent.integration import ChatConnections, Directories, Inbound, OpenedChat, Outbound
+from codebutler.parent.integration import ChatConnections, Inbound, OpenedChat, Outbound
 from codebutler.parent.local import Beginning, LocalWorkers, WorkerSource
 from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.operator import Operator, ParentStatus
@@ -147,9 +147,7 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
         ("audit-log", maintain(parts.audit, parts.clock)),
         (
             "people",
-            parts.people.run(
-                Directories({each.platform.name: each.integration.person for each in opened}).person
-            ),
+            parts.people.run({each.platform.name: each.integration.person for each in opened}),
         ),
         *((each.name, each.work()) for each in chats),
         ("front", front.run()),

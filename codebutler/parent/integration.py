@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from codebutler.chat.chats import ChatConnection, Chats
-from codebutler.chat.people import Person
 from codebutler.chat.platform import ConnectedChat, Host, Integration, Opening, Platform
 from codebutler.config.chats import PEOPLE, ChatName, chat_of
 from codebutler.config.schema import Config
@@ -117,18 +116,6 @@ class OpenedChat:
         )
         parts.signals.changed.add(pages.changed)
         return pages
-
-
-class Directories:
-    """People's names in any chat; ``by_name`` holds each chat's look-up."""
-
-    def __init__(self, by_name: Mapping[ChatName, Callable[[PersonRef], Awaitable[Person]]]) -> None:
-        self._by_name = by_name
-
-    async def person(self, user: PersonRef) -> Person:
-        """Raises ChatError."""
-        look_up = self._by_name.get(chat_of(user))
-        return await look_up(user) if look_up else Person(id=user, names=())
 
 
 class ChatConnections:

@@ -86,7 +86,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         statuses = await stack.enter_async_context(
             StatusBoard(chat.capabilities.status_line, clock, lambda text: text.replace("key", "[redacted]"))
         )
-        await stack.enter_async_context(beside(people.run(Known().person), name="people"))
+        await stack.enter_async_context(beside(people.run({"Slack": Known().person}), name="people"))
         await settle()
         signals = Signals()
         repos = Repos(RepoTable(()), lambda: book.channels)

@@ -13,7 +13,7 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.link import SocketEnvelope, SocketTiming
-from codebutler.chat.slack.presence import EXPLANATION, Checks, EchoProbe, Presence
+from codebutler.chat.slack.presence import EXPLANATION, EchoProbe, Presence
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.domain.errors import ChatError
 from codebutler.domain.refs import ConversationRef
@@ -74,8 +74,14 @@ async def listening(tmp_path: Path) -> AsyncIterator[Post]:
     ):
         post = Post(server, api, clock)
         heartbeat = EchoProbe(sender, journal, lambda: post.channels, clock)
-        checks = Checks(lambda: post.client.status, post.client.rebuild, post.look, heartbeat.beat)
-        presence = Presence(lambda: post.channels, checks, clock)
+        presence = Presence(
+            lambda: post.channels,
+            lambda: post.client.status,
+            post.client.rebuild,
+            post.look,
+            heartbeat.beat,
+            clock,
+        )
         tasks = [asyncio.create_task(post.client.run()), asyncio.create_task(presence.run())]
         try:
             await post.passes(1)
