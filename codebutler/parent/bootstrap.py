@@ -139,8 +139,7 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
     configuration = Configuration(parts, outbound, connections)
     operator = Operator(parts, outbound, inbound, status=status, configuration=configuration, front=front)
     serving = Serving(parts, outbound, inbound.intake, configuration, connections)
-    publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
-    weekly = WeeklyCosts(parts.repos.named, parts.ledgers, parts.direct, publish)
+    weekly = WeeklyCosts(parts.repos.named, parts.ledgers, parts.direct, outbound.publish)
     on_files = partial(_use, inbound.hooks, front, watchers)
     for name, work in (
         ("audit", inbound.audit.run()),
@@ -174,7 +173,8 @@ async def _outbound(
     parts.spending.changed.add(workers.tell_total)
     parts.spending.changed.add(parts.signals.changed.tell)
     cards = Cards(parts, workers, chats)
-    return Outbound(chats=chats, services=services, supervisor=workers, cards=cards)
+    publish = IdempotentPublisher(chats, parts.listeners).publish
+    return Outbound(chats=chats, publish=publish, services=services, supervisor=workers, cards=cards)
 
 
 async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> ServedChat:
@@ -193,7 +193,7 @@ async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> Se
 
 def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
-    publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
+    publish = outbound.publish
     provenance = Provenance(Registry(given.home))
     files = JobFiles(
         lambda: job_sources(given.home, repos.table, given.env, provenance, parts.told_jobs),
@@ -238,7 +238,15 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         ),
     )
     hooks = HookRunner(parts.notes, publish, intake.accept, outbound.supervisor.look_at_pulls, clock)
-    return Inbound(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
+    return Inbound(
+        intake=intake,
+        speaker=Speaker(intake.accept, outbound.chats, outbound.supervisor.down, clock),
+        held=held,
+        scheduler=scheduler,
+        jobs=jobs,
+        hooks=hooks,
+        audit=audit,
+    )
 
 
 def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentStatus) -> WebServer:
@@ -254,18 +262,17 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
         clean=parts.redactor.redact,
     )
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
-    speaker = Speaker(inbound.intake.accept, outbound.chats, outbound.supervisor.down, parts.clock)
     reviews = ChangeReviews(
         named=parts.repos.named,
         workers=outbound.supervisor,
-        speaker=speaker,
+        speaker=inbound.speaker,
         redact=parts.redactor.redact,
         addresses=outbound.chats.addresses,
     )
     acts = Acts(
         named=parts.repos.named,
         turns=lambda: parts.turns.by_repo,
-        speaker=speaker,
+        speaker=inbound.speaker,
         workers=outbound.supervisor,
         schedule=inbound.jobs,
         audit=parts.audit.append,

@@ -9,6 +9,7 @@ from functools import partial
 
 from codebutler.chat.chats import ChatConnection, Chats
 from codebutler.chat.platform import ConnectedChat, Host, Integration, Opening, Platform
+from codebutler.chat.terminal import Speaker
 from codebutler.config.chats import PEOPLE, ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatAuthError
@@ -23,15 +24,16 @@ from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import LogTag
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.schedule.hooks import HookRunner
-from codebutler.schedule.scheduler import Scheduler
+from codebutler.schedule.scheduler import Publish, Scheduler
 from codebutler.supervisor.workers import Workers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outbound:
-    """Sends what workers post to the chats."""
+    """Sends what workers post to the chats. ``publish`` posts what the schedule and our own commands say, once."""
 
     chats: Chats
+    publish: Publish
     services: ParentServices
     supervisor: Workers
     cards: Cards
@@ -42,6 +44,7 @@ class Inbound:
     """The way in: from the chats, hooks and the clock to the workers."""
 
     intake: Intake
+    speaker: Speaker
     held: HeldBack
     scheduler: Scheduler
     jobs: ScheduleCommands

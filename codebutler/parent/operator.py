@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from codebutler.chat.platform import ConnectedChat
-from codebutler.chat.terminal import Chat, Speaker
+from codebutler.chat.terminal import Chat
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import OPERATOR
 from codebutler.domain.version import VERSION
@@ -59,7 +59,7 @@ class Operator:
         self._repos = parts.repos
         self._listeners = parts.listeners
         self._workers = outbound.supervisor
-        self._speaker = Speaker(inbound.intake.accept, outbound.chats, outbound.supervisor.down, parts.clock)
+        self._speaker = inbound.speaker
         self._jobs = inbound.jobs
         self._status = status
         self._configuration = configuration
