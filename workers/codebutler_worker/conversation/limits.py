@@ -20,8 +20,7 @@ from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, show, show_waiting
 from codebutler_worker.conversation.parked import ASKED, LIMIT, carry_on, others, resume_at, surveyed
-from codebutler_worker.present.limits import answers_instead, asking, cannot_take_over, taken_over
-from codebutler_worker.present.notices import parked
+from codebutler_worker.present.notices import answers_instead, asking, cannot_take_over, parked, taken_over
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import agent_name, move, prefixes_of, talks, using
 from codebutler_worker.store.rows import TurnRow

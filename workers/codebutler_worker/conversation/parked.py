@@ -27,11 +27,11 @@ from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.approvals import NOT_RUN, close_all
 from codebutler_worker.conversation.marks import end_turn, show_waiting
 from codebutler_worker.conversation.queue import CROWDED, HANDED_OVER, HANDLED, STALE, never_started
-from codebutler_worker.present.limits import asking_text
 from codebutler_worker.present.notices import (
     DROPPED,
     RESTARTING,
     RESUMED,
+    asking_text,
     decided,
     interrupted,
     parked_text,

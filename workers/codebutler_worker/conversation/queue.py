@@ -19,7 +19,7 @@ from codebutler_worker.conversation.marks import QUEUED, end_turn, show
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import parked
 from codebutler_worker.runtime.budget import account_of, end_of, used_today, used_up, used_up_text
-from codebutler_worker.runtime.elsewhere import Elsewhere
+from codebutler_worker.runtime.runtime import Elsewhere
 from codebutler_worker.runtime.turns import move
 from codebutler_worker.store.rows import MessageRow, TurnRow, main_conversation, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of

@@ -24,8 +24,7 @@ from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import DayUse
 from codebutler.text.amounts import Unit, used_of
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.runtime.elsewhere import Elsewhere
-from codebutler_worker.runtime.runtime import Runtime
+from codebutler_worker.runtime.runtime import Elsewhere, Runtime
 from codebutler_worker.store.rows import BudgetAccount, Spent, TurnRow, UsageTotal, main_conversation
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso
 

@@ -7,7 +7,10 @@ starts after the commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -19,21 +22,20 @@ from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
-from codebutler.domain.model import Operation
+from codebutler.domain.model import Event, MessagePosted, Operation
 from codebutler.domain.refs import MessageRef
 from codebutler.platform.killpoints import reached
 from codebutler.platform.tasks import settled_within
-from codebutler.protocol.messages import FetchThread, Log, LogTag, ThreadFetched, TurnEnded
+from codebutler.protocol.messages import DayUse, FetchThread, Log, LogTag, ThreadFetched, TotalUse, TurnEnded
+from codebutler.protocol.spans import MOST_SPANS, SpanName, Traced, WorkSpan
 from codebutler.text.redact import Redactor
-from codebutler_worker.agents.backend import AgentBackend
+from codebutler_worker.agents.backend import AgentBackend, AgentEvent, ToolResult, ToolUse
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import Fetcher
-from codebutler_worker.runtime.elsewhere import Elsewhere
 from codebutler_worker.runtime.outbox import Outbox
-from codebutler_worker.runtime.tracing import Traces
 from codebutler_worker.skills import Library
-from codebutler_worker.store.rows import OutboxRow
+from codebutler_worker.store.rows import OutboxRow, UsageTotal
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.tree import Tree
@@ -192,3 +194,103 @@ class ThreadReader:
         coming = self._coming.get(message.request_id)
         if coming is not None and not coming.done():
             coming.set_result(message)
+
+
+# The parts of a run for the parent's trace: queued, the agent, its tools. Without a trace none of it exists.
+
+MOST_WAITING = 1000
+MOST_TOOLS = MOST_SPANS - 2
+PLAIN = re.compile(r"[A-Za-z0-9_.:-]{1,60}")
+
+
+class Traces:
+    """Messages that came with a trace and whose run has not started. It ends with the process."""
+
+    def __init__(self, clock: Clock, send: Callable[[object], None]) -> None:
+        self._clock = clock
+        self._send = send
+        self._came: OrderedDict[MessageRef, tuple[str, int]] = OrderedDict()
+
+    def came(self, event: Event, trace: str) -> None:
+        """The event is stored, and its run can be queued."""
+        if isinstance(event, MessagePosted):
+            self._came[event.ref] = trace, _now(self._clock)
+            while len(self._came) > MOST_WAITING:
+                self._came.popitem(last=False)
+
+    def begin(self, messages: Iterable[MessageRef], agent: str) -> RunTrace | None:
+        """A run for these messages begins; None without a trace. It is in the first one's trace; the others' show how
+        long they were queued."""
+        traced = [self._came.pop(ref) for ref in messages if ref in self._came]
+        if not traced:
+            return None
+        now = _now(self._clock)
+        for trace, came in traced[1:]:
+            self._send(Traced(trace=trace, spans=(WorkSpan(name="queued", began=came, ended=now),)))
+        return RunTrace(self._clock, self._send, *traced[0], agent)
+
+
+class RunTrace:
+    """One run's parts, sent at its end."""
+
+    def __init__(
+        self, clock: Clock, send: Callable[[object], None], trace: str, came: int, agent: str
+    ) -> None:
+        self._clock = clock
+        self._send = send
+        self._trace = trace
+        self._began = _now(clock)
+        self._agent = agent
+        self._spans = [WorkSpan(name="queued", began=came, ended=self._began)]
+        self._tools: dict[str, tuple[str, int]] = {}
+
+    def heard(self, event: AgentEvent) -> None:
+        """The agent does something."""
+        if isinstance(event, ToolUse) and len(self._spans) + len(self._tools) < MOST_TOOLS:
+            self._tools[event.id] = event.name, _now(self._clock)
+        elif isinstance(event, ToolResult) and (found := self._tools.pop(event.id, None)) is not None:
+            self._add("tool", found[1], found[0])
+
+    def end(self) -> None:
+        """The run has its result."""
+        for name, began in self._tools.values():
+            self._add("tool", began, name)
+        self._add("agent", self._began, self._agent)
+        self._send(Traced(trace=self._trace, spans=tuple(self._spans)))
+
+    def _add(self, name: SpanName, began: int, label: str) -> None:
+        # An agent may name a tool as it likes.
+        label = label if PLAIN.fullmatch(label) else ""
+        self._spans.append(WorkSpan(name=name, began=began, ended=_now(self._clock), label=label))
+
+
+def _now(clock: Clock) -> int:
+    return int(clock.now().timestamp() * 1_000_000) * 1000
+
+
+# What the other repositories have used, as the parent last told.
+
+
+class Elsewhere:
+    """One per worker. A day or a month that begins is empty until the parent tells more."""
+
+    def __init__(self) -> None:
+        self._told: TotalUse | None = None
+
+    def take(self, told: TotalUse | None) -> None:
+        """The parent's newest word."""
+        self._told = told
+
+    def on_day(self, until: datetime) -> UsageTotal:
+        """On the day that ends then."""
+        told = self._told
+        return _of(told.day) if told and datetime.fromisoformat(told.until) == until else UsageTotal()
+
+    def in_month(self, until: datetime) -> UsageTotal:
+        """In the month that ends then."""
+        told = self._told
+        return _of(told.month) if told and datetime.fromisoformat(told.month_until) == until else UsageTotal()
+
+
+def _of(use: DayUse) -> UsageTotal:
+    return UsageTotal(use.usd, use.tokens, use.runs, use.minutes)
