@@ -244,15 +244,12 @@ def _pytest(repo: Path) -> str | None:
     return f"{own if _is_there(repo, '.venv/bin') else 'python3'} -m pytest"
 
 
-def _cargo(repo: Path) -> str | None:
-    return "cargo test" if _is_there(repo, "Cargo.toml") else None
+def _by_file(repo: Path) -> str | None:
+    known = {"Cargo.toml": "cargo test", "go.mod": "go test ./..."}
+    return next((command for name, command in known.items() if _is_there(repo, name)), None)
 
 
-def _go(repo: Path) -> str | None:
-    return "go test ./..." if _is_there(repo, "go.mod") else None
-
-
-_LOOKS: tuple[Callable[[Path], str | None], ...] = (_make, _npm, _pytest, _cargo, _go)
+_LOOKS: tuple[Callable[[Path], str | None], ...] = (_make, _npm, _pytest, _by_file)
 
 
 def _read(repo: Path, name: str) -> str:

@@ -212,8 +212,5 @@ async def clear(runtime: Runtime, command: DeferredRow, race: Race) -> CommandRe
             told += [KEPT.format(name=name, days=KEPT_DAYS, ref=ref)] if number != race.picked else []
     reached("race.cleared")
     head = race.verdict or DISCARDED.format(who=person(race.by))
-    return CommandReply(also=partial(_clear, race=race, verdicts=(head, *told)))
-
-
-def _clear(uow: UnitOfWork, command: DeferredRow, *, race: Race, verdicts: tuple[str, ...]) -> None:
-    _note(uow, ThreadPlace(command.conversation, command.thread), race, *verdicts)
+    place = ThreadPlace(command.conversation, command.thread)
+    return CommandReply(also=lambda uow, _: _note(uow, place, race, head, *told))

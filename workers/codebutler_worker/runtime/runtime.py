@@ -10,11 +10,9 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol, TypeVar
-from uuid import uuid4
+from typing import Any, Protocol, TypeVar
 
 from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.paths import Home
@@ -25,8 +23,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, MessagePosted, Operation
 from codebutler.domain.refs import MessageRef
 from codebutler.platform.killpoints import reached
-from codebutler.platform.tasks import settled_within
-from codebutler.protocol.messages import DayUse, FetchThread, Log, LogTag, ThreadFetched, TotalUse, TurnEnded
+from codebutler.protocol.messages import DayUse, Log, LogTag, TotalUse, TurnEnded
 from codebutler.protocol.spans import MOST_SPANS, SpanName, Traced, WorkSpan
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend, AgentEvent, ToolResult, ToolUse
@@ -35,7 +32,7 @@ from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import Fetcher
 from codebutler_worker.runtime.outbox import Outbox
 from codebutler_worker.skills import Library
-from codebutler_worker.store.rows import OutboxRow, UsageTotal
+from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.tree import Tree
@@ -43,7 +40,7 @@ from codebutler_worker.tree.worktrees import Worktrees
 
 T = TypeVar("T")
 STORE_RETRY_S = 5.0
-THREAD_S = 20.0
+NOTHING_TOLD = TotalUse(day=DayUse(), until="", month=DayUse(), month_until="")
 
 
 class Agents(Protocol):
@@ -101,11 +98,11 @@ class Runtime:
         self.send = send
         self.outbox = Outbox(store, send)
         self.fetcher = Fetcher(send, clock)
-        self.threads = ThreadReader(send, clock)
-        self.elsewhere = Elsewhere()
+        self.elsewhere = NOTHING_TOLD
+        """What the other repositories have used, as the parent last told."""
         self.traces = Traces(clock, send)
         self.media = MediaService(settings.config.openai, settings.agent_env)
-        self._commits: set[asyncio.Task[None]] = set()
+        self._commits: set[asyncio.Task[Any]] = set()
 
     @cached_property
     def redactor(self) -> Redactor:
@@ -126,11 +123,10 @@ class Runtime:
         If the caller is cancelled meanwhile, commit and sending still finish: a committed row that was not
         sent would wait until the next start. Raises StoreError.
         """
-        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._commit(work, result), name="commit")
+        task = asyncio.create_task(self._commit(work), name="commit")
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
-        return await result
+        return await asyncio.shield(task)
 
     async def commit_surely(self, work: Callable[[UnitOfWork], T], what: str) -> T:
         """The same, retried until the store takes it: a full disk must not lose ``what``, which is logged."""
@@ -143,20 +139,14 @@ class Runtime:
 
     async def close(self) -> None:
         """Wait for the commits under way."""
-        await asyncio.gather(*self._commits)
+        await asyncio.gather(*self._commits, return_exceptions=True)
 
-    async def _commit(self, work: Callable[[UnitOfWork], T], result: asyncio.Future[T]) -> None:
-        try:
-            value, operations = await self.store.run(partial(_with_operations, work), self.redactor.redact)
-            if operations:
-                reached("outbox.after")
-                await self.outbox.publish(operations)
-        except Exception as error:  # noqa: BLE001 - it is the caller's, who waits for it in the future
-            if not result.done():
-                result.set_exception(error)
-            return
-        if not result.done():
-            result.set_result(value)
+    async def _commit(self, work: Callable[[UnitOfWork], T]) -> T:
+        value, operations = await self.store.run(partial(_with_operations, work), self.redactor.redact)
+        if operations:
+            reached("outbox.after")
+            await self.outbox.publish(operations)
+        return value
 
 
 def _with_operations(
@@ -166,34 +156,6 @@ def _with_operations(
     if uow.operations:
         reached("outbox.before")
     return value, uow.operations
-
-
-class ThreadReader:
-    """One per worker."""
-
-    def __init__(self, send: Callable[[object], None], clock: Clock) -> None:
-        self._send = send
-        self._clock = clock
-        self._coming: dict[str, asyncio.Future[ThreadFetched]] = {}
-
-    async def read(self, thread: MessageRef, before: MessageRef) -> ThreadFetched:
-        """The answer, whose ``code`` says why it is empty; also after a timeout of 20 seconds."""
-        request_id = uuid4().hex
-        coming: asyncio.Future[ThreadFetched] = asyncio.get_running_loop().create_future()
-        self._coming[request_id] = coming
-        self._send(FetchThread(request_id=request_id, thread=thread, before=before))
-        try:
-            if not await settled_within(self._clock, coming, THREAD_S):
-                return ThreadFetched(request_id=request_id, code="timeout")
-            return coming.result()
-        finally:
-            del self._coming[request_id]
-
-    def take(self, message: ThreadFetched) -> None:
-        """The parent's answer; it is dropped if nobody waits for it any more."""
-        coming = self._coming.get(message.request_id)
-        if coming is not None and not coming.done():
-            coming.set_result(message)
 
 
 # The parts of a run for the parent's trace: queued, the agent, its tools. Without a trace none of it exists.
@@ -266,31 +228,3 @@ class RunTrace:
 
 def _now(clock: Clock) -> int:
     return int(clock.now().timestamp() * 1_000_000) * 1000
-
-
-# What the other repositories have used, as the parent last told.
-
-
-class Elsewhere:
-    """One per worker. A day or a month that begins is empty until the parent tells more."""
-
-    def __init__(self) -> None:
-        self._told: TotalUse | None = None
-
-    def take(self, told: TotalUse | None) -> None:
-        """The parent's newest word."""
-        self._told = told
-
-    def on_day(self, until: datetime) -> UsageTotal:
-        """On the day that ends then."""
-        told = self._told
-        return _of(told.day) if told and datetime.fromisoformat(told.until) == until else UsageTotal()
-
-    def in_month(self, until: datetime) -> UsageTotal:
-        """In the month that ends then."""
-        told = self._told
-        return _of(told.month) if told and datetime.fromisoformat(told.month_until) == until else UsageTotal()
-
-
-def _of(use: DayUse) -> UsageTotal:
-    return UsageTotal(use.usd, use.tokens, use.runs, use.minutes)
