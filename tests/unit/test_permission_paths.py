@@ -42,7 +42,7 @@ ASKED = {
     "workers/codebutler_worker/conversation/limits.py": {"ask"},
     "workers/codebutler_worker/conversation/workdir.py": {"ask"},
     "workers/codebutler_worker/conversation/messages.py": {"ask", "type"},
-    "workers/codebutler_worker/conversation/agents.py": {"loosen"},
+    "workers/codebutler_worker/runtime/turns.py": {"loosen"},
     "workers/codebutler_worker/commands/choosing.py": {"ask", "loosen"},
     "workers/codebutler_worker/worker/inbox.py": {"amend"},
     "workers/codebutler_worker/memory/keeping.py": {"remember"},
