@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from codebutler.cluster.authority import ClusterAuthority
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.health import read_streams
+from codebutler.cluster.connection import connected_client
 from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.readings import read_servers, read_streams
 from codebutler.cluster.server import Trust, server_config
 from codebutler.cluster.subjects import GATEWAY
 from codebutler.domain.clock import SystemClock
@@ -166,6 +168,14 @@ class NatsCluster:
         known = self.servers[0].membership(name)
         return replace(known, servers=tuple(urls[first:] + urls[:first]))
 
+    @asynccontextmanager
+    async def system(self) -> AsyncIterator[Client]:
+        """A connection that may ask the servers how they are."""
+        authority = self.servers[0].authority.of_system(int(time.time()))
+        known = replace(authority, servers=tuple(each.url for each in self.servers))
+        async with connected_client(known, SystemClock()) as (client, _):
+            yield client
+
     def named(self, name: str) -> NatsServer:
         return next(each for each in self.servers if each.name == name)
 
@@ -203,13 +213,16 @@ async def patiently(work: Callable[[], Awaitable[T]]) -> T:
 
 async def whole(servers: NatsCluster, replicas: int = 3) -> None:
     """Each server has everything, as whoever replaces a disk waits for before touching the next one."""
-    async with bus(servers) as connected, asyncio.timeout(DEADLINE_S * 3):
+    async with bus(servers) as connected, servers.system() as system, asyncio.timeout(DEADLINE_S * 3):
         while True:
             with contextlib.suppress(CodeButlerError):
-                found = await read_streams(connected._client)
-                if found and not any(each.behind or each.replicas != replicas for each in found):
-                    return
-                await connected.streams.spread()
+                copies = await read_streams(connected._client)
+                said = await read_servers(system, SystemClock(), len(servers.servers))
+                if copies and not any(each.behind or each.replicas != replicas for each in copies):
+                    if len(said) == len(servers.servers) and not any(each.lacks for each in said):
+                        return
+                else:
+                    await connected.streams.spread()
             await asyncio.sleep(0.1)
 
 

@@ -61,6 +61,8 @@ class MortalGateway:
     def __init__(self, servers: NatsCluster, path: Path, ttl_s: float = TTL_S) -> None:
         self.path = path
         self._ttl_s = ttl_s
+        self.notices: list[tuple[str, str]] = []
+        """Of repositories that a host gave up."""
         self.leads: tuple[GatewayJournal, HostWorkers] | None = None
         self._servers = servers
         self._clock = SystemClock()
@@ -100,6 +102,7 @@ class MortalGateway:
 
         async with GatewayJournal(bucket, is_held, self.path, self._clock) as journal:
             services = SettlingServices(journal)
+            services.notices = self.notices
             async with HostWorkers(connected, authority, services, self._clock, journal) as hosts:
                 for name, repos in HOSTS.items():
                     for repo in repos:
@@ -253,6 +256,8 @@ async def survive(
             if server.is_dead:
                 await server.start()
         await _no_more_comes(lambda: sum(len(disks[repo].texts) for repo in CHANNELS), each * len(CHANNELS))
+        given_up = [notice for gateway in gateways for notice in gateway.notices]
+        assert not given_up, f"seed {seed}: {given_up} after {faults.told}"
         found = {repo: disks[repo].texts for repo in CHANNELS}
         lost = sorted(text for repo in CHANNELS for text in set(wanted[repo]) - set(found[repo]))
         assert not lost, f"seed {seed}: {len(lost)} lost, {lost[:10]} … after {faults.told}"

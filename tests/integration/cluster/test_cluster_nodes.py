@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.health import read_streams
+from codebutler.cluster.readings import read_servers, read_streams
 from codebutler.cluster.subjects import stream_in
+from codebutler.domain.clock import SystemClock
 from tests.natsserver import NatsCluster, NatsServer, bus, nats_cluster, nats_server, patiently, whole
-from tests.seam import Gateway, Host, gateway, host, remote, until
+from tests.seam import DEADLINE_S, Gateway, Host, gateway, host, remote, until
 from tests.workers.services import entry
+
+MANY, LARGE_BYTES = 300, 100_000
 
 
 @asynccontextmanager
@@ -38,6 +41,15 @@ async def replicas(connected: Bus) -> dict[str, int]:
     return {each.name: each.replicas for each in await read_streams(connected._client)}
 
 
+async def lacks(servers: NatsCluster, server: NatsServer) -> str:
+    """What the server says it does not have."""
+    said: dict[str, str] = {}
+    async with servers.system() as system, asyncio.timeout(DEADLINE_S):
+        while server.name not in said:
+            said = {each.name: each.lacks for each in await read_servers(system, SystemClock(), 3)}
+    return said[server.name]
+
+
 async def leader_of(servers: NatsCluster, stream: str) -> NatsServer:
     async with bus(servers) as connected:
         info = await connected._jetstream.stream_info(stream)
@@ -60,6 +72,22 @@ async def test_everything_is_on_three_disks_and_any_of_them_may_die_or_be_wiped(
             await server.start()
             await servers.ready()
             await whole(servers)
+
+
+async def test_disks_are_replaced_one_after_the_other_with_much_on_them(tmp_path: Path) -> None:
+    """A stream's leader calls a copy current that was wiped a moment ago. That server itself does not."""
+    async with nats_cluster(tmp_path) as servers, bus(servers) as connected:
+        await connected.ensure_stream("CB_ONE", "cb.one.>", 2**28)
+        for number in range(MANY):
+            await connected.publish("cb.one.a", b"x" * LARGE_BYTES, str(number))
+        for server in servers.servers:
+            await server.wipe()
+            await server.start()
+            assert await lacks(servers, server)
+            await whole(servers)
+            assert not await lacks(servers, server)
+        info = await patiently(lambda: connected._jetstream.stream_info("CB_ONE"))
+        assert info.state.messages == MANY
 
 
 async def test_the_server_that_leads_the_stream_is_killed_and_its_events_arrive(tmp_path: Path) -> None:
