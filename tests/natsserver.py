@@ -53,7 +53,7 @@ class NatsServer:
         self.port, self.route_port = free_port(), free_port()
         self.name = directory.name
         self.store = directory / "store"
-        self._within = within
+        self.within = within
         self._config = directory / "nats.conf"
         self._log = directory / "nats.log"
         self._max_bytes = max_bytes
@@ -92,7 +92,7 @@ class NatsServer:
         self._config.write_text(json.dumps(self._settings))
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *self._within, str(program), "-c", str(self._config), stdout=log, stderr=log
+                *self.within, str(program), "-c", str(self._config), stdout=log, stderr=log
             )
         async with asyncio.timeout(DEADLINE_S):
             while not await answers_at(self.port, self.address):
