@@ -75,6 +75,10 @@ class NatsServer:
         if self._max_bytes is not None:
             self._settings["jetstream"]["max_file_store"] = self._max_bytes
 
+    def forget(self) -> None:
+        """Trust nobody of before from the next start on."""
+        self._trust(trusted(ClusterAuthority.new((self.url,), ""))[0])
+
     def join(self, first: NatsServer, others: Sequence[NatsServer]) -> None:
         """Be one of a cluster from the next start on, with those whom ``first`` knows."""
         self.authority, self.members = first.authority, first.members

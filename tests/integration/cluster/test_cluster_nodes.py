@@ -128,8 +128,8 @@ async def test_the_leader_of_all_servers_is_killed_and_events_arrive_also_of_a_n
 
 @pytest.mark.parametrize("leads", [True, False])
 async def test_one_server_has_a_slow_disk(tmp_path: Path, leads: bool) -> None:
-    """Each sync takes SYNC_S longer, as on a disk under load (with 0.15 s it leads nothing); reads stay fast. ``leads``: that server leads
-    the host's stream and the gateway's lease."""
+    """Each sync takes SYNC_S longer, as on a disk under load (with 0.15 s it leads nothing); reads stay fast.
+    ``leads``: that server leads the host's stream and the gateway's lease."""
     servers = NatsCluster.of(tmp_path)
     slow, other, _ = servers.servers
     syncs, delay = "fsync,fdatasync", f"delay_enter={SYNC_S * 1e6:.0f}"
