@@ -1,4 +1,4 @@
-"""`python -m tests.nodefaults [--messages N] [--seed S]`: messages through random deaths of each part.
+"""`python -m tests.nodefaults [--messages N] [--seed S] [--pause S]`: messages through random deaths of each part.
 
 Two gateways, two hosts and three real NATS servers. Gateways and hosts are tasks here, with files of their own; the
 servers are processes. Afterwards every message is on the disk of its host once, in the order it was written.
@@ -41,6 +41,8 @@ HOSTS = {"laptop": ("shop", "books"), "tower": ("tools", "games")}
 CHANNELS = {repo: f"C-{repo}" for repos in HOSTS.values() for repo in repos}
 TTL_S = 3.0
 SILENT_S = 60.0
+PAUSE_S = 0.08
+"""Or all is said before there are many faults."""
 ANAS = Config(slack=SlackSection(allowed_users=("U01",)))
 
 
@@ -282,13 +284,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="nodefaults", description=__doc__)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument(
+        "--pause", type=float, default=PAUSE_S, help="seconds between two messages of a channel"
+    )
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
     sys.stdout.write(f"{given.messages} messages, seed {seed}\n")
     sys.stdout.flush()
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="cb-nodes-") as place:
-        told = asyncio.run(survive(Path(place), given.messages, seed))
+        told = asyncio.run(survive(Path(place), given.messages, seed, given.pause))
     counts = ", ".join(f"{told.count(kind)} {kind}" for kind in sorted(set(told)))
     sys.stdout.write(
         f"0 lost, 0 doubled, order kept; {len(told)} faults ({counts}) in {time.monotonic() - began_s:.0f} s\n"
