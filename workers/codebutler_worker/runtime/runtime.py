@@ -83,6 +83,7 @@ class Runtime:
         agents: Agents,
         clock: Clock,
         send: Callable[[object], None],
+        elsewhere: TotalUse | None,
     ) -> None:
         self.settings = settings
         self.home = home
@@ -98,7 +99,7 @@ class Runtime:
         self.send = send
         self.outbox = Outbox(store, send)
         self.fetcher = Fetcher(send, clock)
-        self.elsewhere = NOTHING_TOLD
+        self.elsewhere = elsewhere or NOTHING_TOLD
         """What the other repositories have used, as the parent last told."""
         self.traces = Traces(clock, send)
         self.media = MediaService(settings.config.openai, settings.agent_env)
