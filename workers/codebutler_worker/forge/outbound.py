@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from codebutler.config.git_repo import BOUNDED, BOUNDED_PINS
 from codebutler.config.secrets import mask_text
 from codebutler_worker.forge.host import Host
 from codebutler_worker.forge.remote import ForgeError, Remote
@@ -36,9 +37,13 @@ PINS = (
     ("push.recurseSubmodules", "no"),
     ("push.followTags", "false"),
     ("protocol.ext.allow", "never"),
+    *BOUNDED_PINS,
 )
 _LINK = re.compile(r"^remote:\s+(https://\S+)\s*$", re.MULTILINE)
 _COUNTED = re.compile(r"^remote: .*$", re.MULTILINE)
+TOO_LARGE = "these commits are too large to be pushed from here: push them once yourself"
+UNFOLDS = "attempting to allocate"
+"""Git, of an object that needs more memory than it may have."""
 STALE_LEASE = (
     "`{branch}` holds commits on the remote that were not pushed from here: nothing was overwritten. "
     "If that is what you want, force-push it from your own terminal"
@@ -71,7 +76,7 @@ class Pack:
         """Raises ForgeError if it is too large."""
         self._left -= len(piece)
         if self._left < 0:
-            raise ForgeError("these commits are too large to be pushed from here: push them once yourself")
+            raise ForgeError(TOO_LARGE)
         self._file.write(piece)
 
     def close(self) -> None:
@@ -118,6 +123,8 @@ class Outbound:
         except ForgeError as error:
             for left in (pack.path, pack.path.with_suffix(".idx")):
                 left.unlink(missing_ok=True)
+            if UNFOLDS in str(error):
+                raise ForgeError(TOO_LARGE) from None
             raise ForgeError(
                 f"the commits cannot be read completely ({error}): in a shallow or partial clone run "
                 "`git fetch --unshallow` or push them yourself"
@@ -254,6 +261,7 @@ def environment(directory: Path, remote: Remote) -> dict[str, str]:
         "GIT_GRAFT_FILE": "/dev/null",
         "GIT_NO_LAZY_FETCH": "1",
         "SSH_ASKPASS_REQUIRE": "never",
+        **BOUNDED,
         "GIT_CONFIG_COUNT": str(len(pins)),
     }
     for at, (key, value) in enumerate(pins):
