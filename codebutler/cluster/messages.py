@@ -7,10 +7,10 @@ the reply subjects that others name. ``epoch`` is the sender's: a receiver that 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ProtocolError
@@ -32,6 +32,7 @@ from codebutler.protocol.messages import (
 from codebutler.supervisor.supervisor import RepoRow
 
 CLUSTER_VERSION = 1
+MAX_ID_CHARS = 100
 DROPPED = "dropped"
 """The code of an event that is not to be taken."""
 
@@ -161,7 +162,7 @@ class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):
     """Piece ``number`` of a file: the one after the last answer, or that one again. Piece 0 starts the download."""
 
     repo: str
-    request: str
+    request: Annotated[str, Meta(max_length=MAX_ID_CHARS)]
     file_id: str
     number: int
 
