@@ -147,7 +147,7 @@ class HostQuestions:
     async def _beat(self, host: str, beat: Beat) -> Reply:
         epoch = self._authority.epoch
         if why := misfit(beat.version, CLUSTER_VERSION, name=host, release=beat.release):
-            if self.misfits.get(host) != why:
+            if self.misfits.get(host) != why and self._mistakes.admits(host, self._clock.monotonic()):
                 log.error("refused a host: %s", why)
             self.misfits[host] = why
             return Refused(epoch=epoch, why=why)
