@@ -20,6 +20,7 @@ from codebutler.supervisor.workers import ClusterRow, GatewayRow, HostRow
 
 GONE_S = 4 * RENEW_S
 """A stand-by that is silent for so long has ended."""
+PROBLEM_CHARS = 1000
 
 
 class HostedRepo:
@@ -52,12 +53,20 @@ class Fleet:
 
     def heard(self, host: str, beat: Beat, remotes: Iterable[HostedRepo]) -> None:
         """A host that was granted its lease reports."""
-        self._beats[host] = beat
+        self._beats[host] = structs.replace(beat, rows=())
         mine = {remote.repo.name: remote for remote in remotes if remote.host == host}
         for row in beat.rows:
             if (remote := mine.get(row.name)) is not None:
                 repo = remote.repo
-                remote.row = structs.replace(row, path=repo.path, channel_id=repo.channel_id, host=host)
+                problem, doubt = row.problem[:PROBLEM_CHARS], row.doubt[:PROBLEM_CHARS]
+                remote.row = structs.replace(
+                    row,
+                    path=repo.path,
+                    channel_id=repo.channel_id,
+                    host=host,
+                    problem=problem,
+                    doubt=doubt,
+                )
 
     def stands_by(self, gateway: StandingBy) -> None:
         """A gateway would lead if this one did not."""

@@ -6,8 +6,9 @@ import asyncio
 import dataclasses
 import logging
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from types import TracebackType
 
 from codebutler.cluster.absence import AbsenceNotices
@@ -15,6 +16,7 @@ from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.calls import HostCalls
 from codebutler.cluster.fleet import Fleet, HostedRepo
+from codebutler.cluster.floods import Floods, Seldom
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import (
     DROPPED,
@@ -23,7 +25,6 @@ from codebutler.cluster.messages import (
     ClusterCodec,
     EventForHost,
     HostNews,
-    HostQuestion,
     LookOrder,
     Order,
     OrderDone,
@@ -93,9 +94,9 @@ class HostWorkers:
         self._tasks = Tasks(_failed)
         self._fleet = Fleet(authority, clock, platform.node())
         self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
-        self._questions = HostQuestions(authority, services, self._of, self._heard)
+        self._questions = HostQuestions(authority, services, self._of, self._heard, clock)
         self._fleet.misfits = self._questions.misfits
-        self._question: ClusterCodec[HostQuestion] = ClusterCodec(HostQuestion)
+        self._mistakes = Seldom()
         self._news: ClusterCodec[HostNews] = ClusterCodec(HostNews)
         self._gateways: ClusterCodec[StandingBy] = ClusterCodec(StandingBy)
         self._done: ClusterCodec[OrderDone] = ClusterCodec(OrderDone)
@@ -103,8 +104,9 @@ class HostWorkers:
         self._started = False
 
     async def __aenter__(self) -> HostWorkers:
-        await self._stack.enter_async_context(self._bus.listening(questions_of("*"), self._asked))
-        await self._stack.enter_async_context(self._bus.listening(news_of("*"), self._told))
+        for of, heard in ((questions_of, self._asked), (news_of, self._told)):
+            floods = Floods(partial(self._subjects, of))
+            await self._stack.enter_async_context(self._bus.listening(of("*"), heard, floods))
         removals = Removals(self._authority, self._services, self._of)
         await self._stack.enter_async_context(self._bus.listening(REMOVALS, removals.told))
         await self._stack.enter_async_context(self._bus.listening(STAND_BY, self._stands_by))
@@ -240,6 +242,9 @@ class HostWorkers:
         repos = {host: tuple(each.name for each in self._of(host)) for host in self._hosts}
         return self._fleet.cluster(repos, {host: sum(counts.values()) for host, counts in untaken.items()})
 
+    def _subjects(self, of: Callable[[str], str]) -> set[str]:
+        return set(map(of, self._hosts))
+
     @property
     def _hosts(self) -> set[str]:
         return {remote.host for remote in self._remotes.values()}
@@ -349,19 +354,15 @@ class HostWorkers:
         host = subject.rpartition(".")[2]
         if not self._started:
             return None  # a host that is told of no repository ends its workers
-        try:
-            reply = await self._questions.answer(host, self._question.decode(body))
-        except (ProtocolError, BusError) as error:
-            log.warning("a question of %s: %s", host, error)
-            return None
-        return encode(reply) if reply is not None else None
+        return await self._questions.answered(host, body)
 
     async def _told(self, subject: str, body: bytes) -> None:
         host = subject.rpartition(".")[2]
         try:
             news = self._news.decode(body)
         except ProtocolError as error:
-            log.warning("news of %s: %s", host, error)
+            if self._mistakes.admits(host, self._clock.monotonic()):
+                log.warning("news of %s: %s", host, error)
             return
         remote = self._remotes.get(news.repo)
         if (
