@@ -29,7 +29,7 @@ from codebutler.cluster.messages import (
     encode,
     misfit,
 )
-from codebutler.config.hosts import assigned
+from codebutler.config.channels import assigned
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError
