@@ -3,14 +3,10 @@ meanwhile."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from tests.forgeserver.github import TOKEN, GitHubServer
 from tests.integration.forge.kit import Desk, at_github
 from tests.integration.forge.test_following import looked, one, opened
+from tests.pulse import Pulse
 from tests.shown import text_of
 from tests.worker_kit import worker
 
@@ -20,29 +16,6 @@ COSTLY = "%73"
 """What takes longest to be searched for secrets."""
 COMMENTS = 300
 HELD_UP_S = 1.5
-TICK_S = 0.02
-
-
-class Pulse:
-    """How long the event loop did nothing else at most, in seconds."""
-
-    def __init__(self) -> None:
-        self.worst_s = 0.0
-
-    @asynccontextmanager
-    async def felt(self) -> AsyncIterator[None]:
-        """While the block runs."""
-        beating = asyncio.create_task(self._beat())
-        try:
-            yield
-        finally:
-            beating.cancel()
-
-    async def _beat(self) -> None:
-        while True:
-            before_s = time.monotonic()
-            await asyncio.sleep(TICK_S)
-            self.worst_s = max(self.worst_s, time.monotonic() - before_s)
 
 
 async def test_many_long_comments_and_checks_hold_up_nothing(desk: Desk, github: GitHubServer) -> None:
