@@ -18,6 +18,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import SystemClock
 from codebutler.platform.tasks import beside
 from codebutler.protocol.messages import PROTOCOL_VERSION, Deliver, Hello, Ready, Stored
+from codebutler.supervisor.lifecycle import WorkerTiming
 from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.supervisor.workers import Workers
@@ -26,6 +27,8 @@ from tests.workers.inprocess import FakeWorker
 from tests.workers.services import RecordingServices, repo
 
 DEADLINE_S = 30.0
+HAS = ("shop", "tools")
+"""What is registered on each host."""
 
 
 class Disk:
@@ -125,6 +128,7 @@ class Gateway:
     hosts: HostWorkers
     services: RecordingServices
     authority: Epochs
+    notes: SharedNotes
 
 
 @asynccontextmanager
@@ -142,7 +146,7 @@ async def gateway(server: Servers, ttl_s: float = 30.0) -> AsyncIterator[Gateway
             HostWorkers(connected, authority, services, clock, notes) as hosts,
         ):
             hosts.start()
-            yield Gateway(hosts, services, authority)
+            yield Gateway(hosts, services, authority, notes)
         await leadership.release()
 
 
@@ -171,7 +175,8 @@ async def host(
         connected = await stack.enter_async_context(bus(server, name))
         services = HostServices(connected, standing, recorded.log, recorded.audit)
         stack.push_async_callback(services.close)
-        shared = Shared(spawner.spawn, services, clock, lambda: 0.0)
+        patient = WorkerTiming(heartbeat_s=DEADLINE_S)
+        shared = Shared(spawner.spawn, services, clock, lambda: 0.0, timing=patient)
         supervisor = await stack.enter_async_context(Supervisor(shared))
         supervisor.start()
         link = HostLink(connected, standing, services, supervisor, _local, clock)
@@ -185,4 +190,4 @@ async def host(
 
 def _local(given: tuple[RepoSettings, ...]) -> Local:
     """Everything is here."""
-    return Local({each.name: each for each in given})
+    return Local({each.name: each for each in given}, registered=HAS)
