@@ -25,6 +25,7 @@ def _group() -> None:
 
 
 app.command("create")(members.create)
+app.command("copy")(members.copy)
 app.command("invite")(members.invite)
 app.command("remove")(members.remove)
 
