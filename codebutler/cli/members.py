@@ -118,9 +118,7 @@ async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembershi
 
 
 def copy(
-    old: Annotated[
-        Path, typer.Argument(help="The gateway's cluster.json of before.", exists=True, dir_okay=False)
-    ],
+    old: Annotated[Path, typer.Argument(help="The gateway's cluster.json of before.")],
 ) -> None:
     """Copy what other NATS servers keep for us to this cluster's new ones, such as from one server to three."""
     need_cluster()

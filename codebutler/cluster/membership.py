@@ -72,6 +72,8 @@ def membership_of(file: Path) -> ClusterMembership:
     """A gateway's, from another file. Raises ConfigError."""
     try:
         membership = msgspec.convert(parse_object(file.read_bytes(), str(file)), ClusterMembership)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {(error.strerror or str(error)).lower()}") from None
     except msgspec.ValidationError as error:
         key, what = explain(error)
         raise ConfigError(f"{file}: {key}: {what}") from None
