@@ -16,9 +16,8 @@ from codebutler.cluster.notes import SharedNotes
 from codebutler.cluster.services import HostServices, Standing
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import SystemClock
-from codebutler.platform.tasks import beside
-from codebutler.protocol.messages import PROTOCOL_VERSION, Deliver, Hello, Ready, Stored
-from codebutler.supervisor.lifecycle import WorkerTiming
+from codebutler.platform.tasks import beside, first_of
+from codebutler.protocol.messages import PROTOCOL_VERSION, Deliver, Heartbeat, Hello, Ready, Stored
 from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.supervisor.workers import Workers
@@ -29,6 +28,7 @@ from tests.workers.services import RecordingServices, repo
 DEADLINE_S = 30.0
 HAS = ("shop", "tools")
 """What is registered on each host."""
+BEAT_S = 2.0
 
 
 class Disk:
@@ -51,11 +51,20 @@ class Disk:
 
 
 class StoringWorker(FakeWorker):
-    """Stores every event on its disk, and says so."""
+    """Stores every event on its disk, and says so. It says that it lives, or the supervisor would replace it and, after
+    some times, give its repository a rest of ten minutes."""
 
     def __init__(self, pid: int, disk: Disk) -> None:
         super().__init__(pid)
         self._disk = disk
+        self.load = Heartbeat()
+        """What it has to do, as it says."""
+        self._beats = asyncio.create_task(self._beat(), name=f"heart of {pid}")
+
+    async def _beat(self) -> None:
+        while not self._dead.done():
+            self.say(self.load)
+            await asyncio.sleep(BEAT_S)
 
     def send(self, message: object) -> None:
         super().send(message)
@@ -175,12 +184,11 @@ async def host(
         connected = await stack.enter_async_context(bus(server, name))
         services = HostServices(connected, standing, recorded.log, recorded.audit)
         stack.push_async_callback(services.close)
-        patient = WorkerTiming(heartbeat_s=DEADLINE_S)
-        shared = Shared(spawner.spawn, services, clock, lambda: 0.0, timing=patient)
+        shared = Shared(spawner.spawn, services, clock, lambda: 0.0)
         supervisor = await stack.enter_async_context(Supervisor(shared))
         supervisor.start()
         link = HostLink(connected, standing, services, supervisor, _local, clock)
-        running = asyncio.create_task(link.run(), name=f"host {name}")
+        running = asyncio.create_task(first_of(link.run(), connected.refused()), name=f"host {name}")
         try:
             yield Host(spawner, standing, services, link, running)
         finally:

@@ -127,7 +127,8 @@ def copy(
     before, now = membership_of(old), read_membership(home(), gateway=True)
     found = asyncio.run(copied(before, now, SystemClock()))
     count = sum(found.values())
-    say(f"Copied {len(found)} streams with {count} {'message' if count == 1 else 'messages'}.")
+    streams = "one stream" if len(found) == 1 else f"{len(found)} streams"
+    say(f"Copied {streams} with {count} {'message' if count == 1 else 'messages'}.")
     notice("Next: stop the servers of before for good, invite each host again, and start the gateway.")
 
 

@@ -16,9 +16,9 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from codebutler.cluster.connection import connected_client
-from codebutler.cluster.health import read_streams
 from codebutler.cluster.host import BEAT_S
 from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.readings import read_streams
 from codebutler.cluster.streams import OURS
 from codebutler.cluster.subjects import GATEWAY, LEADER_BUCKET, questions_of
 from codebutler.domain.clock import Clock

@@ -97,10 +97,11 @@ class Leadership:
             self._revision, self._until_s = revision, asked_s + self._ttl_s - MARGIN_S
 
     async def _written(self, last: int | None) -> int | None:
-        """As ``Bucket.put``; an earlier attempt may have had effect without our knowing."""
+        """As ``KeyBucket.put``. An earlier attempt may have had effect without our knowing: then it is written again,
+        since the servers count from when they got it, which may be long ago."""
         revision = await self._bucket.put(GATEWAY, self.instance, last)
         if revision is None and (found := await self._bucket.get(GATEWAY)) and found[0] == self.instance:
-            return found[1]
+            return await self._bucket.put(GATEWAY, self.instance, found[1])
         return revision
 
     async def release(self) -> None:

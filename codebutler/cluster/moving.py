@@ -16,7 +16,7 @@ from codebutler.cluster.leases import LOOK_S, Epochs
 from codebutler.cluster.messages import ClusterCodec, EventForHost, ToHost, encode
 from codebutler.cluster.questions import digest_of
 from codebutler.cluster.subjects import calls_of, consumer_of, events_to, stream_in, stream_out
-from codebutler.config.hosts import assigned
+from codebutler.config.channels import assigned
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ProtocolError, RegistryError
 from codebutler.domain.model import MessagePosted

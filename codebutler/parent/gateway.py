@@ -68,19 +68,23 @@ async def gateway(
     home: Home, env: Mapping[str, str], told: Callable[[str], None], stopping: Stopping | None = None
 ) -> None:
     """Lead as soon as no other gateway does, and serve until ``stopping``, SIGTERM or SIGINT. ``told`` hears whether
-    this one stands by. Raises as ``supervise``."""
+    this one stands by. Raises as ``supervise``, and ConfigError if the servers do not want it any more."""
     home.ensure()
     membership = read_membership(home, gateway=True)
     chats_of(resolve_global(home, env).config)
     stopping = stopping or Stopping()
     async with begun(home, env, stopping) as beginning, Bus.connected(membership, beginning.clock) as bus:
-        while not stopping.asked.is_set():
-            leadership = await Leadership.candidate(bus, uuid4().hex, beginning.clock)
-            told("Standing by: another gateway leads, or none has answered yet.")
-            async with beside(_standing_by(bus, leadership), name="stand-by"):
-                await first_of(leadership.acquire(), stopping.asked.wait())
-            if leadership.is_held:
-                await _lead(bus, leadership, beginning, told)
+        await first_of(_leading(bus, beginning, stopping, told), bus.refused())
+
+
+async def _leading(bus: Bus, beginning: Beginning, stopping: Stopping, told: Callable[[str], None]) -> None:
+    while not stopping.asked.is_set():
+        leadership = await Leadership.candidate(bus, uuid4().hex, beginning.clock)
+        told("Standing by: another gateway leads, or none has answered yet.")
+        async with beside(_standing_by(bus, leadership), name="stand-by"):
+            await first_of(leadership.acquire(), stopping.asked.wait())
+        if leadership.is_held:
+            await _lead(bus, leadership, beginning, told)
 
 
 async def _standing_by(bus: Bus, leadership: Leadership) -> None:

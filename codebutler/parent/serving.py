@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 
-from codebutler.control.wire import control_server
 from codebutler.parent.configuration import GRACE_S, Configuration
 from codebutler.parent.integration import ChatConnections, Inbound, Outbound
 from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Parts
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside
+from codebutler.protocol.control_socket import control_server
 from codebutler.protocol.messages import StopReason
 
 FLUSH_S = 5.0

@@ -96,8 +96,7 @@ async def test_k10_a_move_outlives_its_gateway(tmp_path: Path, git_repo: Path) -
         again = await built.say(channel, ASKED, thread_ts=first)
         await built.answer(channel, first, ON_TOWER)
         assert await built.outcome(channel, again) == "white_check_mark"
-        back = await built.say(channel, "!move laptop")
-        await built.answer(channel, back, "from tower to laptop")
+        assert "from tower to laptop" in await made.standby.run("cluster", "move", "shop", "laptop")
         await told(made, f"{MOVED} laptop")
         last = await made.answered()
         await built.answer(channel, last, ON_LAPTOP)

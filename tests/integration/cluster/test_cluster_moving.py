@@ -120,7 +120,7 @@ async def knows(lead: Lead, *hosts: str) -> None:
 async def busy(lead: Lead, here: Host, **load: int) -> None:
     """Its worker says so, and the gateway knows it."""
     worker = await here.spawner.worker()
-    worker.say(Heartbeat(**load))
+    worker.load = Heartbeat(**load)
     await until(lambda: lead.opened.hosts.rows()[0].turns.running == load.get("running", 0))
 
 
@@ -146,7 +146,7 @@ async def test_what_runs_ends_first_and_what_is_new_waits_for_the_new_host(tmp_p
         await until(lambda: laptop.taken("!stop"))
         assert "1 running, 0 waiting, 0 queued. New messages wait for tower" in lead.posts[0]
         assert lead.at == "laptop"
-        (await laptop.spawner.worker()).say(Heartbeat())
+        (await laptop.spawner.worker()).load = Heartbeat()
         await until(lambda: tower.taken("message 10"))
         assert laptop.spawner.disk().texts == [*texts(1, 5), "!stop"]
         assert tower.spawner.disk().texts == texts(6, 10)
@@ -188,7 +188,7 @@ async def test_a_gateway_dies_in_the_middle_and_the_next_one_goes_on(tmp_path: P
             assert sorted(first.opened.services.settled) == [1, 2, 3, 4, 5]
         async with leading(server, tmp_path / "standby") as second:
             second.deliver(6, 12)  # its journal has what was not settled
-            worker.say(Heartbeat())
+            worker.load = Heartbeat()
             await until(lambda: tower.taken("message 12"), within_s=60)
             assert tower.spawner.disk().texts == texts(6, 12)
             assert laptop.spawner.disk().texts == texts(1, 5)

@@ -24,10 +24,9 @@ Record = Callable[[bytes], None]
 
 
 class LineSplitter:
-    """Pure: takes chunks, returns whole lines. A line over ``limit_bytes`` is dropped and counted."""
+    """Pure: takes chunks, returns whole lines. A line over ``limit_bytes`` is dropped."""
 
     def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
-        self.dropped = 0
         self._limit_bytes = limit_bytes
         self._buffer = bytearray()
         self._dropping = False
@@ -59,7 +58,6 @@ class LineSplitter:
         if len(self._buffer) > self._limit_bytes:
             self._buffer.clear()
             self._dropping = True
-            self.dropped += 1
 
 
 class AgentProcess(Program):
@@ -106,11 +104,6 @@ class AgentProcess(Program):
                 start_new_session=True,
             )
         return cls(Process(transport, protocol, loop), transport, birth, limit_bytes, record)
-
-    @property
-    def dropped_lines(self) -> int:
-        """The number of lines over the limit."""
-        return self._splitter.dropped
 
     @property
     def stderr_tail(self) -> str:
