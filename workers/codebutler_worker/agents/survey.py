@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -18,7 +17,7 @@ from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableEr
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, look_up, missing_rule
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.egress.access import NetworkAccess
-from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.destinations import read_head, read_regular
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
@@ -263,18 +262,13 @@ class Supported:
     async def ask(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
         """The output of ``argv --version``. Raises AgentUnavailableError if it does not answer."""
         secretless = {key: value for key, value in env.items() if "KEY" not in key}
-        said = b""
         launch = Launch((*argv, "--version"), secretless, Path("/"))
-        async with await AgentProcess.spawn(launch) as process:
-            try:
-                async with asyncio.timeout(self.probe_s):
-                    async for line in process.lines():
-                        said += line[: SAID_BYTES - len(said)] + b"\n"
-            except TimeoutError:
-                raise AgentUnavailableError(
-                    f"`{Path(argv[-1]).name} --version` does not answer: reinstall {self.name} with `{self.install}`"
-                ) from None
-        return said.decode(errors="replace")
+        ended = await run_to_end(launch, limit_bytes=SAID_BYTES, limit_s=self.probe_s)
+        if ended.code is None:
+            raise AgentUnavailableError(
+                f"`{Path(argv[-1]).name} --version` does not answer: reinstall {self.name} with `{self.install}`"
+            )
+        return ended.output.decode(errors="replace")
 
 
 CLAUDE = Supported(CLAUDE_CODE.title, (2, 1, 197), (2, 1, 328), CLAUDE_CODE.install, probe_s=20.0)

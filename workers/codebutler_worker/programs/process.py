@@ -187,14 +187,22 @@ class EndedProgram:
     container: str
 
 
-async def run_to_end(launch: Launch, *, stdin: bytes = b"", limit_bytes: int, limit_s: float) -> EndedProgram:
-    """Run a program and keep ``limit_bytes`` of its stdout; a newline is added to ``stdin``.
+async def run_to_end(
+    launch: Launch,
+    *,
+    stdin: bytes = b"",
+    limit_bytes: int,
+    limit_s: float | None = None,
+    record: Record | None = None,
+) -> EndedProgram:
+    """Run a program and keep ``limit_bytes`` of its stdout; a newline is added to ``stdin``. ``record`` is called with
+    all its output, in a thread.
 
     Raises AgentUnavailableError if it cannot be executed, and SandboxUnavailableError.
     """
     lines: list[bytes] = []
     size, code, cut = 0, None, False
-    async with await AgentProcess.spawn(launch) as process:
+    async with await AgentProcess.spawn(launch, record=record) as process:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 if stdin:

@@ -38,7 +38,7 @@ from codebutler_worker.conversation.parked import after_restore
 from codebutler_worker.conversation.workdir import remove_merged
 from codebutler_worker.media.files import forget_files
 from codebutler_worker.programs.program import kill_orphans
-from codebutler_worker.runtime.runtime import NOTHING_TOLD, Agents, Runtime
+from codebutler_worker.runtime.runtime import Agents, Runtime
 from codebutler_worker.sandbox.person import home_of_agents
 from codebutler_worker.store.opening import STATE_DIR, open_on_own_thread
 from codebutler_worker.store.store import Store
@@ -86,8 +86,7 @@ async def serve(
         backups = _backups(settings, home)
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
             await _tell_restored(store, settings)
-            runtime = Runtime(settings, home, store, agents(settings, clock), clock, channel.send)
-            runtime.elsewhere = configured.total or NOTHING_TOLD
+            runtime = Runtime(configured, home, store, agents(settings, clock), clock, channel.send)
             async with DailyBackups(backups, clock, logger.warning, partial(_forget_old, runtime)):
                 return await _work(Worker(channel, runtime))
     except CodeButlerError as error:
