@@ -216,6 +216,46 @@ class Bus:
         except (NatsError, OSError) as error:
             raise BusError from error
 
+    async def first(self, stream: str, subject: str) -> tuple[int, bytes] | None:
+        """(place, body) of the oldest message there is, acknowledged by nobody; None if there is none. Raises
+        BusError."""
+        try:
+            found = await cancellable(self._jetstream.get_msg(stream, seq=1, subject=subject, next=True))
+        except NotFoundError:
+            return None
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+        return found.seq or 0, found.data or b""
+
+    async def drop(self, stream: str, seq: int) -> None:
+        """Delete one message. Raises BusError."""
+        try:
+            await cancellable(self._jetstream.delete_msg(stream, seq))
+        except NotFoundError:
+            return
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+
+    async def handed_out(self, stream: str, consumer: str) -> int:
+        """The place of the latest message that the consumer has given to anybody; 0 for none, and without that
+        consumer. Raises BusError."""
+        try:
+            info = await cancellable(self._jetstream.consumer_info(stream, consumer))
+        except NotFoundError:
+            return 0
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+        return info.delivered.stream_seq if info.delivered else 0
+
+    async def drop_consumer(self, stream: str, consumer: str) -> None:
+        """Delete it, if it is there. Raises BusError."""
+        try:
+            await cancellable(self._jetstream.delete_consumer(stream, consumer))
+        except NotFoundError:
+            return
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+
     # What is not kept: questions, orders, news
 
     async def tell(self, subject: str, body: bytes) -> None:
