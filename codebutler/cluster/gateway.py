@@ -92,7 +92,7 @@ class HostWorkers:
         self._streams: set[str] = set()
         """Hosts whose stream is there."""
         self._preparing = asyncio.Semaphore(PREPARED_AT_ONCE)
-        self._tasks = Tasks(_failed)
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._fleet = Fleet(authority, clock, platform.node())
         self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
         self._questions = HostQuestions(authority, services, self._of, self._heard, clock)
@@ -395,7 +395,3 @@ class HostWorkers:
         if remote is None:
             raise RegistryError(f"no repository named {name} is served: see `codebutler repos`")
         return remote
-
-
-def _failed(name: str, error: BaseException) -> None:
-    log.error("%s failed: %r", name, error)
