@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from codebutler.cluster.buckets import BusError, KeyBucket, cancellable
 from codebutler.cluster.connection import ANSWER_S, LONGEST_RETRY_S, Rejections, connected_client
 from codebutler.cluster.floods import LEFT_OUT_S, Floods
 from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.parts import PART_BYTES, BodyParts, pieces_of
 from codebutler.cluster.server import objection
 from codebutler.cluster.streams import JetStreams
 from codebutler.cluster.subjects import answers_of
@@ -35,12 +35,8 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ConfigError, FrameTooLargeError
 from codebutler.platform.tasks import beside, wait_for
 
-PART_BYTES = 700 * 2**10
-"""Below the 1 MiB that a NATS server takes unless it is configured otherwise."""
 HEADER_BYTES = 2**10
 MAX_BODY_BYTES = 40 * 2**20
-PARTS = "Cb-Part"
-PART = re.compile(r"([0-9a-f]{32}) ([0-9]{1,2}) ([0-9]{1,2})")
 ACK_WAIT_S = 10.0
 WORKING_S = 3.0
 RETRY_S = 0.25
@@ -49,11 +45,9 @@ NOBODY = "503"
 """The status of the server's own answer when nobody listens there."""
 DUPLICATES_S = 600.0
 IN_FLIGHT = 512
+FLOOD = "not heard for {:g} s, for sending too much: {}"
 
 log = logging.getLogger("codebutler.cluster")
-
-
-FLOOD = "not heard for {:g} s, for sending too much: {}"
 
 
 @dataclass
@@ -150,13 +144,8 @@ class Bus:
         limit_bytes = MAX_BODY_BYTES if in_parts else self._client.max_payload - HEADER_BYTES
         if len(body) > limit_bytes:
             raise FrameTooLargeError(f"a message of {len(body)} bytes exceeds the limit of {limit_bytes}")
-        part_bytes = PART_BYTES if in_parts else limit_bytes
-        pieces = [body[at : at + part_bytes] for at in range(0, len(body), part_bytes)]
-        whole = uuid4().hex
-        for number, piece in enumerate(pieces):
-            headers = {api.Header.MSG_ID.value: f"{message_id}/{number}"}
-            if len(pieces) > 1:
-                headers[PARTS] = f"{whole} {number} {len(pieces)}"
+        for number, (piece, named) in enumerate(pieces_of(body, PART_BYTES if in_parts else limit_bytes)):
+            headers = {api.Header.MSG_ID.value: f"{message_id}/{number}", **named}
             await self._until_done(partial(self._jetstream.publish, subject, piece, headers=headers))
 
     async def _until_done(self, work: Callable[[], Awaitable[object]]) -> None:
@@ -215,6 +204,46 @@ class Bus:
             return
         except (NatsError, OSError) as error:
             raise BusError from error
+
+    async def first(self, stream: str, subject: str) -> tuple[int, bytes] | None:
+        """(place, body) of the oldest message there is, acknowledged by nobody; None if there is none. Raises
+        BusError."""
+        try:
+            found = await cancellable(self._jetstream.get_msg(stream, seq=1, subject=subject, next=True))
+        except NotFoundError:
+            return None
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+        return found.seq or 0, found.data or b""
+
+    async def drop(self, stream: str, seq: int) -> None:
+        """Delete one message. Raises BusError."""
+        try:
+            await cancellable(self._jetstream.delete_msg(stream, seq))
+        except NotFoundError:
+            return
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+
+    async def handed_out(self, stream: str, consumer: str) -> int:
+        """The place of the latest message that the consumer has given to anybody; 0 for none, and without that
+        consumer. Raises BusError."""
+        try:
+            info = await cancellable(self._jetstream.consumer_info(stream, consumer))
+        except NotFoundError:
+            return 0
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+        return info.delivered.stream_seq if info.delivered else 0
+
+    async def drop_consumer(self, stream: str, consumer: str) -> None:
+        """Delete it, if it is there. Raises BusError."""
+        try:
+            await cancellable(self._jetstream.delete_consumer(stream, consumer))
+        except NotFoundError:
+            return
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
 
     # What is not kept: questions, orders, news
 
@@ -334,27 +363,6 @@ class Subscriptions:
         """Listen nowhere. Raises NatsError."""
         while self._open:
             await self._open.pop().unsubscribe()
-
-
-class BodyParts:
-    """Collects the messages of large bodies. What does not make sense is taken for a whole body, which nobody can
-    read."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, dict[int, Msg]] = {}
-
-    def whole(self, message: Msg) -> list[Msg]:
-        """The messages of the body that this one completes; [] while parts are missing."""
-        named = PART.fullmatch((message.headers or {}).get(PARTS, ""))
-        if named is None:
-            return [message]
-        name, number, count = named[1], int(named[2]), int(named[3])
-        found = self._found.setdefault(name, {})
-        found[number] = message
-        if len(found) < count:
-            return []
-        del self._found[name]
-        return [found[each] for each in sorted(found)]
 
 
 def _delivered(messages: list[Msg]) -> Delivered:

@@ -34,6 +34,7 @@ from codebutler.cluster.messages import (
     WorkerOrder,
     encode,
 )
+from codebutler.cluster.moving import HostMoves
 from codebutler.cluster.questions import HostQuestions
 from codebutler.cluster.removal import Removals
 from codebutler.cluster.subjects import (
@@ -66,7 +67,7 @@ from codebutler.protocol.messages import StopReason
 from codebutler.supervisor.port import Services
 from codebutler.supervisor.queues import T
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
-from codebutler.supervisor.workers import ClusterRow
+from codebutler.supervisor.workers import ClusterRow, Mover
 
 MAX_IN_BYTES = 2**28
 ASK_S = 65.0
@@ -91,7 +92,7 @@ class HostWorkers:
         self._streams: set[str] = set()
         """Hosts whose stream is there."""
         self._preparing = asyncio.Semaphore(PREPARED_AT_ONCE)
-        self._tasks = Tasks(_failed)
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._fleet = Fleet(authority, clock, platform.node())
         self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
         self._questions = HostQuestions(authority, services, self._of, self._heard, clock)
@@ -168,11 +169,8 @@ class HostWorkers:
 
     def deliver(self, entry: Entry) -> None:
         """Queue the event for its host's stream; once that has it on disk, the journal may forget it."""
-        remote = self._channels.get(entry.channel)
-        if remote is None or entry.seq in remote.known:
-            return
-        remote.known.add(entry.seq)
-        remote.waiting.put_nowait(entry)
+        if (remote := self._channels.get(entry.channel)) is not None:
+            remote.take(entry)
 
     def stop_turns(self, name: str, user: PersonRef) -> None:
         """End all turns of the repository. Raises RegistryError."""
@@ -263,6 +261,12 @@ class HostWorkers:
         return found
 
     @property
+    def mover(self) -> Mover:
+        """Moves repositories between the hosts."""
+        known = (self._authority, self._fleet, self._clock, self._remotes, self._prepare)
+        return HostMoves(self._bus, *known).mover
+
+    @property
     def outbox_pending(self) -> int:
         """By the hosts' last reports."""
         return self._fleet.outbox_pending
@@ -334,7 +338,7 @@ class HostWorkers:
 
         def served(name: str) -> RepoSettings | None:
             remote = self._remotes.get(name)
-            return remote.repo if remote is not None and remote.host == host else None
+            return remote.repo if remote is not None and remote.is_heard_of(host) else None
 
         calls = HostCalls(host, self._bus, self._authority, self._services, served, self._returned)
         await calls.run()
@@ -391,7 +395,3 @@ class HostWorkers:
         if remote is None:
             raise RegistryError(f"no repository named {name} is served: see `codebutler repos`")
         return remote
-
-
-def _failed(name: str, error: BaseException) -> None:
-    log.error("%s failed: %r", name, error)

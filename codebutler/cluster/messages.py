@@ -150,7 +150,8 @@ class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
 class Beat(_ClusterMessage, frozen=True, tag="beat"):
     """Alive. ``instance`` is new for each process; ``rows`` say how its repositories are; ``known`` is the digest of
     the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin.
-    ``release``: its version of CodeButler. ``totals``: which of the gateway's totals it has."""
+    ``release``: its version of CodeButler. ``totals``: which of the gateway's totals it has. ``has``: the names of all
+    repositories registered there, whether they are its own or not; None if it does not say."""
 
     version: int
     instance: ID
@@ -160,6 +161,7 @@ class Beat(_ClusterMessage, frozen=True, tag="beat"):
     leaves: bool = False
     release: Annotated[str, Meta(max_length=40)] = ""
     totals: Annotated[str, Meta(max_length=200)] = ""
+    has: tuple[RepoName, ...] | None = None
 
 
 class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):
