@@ -310,6 +310,7 @@ class HostWorkers:
             event=entry.event,
             request=entry.request,
             received_at=entry.received_at,
+            trace=entry.trace,
         )
         subject = events_to(remote.host, remote.repo.name)
         await self._bus.publish(subject, encode(event), f"{epoch} {entry.event.key}")
@@ -369,7 +370,7 @@ class HostWorkers:
             and remote.host == host
             and news.epoch == await self._authority.hosts.epoch_of(host)
         ):
-            self._services.show(remote.repo, news.news)
+            self._services.show(remote.repo, news.told(self._clock.now()))
 
     def _heard(self, host: str, beat: Beat) -> None:
         self._fleet.heard(host, beat, self._remotes.values())

@@ -28,6 +28,7 @@ from codebutler.observe.chain import worker_act
 from codebutler.observe.logs import Logs
 from codebutler.parent.bootstrap import begun
 from codebutler.parent.host_jobs import HostedHere, HostJobs
+from codebutler.parent.host_runs import HostRuns
 from codebutler.parent.host_use import HostUse
 from codebutler.parent.local import LocalWorkers, Record
 from codebutler.parent.spending import Spending
@@ -76,6 +77,8 @@ async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = N
         use = HostUse(repositories.hosted, spending, services, logs.record)
         await stack.enter_async_context(beside(spending.run(), name="spending"))
         await stack.enter_async_context(beside(use.run(), name="use"))
+        runs = HostRuns(repositories.hosted, services, clock, logs.record)
+        await stack.enter_async_context(beside(runs.run(), name="runs"))
         jobs = HostJobs(repositories.hosted, services, Provenance(Registry(home)), clock, logs.record)
         await stack.enter_async_context(beside(jobs.run(), name="jobs"))
         logs.record("", "INF", f"the host {membership.name} is connected to NATS")

@@ -20,11 +20,13 @@ from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import Clock, zone_of
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.intake.records import Notes
-from codebutler.intake.repos import RepoTable
-from codebutler.observe.ledger import LedgerRow, Period, begin_of, read, used
+from codebutler.intake.repos import RepoTable, Served
+from codebutler.observe.hosted_runs import HostedRuns
+from codebutler.observe.ledger import Period, begin_of, read, used
 from codebutler.observe.sums import together
 from codebutler.platform.tasks import Observers, wait_for
 from codebutler.protocol.messages import DayUse, LogTag, TotalUse
+from codebutler.protocol.runs import LedgerRow
 
 WEEK_DAYS = 7
 LOOK_AGAIN_S = 60.0
@@ -183,10 +185,18 @@ def _note(repo: str) -> str:
 
 
 class Ledgers:
-    """The rows of the served repositories' runs that asked a model, read when somebody asks."""
+    """The rows of the served repositories' runs that asked a model, read when somebody asks. ``hosted``: those of
+    hosts."""
 
-    def __init__(self, table: Callable[[], RepoTable], clock: Clock, record: Record) -> None:
+    def __init__(
+        self,
+        table: Callable[[], RepoTable],
+        clock: Clock,
+        record: Record,
+        hosted: HostedRuns | None = None,
+    ) -> None:
         self._table = table
+        self._hosted = hosted
         self._clock = clock
         self._record = record
 
@@ -210,9 +220,14 @@ class Ledgers:
             if served is None:
                 continue
             try:
-                rows = await asyncio.to_thread(read, name, Path(served.entry.path), during)
+                found += await asyncio.to_thread(self._read, served, during)
             except StoreError as error:
                 self._record(name, "WRN", f"its ledger cannot be read: {error}")
-                continue
-            found += [row for row in rows if asks_model(served.config, row.agent)]
         return sorted(found, key=lambda row: row.at)
+
+    def _read(self, served: Served, during: Period) -> list[LedgerRow]:
+        entry = served.entry
+        if entry.host:
+            return self._hosted.read(entry.name, during, programs=False) if self._hosted else []
+        rows = read(entry.name, Path(entry.path), during)
+        return [row for row in rows if asks_model(served.config, row.agent)]
