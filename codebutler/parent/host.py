@@ -117,6 +117,7 @@ class Repositories:
         self._host = host
         self._redactor = redactor
         self._hosted: dict[str, HostedHere] = {}
+        self._table = RepoTable(())
 
     def hosted(self) -> Mapping[str, HostedHere]:
         """What was found last."""
@@ -124,7 +125,7 @@ class Repositories:
 
     def table(self) -> RepoTable:
         """The same."""
-        return RepoTable(tuple(each.served for each in self._hosted.values()))
+        return self._table
 
     def local(self, given: Sequence[RepoSettings]) -> Local:
         """Reads the registry and each repository's configuration; one's fault does not affect the others. Blocks."""
@@ -145,6 +146,7 @@ class Repositories:
             except ConfigError as error:
                 missing.append(_unserved(each, str(error)))
         self._hosted = hosted
+        self._table = RepoTable(tuple(each.served for each in hosted.values()))
         return Local({name: each.settings for name, each in hosted.items()}, tuple(missing))
 
     def _here(self, entry: RepoEntry, given: RepoSettings) -> HostedHere:

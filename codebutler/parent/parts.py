@@ -212,7 +212,7 @@ class Parts:
 async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     """``stack`` closes everything in reverse order. Raises ConfigError, StoreError."""
     home, clock, config, signals = given.home, given.clock, given.config, Signals()
-    table = RepoTable.read(home, given.env, of_hosts=given.serves_hosts)
+    table = await asyncio.to_thread(RepoTable.read, home, given.env, of_hosts=given.serves_hosts)
     redactor = Redactor(secrets_of(config) | table.secrets(given.env))
     people = People(clock)
     kept_days = config.logs.retention_days
