@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from codebutler.cluster import leases
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.connection import LONGEST_RETRY_S
+from codebutler.cluster.leases import Leadership, LeaseLostError
 from codebutler.domain.clock import SystemClock
+from codebutler.platform.loop_thread import LoopThread
 from codebutler.platform.tasks import beside
-from tests.natsserver import bus, nats_server
+from tests.natsserver import NatsServer, bus, nats_server
 from tests.seam import until
 
 
@@ -40,3 +49,51 @@ async def test_a_consumer_that_is_not_made_yet_is_asked_for_less_and_less(tmp_pa
             await gateway.ensure_consumer("CB_IN_laptop", "ev_shop", "cb.in.laptop.ev.shop", in_flight=1)
             await gateway.publish("cb.in.laptop.ev.shop", b"hello", "1")
             await until(lambda: bodies == [b"hello"])
+
+
+TTL_S = 4.0
+
+
+@asynccontextmanager
+async def candidate(server: NatsServer, name: str) -> AsyncIterator[tuple[LoopThread, Leadership]]:
+    """As a gateway has it: in a loop and over a connection of its own."""
+    async with LoopThread(name) as own, own.entered(bus(server)) as connected:
+        yield own, await own.run(Leadership.candidate(connected, name, SystemClock(), TTL_S))
+
+
+async def test_a_lease_is_kept_while_the_gateway_is_busy(tmp_path: Path) -> None:
+    async with (
+        nats_server(tmp_path) as server,
+        candidate(server, "first") as (own, first),
+        candidate(server, "second") as (other, second),
+    ):
+        await own.run(first.acquire())
+        first.alive()
+        async with (
+            beside(own.run(first.keep()), name="lease"),
+            beside(other.run(second.acquire()), name="other"),
+        ):
+            await asyncio.sleep(0)
+            time.sleep(TTL_S + 2)  # noqa: ASYNC251 - this is what it is about: nothing else runs in this loop
+            assert first.is_held
+            assert not second.is_held
+            first.alive()
+        await own.run(first.release())
+        await other.run(second.acquire())
+        assert second.epoch > first.epoch
+
+
+async def test_a_gateway_that_is_stuck_leads_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "STUCK_S", 1.0)
+    async with (
+        nats_server(tmp_path) as server,
+        candidate(server, "first") as (own, first),
+        candidate(server, "second") as (other, second),
+    ):
+        await own.run(first.acquire())
+        first.alive()
+        keeping = asyncio.create_task(own.run(first.keep()))
+        await other.run(second.acquire())
+        assert not first.is_held
+        with pytest.raises(LeaseLostError, match="did nothing for 1 s"):
+            await keeping
