@@ -23,7 +23,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, MessagePosted, Operation
 from codebutler.domain.refs import MessageRef
 from codebutler.platform.killpoints import reached
-from codebutler.protocol.messages import DayUse, Log, LogTag, TotalUse, TurnEnded
+from codebutler.protocol.messages import Configure, DayUse, Log, LogTag, TotalUse, TurnEnded
 from codebutler.protocol.spans import MOST_SPANS, SpanName, Traced, WorkSpan
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend, AgentEvent, ToolResult, ToolUse
@@ -77,15 +77,14 @@ class Runtime:
 
     def __init__(
         self,
-        settings: RepoSettings,
+        configured: Configure,
         home: Home,
         store: Store,
         agents: Agents,
         clock: Clock,
         send: Callable[[object], None],
-        elsewhere: TotalUse | None,
     ) -> None:
-        self.settings = settings
+        self.settings = settings = configured.settings
         self.home = home
         self.private = (home.root,)
         self.followed = asyncio.Event()
@@ -99,7 +98,7 @@ class Runtime:
         self.send = send
         self.outbox = Outbox(store, send)
         self.fetcher = Fetcher(send, clock)
-        self.elsewhere = elsewhere or NOTHING_TOLD
+        self.elsewhere = configured.total or NOTHING_TOLD
         """What the other repositories have used, as the parent last told."""
         self.traces = Traces(clock, send)
         self.media = MediaService(settings.config.openai, settings.agent_env)
