@@ -16,8 +16,8 @@ from codebutler.cluster.notes import SharedNotes
 from codebutler.cluster.services import HostServices, Standing
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import SystemClock
-from codebutler.platform.tasks import beside
-from codebutler.protocol.messages import PROTOCOL_VERSION, Deliver, Hello, Ready, Stored
+from codebutler.platform.tasks import beside, first_of
+from codebutler.protocol.messages import PROTOCOL_VERSION, Deliver, Heartbeat, Hello, Ready, Stored
 from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.supervisor.workers import Workers
@@ -26,6 +26,7 @@ from tests.workers.inprocess import FakeWorker
 from tests.workers.services import RecordingServices, repo
 
 DEADLINE_S = 30.0
+BEAT_S = 2.0
 
 
 class Disk:
@@ -48,11 +49,18 @@ class Disk:
 
 
 class StoringWorker(FakeWorker):
-    """Stores every event on its disk, and says so."""
+    """Stores every event on its disk, and says so. It says that it lives, or the supervisor would replace it and, after
+    some times, give its repository a rest of ten minutes."""
 
     def __init__(self, pid: int, disk: Disk) -> None:
         super().__init__(pid)
         self._disk = disk
+        self._beats = asyncio.create_task(self._beat(), name=f"heart of {pid}")
+
+    async def _beat(self) -> None:
+        while not self._dead.done():
+            self.say(Heartbeat())
+            await asyncio.sleep(BEAT_S)
 
     def send(self, message: object) -> None:
         super().send(message)
@@ -175,7 +183,7 @@ async def host(
         supervisor = await stack.enter_async_context(Supervisor(shared))
         supervisor.start()
         link = HostLink(connected, standing, services, supervisor, _local, clock)
-        running = asyncio.create_task(link.run(), name=f"host {name}")
+        running = asyncio.create_task(first_of(link.run(), connected.refused()), name=f"host {name}")
         try:
             yield Host(spawner, standing, services, link, running)
         finally:

@@ -11,8 +11,8 @@ from codebutler.cli import members
 from codebutler.cli.command import App
 from codebutler.cli.context import asked, home
 from codebutler.cli.output import print_json, print_table, say
-from codebutler.control.messages import StatusReply, StatusRequest
 from codebutler.domain.errors import CodeButlerError, NotRunningError
+from codebutler.protocol.control import StatusReply, StatusRequest
 from codebutler.supervisor.supervisor import is_held
 from codebutler.text.amounts import load
 

@@ -63,7 +63,7 @@ from codebutler.platform.tasks import Tasks, cancel
 from codebutler.protocol.conversations import Question as WorkerQuestion
 from codebutler.protocol.messages import StopReason
 from codebutler.supervisor.port import Services
-from codebutler.supervisor.questions import T
+from codebutler.supervisor.queues import T
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 from codebutler.supervisor.workers import ClusterRow
 

@@ -113,10 +113,14 @@ class Leadership:
         await self._bus.reconnect()
 
     async def _written(self, last: int | None) -> int | None:
-        """As ``Bucket.put``; an earlier attempt may have had effect without our knowing."""
+        """As ``KeyBucket.put``. An earlier attempt may have had effect without our knowing: then it is written again,
+        since the servers count from when they got it, which may be long ago. Raises BusError also while that attempt
+        is not on enough servers yet."""
         revision = await self._bucket.put(GATEWAY, self.instance, last)
         if revision is None and (found := await self._bucket.get(GATEWAY)) and found[0] == self.instance:
-            return found[1]
+            revision = await self._bucket.put(GATEWAY, self.instance, found[1])
+            if revision is None:
+                raise BusError("not on enough servers yet")
         return revision
 
     async def release(self) -> None:

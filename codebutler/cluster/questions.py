@@ -26,7 +26,7 @@ from codebutler.cluster.messages import (
     ThreadSaid,
     misfit,
 )
-from codebutler.config.hosts import assigned
+from codebutler.config.channels import assigned
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.platform.tasks import Tasks

@@ -71,7 +71,7 @@ async def gateway(
     home: Home, env: Mapping[str, str], told: Callable[[str], None], stopping: Stopping | None = None
 ) -> None:
     """Lead as soon as no other gateway does, and serve until ``stopping``, SIGTERM or SIGINT. ``told`` hears whether
-    this one stands by. Raises as ``supervise``."""
+    this one stands by. Raises as ``supervise``, and ConfigError if the servers do not want it any more."""
     home.ensure()
     membership = read_membership(home, gateway=True)
     chats_of(resolve_global(home, env).config)
@@ -83,13 +83,21 @@ async def gateway(
         LoopThread("lease") as own,
         own.entered(Bus.connected(membership, beginning.clock)) as leasing,
     ):
-        while not stopping.asked.is_set():
-            leadership = await own.run(Leadership.candidate(leasing, uuid4().hex, beginning.clock))
-            told("Standing by: another gateway leads, or none has answered yet.")
-            async with beside(_standing_by(bus, leadership), name="stand-by"):
-                await first_of(own.run(leadership.acquire()), stopping.asked.wait())
-            if leadership.is_held:
-                await _lead(bus, own, leadership, beginning, told)
+        await first_of(_leading(bus, own, leasing, beginning, told), bus.refused())
+
+
+async def _leading(
+    bus: Bus, own: LoopThread, leasing: Bus, beginning: Beginning, told: Callable[[str], None]
+) -> None:
+    """``leasing``: a connection of ``own``."""
+    asked = beginning.stopping.asked
+    while not asked.is_set():
+        leadership = await own.run(Leadership.candidate(leasing, uuid4().hex, beginning.clock))
+        told("Standing by: another gateway leads, or none has answered yet.")
+        async with beside(_standing_by(bus, leadership), name="stand-by"):
+            await first_of(own.run(leadership.acquire()), asked.wait())
+        if leadership.is_held:
+            await _lead(bus, own, leadership, beginning, told)
 
 
 async def _standing_by(bus: Bus, leadership: Leadership) -> None:

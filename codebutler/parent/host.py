@@ -14,7 +14,7 @@ from codebutler.cluster.bus import Bus
 from codebutler.cluster.host import HostLink, Local
 from codebutler.cluster.membership import read_membership
 from codebutler.cluster.services import HostServices, Standing
-from codebutler.config.hosts import combined
+from codebutler.config.channels import combined
 from codebutler.config.paths import Home
 from codebutler.config.registry import Provenance, Registry, RepoEntry
 from codebutler.config.resolve import resolve_global, resolve_repo

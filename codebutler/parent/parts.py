@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
+from codebutler.chat.listeners import Listeners
 from codebutler.chat.people import People
 from codebutler.config.paths import Home
 from codebutler.config.programs import is_session
 from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of
-from codebutler.control.listeners import Listeners
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError, StoreError
 from codebutler.domain.model import TurnNote
@@ -38,7 +38,7 @@ from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.protocol.messages import Budget
-from codebutler.schedule.told import ToldJobs
+from codebutler.schedule.files import ToldJobs
 from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
 from codebutler.web.front import DashboardAddress

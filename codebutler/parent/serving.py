@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 
-from codebutler.control.wire import control_server
 from codebutler.intake.intake import Intake
 from codebutler.parent.configuration import GRACE_S, Configuration
 from codebutler.parent.integration import ChatConnections, Outbound
@@ -13,6 +12,7 @@ from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Parts
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside
+from codebutler.protocol.control_socket import control_server
 from codebutler.protocol.messages import StopReason
 
 FLUSH_S = 5.0

@@ -20,7 +20,7 @@ from codebutler.protocol.messages import StopReason
 from codebutler.supervisor.handle import WorkerHandle
 from codebutler.supervisor.lifecycle import PublicState, public
 from codebutler.supervisor.port import Shared
-from codebutler.supervisor.questions import T
+from codebutler.supervisor.queues import T
 
 RESTART_GRACE_S = 30.0
 

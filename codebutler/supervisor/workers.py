@@ -12,7 +12,7 @@ from codebutler.domain.refs import PersonRef
 from codebutler.intake.records import Entry
 from codebutler.protocol.conversations import Question
 from codebutler.protocol.messages import StopReason
-from codebutler.supervisor.questions import T
+from codebutler.supervisor.queues import T
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 
 

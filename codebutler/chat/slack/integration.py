@@ -160,6 +160,7 @@ class SlackIntegration:
             clock,
             Told(catch_up.channels),
             lambda: catch_up.is_busy or host.is_starting(),
+            host.notes,
         )
         host.interrupted.add(absence_notice.interrupted)
         care = Care(catch_up, heartbeat, absence_notice, notices.tell)

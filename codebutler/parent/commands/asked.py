@@ -13,7 +13,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any
 
-from codebutler.control.listeners import Listeners
+from codebutler.chat.listeners import Listeners
 from codebutler.domain.clock import Clock
 from codebutler.domain.command_help import usage_error
 from codebutler.domain.commands import DIRECT, WORDS, visible_only_to

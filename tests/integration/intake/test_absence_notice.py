@@ -23,6 +23,7 @@ from codebutler.intake.journal import Journal
 from tests.clock import ManualClock, settle
 from tests.events import posted
 from tests.memory_chat import MemoryChat
+from tests.notes import Notes
 from tests.shown import text_of
 
 DEADLINE_S = 20.0
@@ -45,7 +46,7 @@ class World:
         """One supervisor; at its end it has simply vanished, without a last word."""
         async with (
             Journal.open(self.path, self.clock) as journal,
-            Sender(self.chat, self.clock, Editor(str)) as sender,
+            Sender(self.chat, self.clock, Editor(str), Notes()) as sender,
         ):
             home = AbsenceNotice(
                 sender,
@@ -53,6 +54,7 @@ class World:
                 self.clock,
                 Channels(lambda: self.channels, lambda: self.asking),
                 lambda: self.busy,
+                journal,
             )
             home.lost()
             running = asyncio.create_task(home.run())

@@ -238,7 +238,7 @@ def tell(
         row = _say_news(uow, row, partial(news.commented, link, fresh), news.comments_prompt(name, fresh))
     row = replace(row, seen=_seen(row, found.comments))
     if row.news > before.news:
-        row = replace(row, until=_until(uow, settings))
+        row = replace(row, until=iso(uow.now + timedelta(hours=settings.config.forge.follow_hours)))
     if found.trouble:
         _keep(uow, settings, replace(row, failures=before.failures), found.trouble)
         return
@@ -289,10 +289,6 @@ def _say_news(uow: UnitOfWork, row: PullRow, message: Callable[[str], Message], 
     uow.pulls.add_news(PullNewsRow(news_id, row.id, task, uow.stamp), oldest)
     _say(uow, row, message(news_id), mention=row.user_id, op_id=card_of(news_id))
     return replace(row, news=row.news + 1)
-
-
-def _until(uow: UnitOfWork, settings: RepoSettings) -> str:
-    return iso(uow.now + timedelta(hours=settings.config.forge.follow_hours))
 
 
 def _seen(row: PullRow, comments: Sequence[PullComment]) -> str:

@@ -21,6 +21,7 @@ from codebutler.domain.model import ButtonClicked, Event, MessagePosted, Post, S
 from codebutler.workspace.panel import Fault
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
+from tests.notes import Notes
 
 DEADLINE_S = 30.0
 QUICK = SocketTiming(backoff_base_s=0.02, backoff_cap_s=0.05, crowded_s=0.1, drain_s=2, close_timeout_s=0.2)
@@ -76,7 +77,7 @@ async def parent() -> AsyncIterator[Parent]:
     async with (
         WorkspaceServer(Options(timing=PATIENT)) as server,
         SlackApi(server.bot_token, base_url=server.api_url) as api,
-        Sender(api, HurriedClock(), Editor(str), rng=Random(1)) as sender,
+        Sender(api, HurriedClock(), Editor(str), Notes(), rng=Random(1)) as sender,
     ):
         made = Parent(server, api, sender)
         await made.start()

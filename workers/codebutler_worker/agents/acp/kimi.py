@@ -19,13 +19,19 @@ from codebutler.config.agent_sessions import kimi_sessions
 from codebutler.config.schema import KimiSection, PermissionMode, Price
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
-from codebutler_worker.agents import versions
 from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord, judge_error
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import KIMI, PRESETS, TokenCount, cost_usd, price_of
 from codebutler_worker.agents.sessions import kept_here
-from codebutler_worker.agents.survey import Executable, Surroundings, executable
-from codebutler_worker.agents.versions import NODE_FLOOR, dotted, version_in
+from codebutler_worker.agents.survey import (
+    NODE_FLOOR,
+    SUPPORTED,
+    Executable,
+    Surroundings,
+    dotted,
+    executable,
+    version_in,
+)
 from codebutler_worker.egress.access import HERE, NetworkAccess
 from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
 from codebutler_worker.sandbox.destinations import open_beneath
@@ -218,7 +224,7 @@ def judge(said: str) -> str:
         )
     if version is None:
         raise AgentUnavailableError(f"`kimi --version` prints no version: install Kimi Code with `{INSTALL}`")
-    return versions.KIMI.judge(version)
+    return SUPPORTED["kimi"].judge(version)
 
 
 def judge_node(said: str) -> None:
@@ -246,9 +252,9 @@ async def ask_version(program: Executable, env: dict[str, str], repo: Path) -> s
     """
     before = as_owner(repo, *map(Path, program.argv))
     if Path(program.argv[0]).name == "node":
-        judge_node(await versions.KIMI.ask((*before, program.argv[0]), env))
+        judge_node(await SUPPORTED["kimi"].ask((*before, program.argv[0]), env))
     # Printing its version takes it more than a second.
-    return packaged(Path(program.argv[-1])) or await versions.KIMI.ask((*before, *program.argv), env)
+    return packaged(Path(program.argv[-1])) or await SUPPORTED["kimi"].ask((*before, *program.argv), env)
 
 
 def packaged(binary: Path) -> str:

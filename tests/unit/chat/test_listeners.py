@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from codebutler.control.listeners import Listeners
-from codebutler.control.messages import Choice, Done, Said
+from codebutler.chat.listeners import Listeners
 from codebutler.domain.message import Button, Message, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload
+from codebutler.protocol.control import Choice, Done, Said
 from codebutler.text.redact import Redactor
 
 BUTTON = Button("Stop", "codebutler.stop", "t1")

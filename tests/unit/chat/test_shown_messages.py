@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.control.listeners import Listener
-from codebutler.control.messages import Choice, Said
+from codebutler.chat.listeners import Listener
 from codebutler.domain.message import (
     ApprovalCard,
     Button,
@@ -17,6 +16,7 @@ from codebutler.domain.message import (
     said,
 )
 from codebutler.domain.model import Operation, Post, React, Update, Upload, Value
+from codebutler.protocol.control import Choice, Said
 
 Told = tuple[Operation, str]
 STOP, ALLOW = "codebutler.stop", "codebutler.allow"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.cli.chatroom.link import ChatConnection
-from codebutler.control.messages import (
+from codebutler.domain.errors import CodeButlerError, NotRunningError
+from codebutler.protocol.control import (
     ChatInput,
     ChatOpened,
     ChatRequest,
@@ -19,8 +20,7 @@ from codebutler.control.messages import (
     Said,
     Say,
 )
-from codebutler.control.wire import control_server
-from codebutler.domain.errors import CodeButlerError, NotRunningError
+from codebutler.protocol.control_socket import control_server
 
 
 class Echo:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.control.messages import ChatInput, ChatRequest, ControlReply, ControlRequest, Failed
 from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
 from codebutler.platform.system import this_system
+from codebutler.protocol.control import ChatInput, ChatRequest, ControlReply, ControlRequest, Failed
 
 LINE_LIMIT_BYTES = 4 * 2**20
 

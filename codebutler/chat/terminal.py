@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Protocol
 from uuid import uuid4
 
-from codebutler.chat.port import History
+from codebutler.chat.chats import Chats
+from codebutler.chat.listeners import Listener, Listeners, as_operator, read_past
 from codebutler.config.chats import chat_of
-from codebutler.control.listeners import Listener, Listeners, as_operator, read_past
-from codebutler.control.messages import (
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, CodeButlerError
+from codebutler.domain.message import REASON_ACTION, said
+from codebutler.domain.model import OPERATOR, ButtonClicked, Event, MessagePosted, Post
+from codebutler.domain.refs import NOWHERE, MessageRef
+from codebutler.intake.intake import Outcome
+from codebutler.intake.repos import Served
+from codebutler.protocol.control import (
     ChatInput,
     ChatOpened,
     ChatRequest,
@@ -21,30 +27,11 @@ from codebutler.control.messages import (
     Said,
     Say,
 )
-from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatError, CodeButlerError
-from codebutler.domain.message import REASON_ACTION, said
-from codebutler.domain.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post
-from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
-from codebutler.intake.intake import Outcome
-from codebutler.intake.repos import Served
 
 PATIENCE_S = 5.0
 MOST_PAST = 200
 NOT_ACCEPTED = "the message was {}: its thread says why, and so does `codebutler audit`"
 KEPT = "{} is not running ({}); your message is kept until it is"
-
-
-class OperatorChats(History, Protocol):
-    """The chats, as the operator uses them."""
-
-    def trouble(self, channel: ConversationRef) -> str:
-        """Why nothing can be sent there now; "" if all is well."""
-
-    async def submit(
-        self, channel: ConversationRef, op_id: str, operation: Operation, *, unsure: bool
-    ) -> MessageRef:
-        """Do ``operation`` once for each ``op_id``; the message's ref. ``unsure``: look first. Raises ChatError."""
 
 
 class Speaker:
@@ -56,7 +43,7 @@ class Speaker:
     def __init__(
         self,
         accept: Callable[[Event], Awaitable[Outcome]],
-        chats: OperatorChats,
+        chats: Chats,
         down: Callable[[str], str],
         clock: Clock,
     ) -> None:

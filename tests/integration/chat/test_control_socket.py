@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.control.messages import (
+from codebutler.domain.errors import CodeButlerError, NotRunningError
+from codebutler.protocol.control import (
     ChatInput,
     ChatOpened,
     ChatRequest,
@@ -24,8 +25,7 @@ from codebutler.control.messages import (
     StatusRequest,
     StopRequest,
 )
-from codebutler.control.wire import ask, control_server
-from codebutler.domain.errors import CodeButlerError, NotRunningError
+from codebutler.protocol.control_socket import ask, control_server
 
 
 class Scripted:

@@ -20,7 +20,12 @@ from codebutler.chat.chats import THREAD_PAGES
 from codebutler.chat.layout import Section, sections
 from codebutler.chat.port import History, HistoryMessage
 from codebutler.config.chats import message_url
-from codebutler.control.messages import (
+from codebutler.domain.message import PICK_ACTION, REASON_ACTION, STOP_ACTION
+from codebutler.domain.model import OPERATOR, MessagePosted, Operation, Post, TurnOutcome, Update, Upload
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
+from codebutler.intake.dispatcher import GoOn
+from codebutler.intake.records import Entry
+from codebutler.protocol.control import (
     Choice,
     ControlReply,
     Done,
@@ -31,11 +36,6 @@ from codebutler.control.messages import (
     SaidKind,
     Working,
 )
-from codebutler.domain.message import PICK_ACTION, REASON_ACTION, STOP_ACTION
-from codebutler.domain.model import OPERATOR, MessagePosted, Operation, Post, TurnOutcome, Update, Upload
-from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
-from codebutler.intake.dispatcher import GoOn
-from codebutler.intake.records import Entry
 from codebutler.protocol.messages import Live
 from codebutler.text.markup import ZERO_WIDTH_SPACE, bare, linked, plain
 

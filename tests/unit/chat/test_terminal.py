@@ -10,29 +10,14 @@ from typing import Any
 
 import pytest
 
+from codebutler.chat.listeners import Listeners
 from codebutler.chat.port import HistoryPage
 from codebutler.chat.slack.answers import operation_metadata
 from codebutler.chat.slack.history import history_message
+from codebutler.chat.terminal import Chat, Speaker
 from codebutler.config.chats import SlackSection
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
-from codebutler.control.chat import Chat, Speaker
-from codebutler.control.listeners import Listeners
-from codebutler.control.messages import (
-    ChatInput,
-    ChatOpened,
-    ChatRequest,
-    Choice,
-    ControlReply,
-    Ended,
-    Heard,
-    Past,
-    Posted,
-    Press,
-    Said,
-    Say,
-    Working,
-)
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import (
@@ -49,6 +34,21 @@ from codebutler.domain.model import (
 from codebutler.intake.intake import Outcome
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Served
+from codebutler.protocol.control import (
+    ChatInput,
+    ChatOpened,
+    ChatRequest,
+    Choice,
+    ControlReply,
+    Ended,
+    Heard,
+    Past,
+    Posted,
+    Press,
+    Said,
+    Say,
+    Working,
+)
 from codebutler.protocol.messages import Live
 from tests.clock import ManualClock
 from tests.events import posted
