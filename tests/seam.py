@@ -26,6 +26,8 @@ from tests.workers.inprocess import FakeWorker
 from tests.workers.services import RecordingServices, repo
 
 DEADLINE_S = 30.0
+HAS = ("shop", "tools")
+"""What is registered on each host."""
 BEAT_S = 2.0
 
 
@@ -55,11 +57,13 @@ class StoringWorker(FakeWorker):
     def __init__(self, pid: int, disk: Disk) -> None:
         super().__init__(pid)
         self._disk = disk
+        self.load = Heartbeat()
+        """What it has to do, as it says."""
         self._beats = asyncio.create_task(self._beat(), name=f"heart of {pid}")
 
     async def _beat(self) -> None:
         while not self._dead.done():
-            self.say(Heartbeat())
+            self.say(self.load)
             await asyncio.sleep(BEAT_S)
 
     def send(self, message: object) -> None:
@@ -133,6 +137,7 @@ class Gateway:
     hosts: HostWorkers
     services: RecordingServices
     authority: Epochs
+    notes: SharedNotes
 
 
 @asynccontextmanager
@@ -150,7 +155,7 @@ async def gateway(server: Servers, ttl_s: float = 30.0) -> AsyncIterator[Gateway
             HostWorkers(connected, authority, services, clock, notes) as hosts,
         ):
             hosts.start()
-            yield Gateway(hosts, services, authority)
+            yield Gateway(hosts, services, authority, notes)
         await leadership.release()
 
 
@@ -193,4 +198,4 @@ async def host(
 
 def _local(given: tuple[RepoSettings, ...]) -> Local:
     """Everything is here."""
-    return Local({each.name: each for each in given})
+    return Local({each.name: each for each in given}, registered=HAS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -25,8 +26,9 @@ from codebutler.protocol.runs import LedgerRow
 from codebutler.text.amounts import amount, thousands
 
 DEFAULT = "30d"
-FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What makes a spreadsheet run a cell."""
+_FORMULA = re.compile(r"(?:^|(?<=[;,|\t\r\n]))(?=[\s\"'\0]*[=+\-@＝＋－＠%])|^(?=[\t\r\n])")
+"""Where a spreadsheet would run what follows: at a cell's beginning, and where a cell begins for one that takes another
+sign for the separator, as many do by their language."""
 HEADER = (
     "STARTED",
     "REPO",
@@ -134,4 +136,4 @@ def to_csv(rows: Sequence[LedgerRow]) -> str:
 
 def _cell(value: object) -> object:
     """Agents and people choose some of the texts."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
+    return _FORMULA.sub("'", value) if isinstance(value, str) else value

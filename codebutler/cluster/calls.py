@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from codebutler.cluster.buckets import BusError
-from codebutler.cluster.bus import IN_FLIGHT, Bus, Delivered
+from codebutler.cluster.bus import IN_FLIGHT, Bus
+from codebutler.cluster.delivered import Delivered
+from codebutler.cluster.floods import Seldom
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import (
     Call,
@@ -58,6 +60,7 @@ class HostCalls:
         self._codec: ClusterCodec[Call] = ClusterCodec(Call)
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._handling: set[int] = set()
+        self._mistakes = Seldom()
         self._operations: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def run(self) -> None:
@@ -89,17 +92,19 @@ class HostCalls:
         try:
             call = self._codec.decode(delivered.body)
         except ProtocolError as error:
-            log.warning("%s sends what cannot be read: %s", self._host, error)
+            self._complain("%s sends what cannot be read: %s", self._host, error)
             return True
         epoch = await self._authority.hosts.epoch_of(self._host)
         if call.epoch < epoch:
-            log.warning("refused a call of %s: its epoch %d is over, %d holds", self._host, call.epoch, epoch)
+            self._complain(
+                "refused a call of %s: its epoch %d is over, %d holds", self._host, call.epoch, epoch
+            )
             return True
         if call.epoch > epoch or not self._authority.is_held:
             return False  # another gateway leads
         repo = self._served(call.repo)
         if repo is None:
-            log.warning("refused a call of %s: %s is not its repository", self._host, call.repo)
+            self._complain("refused a call of %s: %s is not its repository", self._host, call.repo)
             if isinstance(call, ReportCall):  # nobody there keeps it for another time
                 await self._refuse(call)
             return True
@@ -108,6 +113,11 @@ class HostCalls:
             return False
         await self._bus.publish(answers_to(self._host), encode(answer), f"answer {call.call}")
         return True
+
+    def _complain(self, text: str, *args: object) -> None:
+        """Once a minute: a hostile host could fill the log."""
+        if self._mistakes.admits(self._host, self._bus.clock.monotonic()):
+            log.warning(text, *args)
 
     async def _refuse(self, call: ReportCall) -> None:
         why = f"{call.repo} is not served by this host"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from codebutler.cluster.buckets import BusError
-from codebutler.cluster.bus import Bus, Delivered
+from codebutler.cluster.bus import Bus
+from codebutler.cluster.delivered import Delivered
 from codebutler.cluster.leases import HOST_TTL_S, LeaseLostError
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
@@ -58,10 +59,12 @@ log = logging.getLogger("codebutler.cluster")
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """What this machine can serve of an assignment: settings by name, and rows of what it cannot."""
+    """What this machine can serve of an assignment: settings by name, and rows of what it cannot. ``registered``: the
+    names of all repositories that it has."""
 
     served: dict[str, RepoSettings]
     missing: tuple[RepoRow, ...] = ()
+    registered: tuple[str, ...] = ()
 
 
 class HostLink:
@@ -88,6 +91,7 @@ class HostLink:
         self._given: tuple[RepoSettings, ...] = ()
         self._served: dict[str, RepoSettings] = {}
         self._missing: tuple[RepoRow, ...] = ()
+        self._registered: tuple[str, ...] = ()
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._replies: ClusterCodec[Reply] = ClusterCodec(Reply)
         self._orders: ClusterCodec[Order] = ClusterCodec(Order)
@@ -120,7 +124,7 @@ class HostLink:
         local = await asyncio.to_thread(self._local, self._given)
         for row in set(local.missing) - set(self._missing):
             log.error("%s is not served: %s", row.name, row.problem)
-        self._missing = local.missing
+        self._missing, self._registered = local.missing, local.registered
         for name in self._served.keys() - local.served.keys():
             await cancel({self._loops.pop(name)})
             await self._workers.remove(name, RESTART_GRACE_S)
@@ -166,6 +170,7 @@ class HostLink:
             release=VERSION,
             totals=self._totals,
             runs=self._runs,
+            has=self._registered,
         )
 
     async def _beat(self, asked_s: float) -> None:
@@ -236,6 +241,8 @@ class HostLink:
                 await delivered.ack()
 
     async def _take(self, message: EventForHost, seq: int) -> None:
+        if all(each.name != message.repo for each in self._given):
+            raise CodeButlerError("it is another host's now")  # which this one has only just heard
         if message.epoch < self._standing.gateway_epoch and not await self._is_wanted(message):
             return
         if message.event.channel != self._served[message.repo].channel_id:

@@ -38,6 +38,7 @@ from codebutler.parent.configuration import Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
 from codebutler.parent.integration import ChatConnections, Inbound, OpenedChat, Outbound
 from codebutler.parent.local import Beginning, LocalWorkers, WorkerSource
+from codebutler.parent.moving import MoveMeans, RepoMoves
 from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
@@ -138,7 +139,7 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
     stack.push_async_callback(watchers.close)
     configuration = Configuration(parts, outbound, connections)
     operator = Operator(parts, outbound, inbound, status=status, configuration=configuration, front=front)
-    serving = Serving(parts, outbound, inbound.intake, configuration, connections)
+    serving = Serving(parts, outbound, inbound, configuration, connections)
     weekly = WeeklyCosts(parts.repos.named, parts.ledgers, parts.direct, outbound.publish)
     on_files = partial(_use, inbound.hooks, front, watchers)
     for name, work in (
@@ -213,7 +214,19 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         reloads=parts.reloads,
         clock=clock,
     )
-    own = Resources(jobs, NewRepos(means), parts.ledgers, clock, since=clock.now())
+    moves = RepoMoves(
+        MoveMeans(
+            registry=Registry(given.home),
+            notes=parts.notes,
+            table=lambda: repos.table,
+            workers=outbound.supervisor,
+            reloads=parts.reloads,
+            publish=publish,
+            audit=parts.audit.append,
+            clock=clock,
+        )
+    )
+    own = Resources(jobs, NewRepos(means), moves, parts.ledgers, clock, since=clock.now())
     commands = ParentCommands(own, publish, parts.listeners, journal, parts.tasks, repos.name_of)
     sources = DirectSources(
         parts.direct, repos.by_channel, outbound.cards.of, outbound.supervisor.down, outbound.services
@@ -246,6 +259,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         jobs=jobs,
         hooks=hooks,
         audit=audit,
+        moves=moves,
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -147,7 +148,8 @@ class Repositories:
                 missing.append(_unserved(each, str(error)))
         self._hosted = hosted
         self._table = RepoTable(tuple(each.served for each in hosted.values()))
-        return Local({name: each.settings for name, each in hosted.items()}, tuple(missing))
+        here = tuple(name for name, entry in entries.items() if Path(entry.path).is_dir())
+        return Local({name: each.settings for name, each in hosted.items()}, tuple(missing), here)
 
     def _here(self, entry: RepoEntry, given: RepoSettings) -> HostedHere:
         resolved = resolve_repo(self._home, entry, self._env)

@@ -18,6 +18,7 @@ from codebutler.intake.dispatcher import AuditFirst, HeldBack
 from codebutler.intake.intake import Intake
 from codebutler.intake.records import Notes, OwnNotes
 from codebutler.parent.apphome import AppHome, Cards, HomeSources
+from codebutler.parent.moving import RepoMoves
 from codebutler.parent.parts import Parts
 from codebutler.parent.services import ParentServices
 from codebutler.platform.tasks import Tasks, beside
@@ -50,6 +51,7 @@ class Inbound:
     jobs: ScheduleCommands
     hooks: HookRunner
     audit: AuditFirst
+    moves: RepoMoves
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,6 +61,7 @@ class Operator:
         self._workers = outbound.supervisor
         self._speaker = inbound.speaker
         self._jobs = inbound.jobs
+        self._moves = inbound.moves
         self._status = status
         self._configuration = configuration
         self._front = front
@@ -78,6 +79,7 @@ class Operator:
                 summary = await self._configuration.reload()
                 # A person who has just trusted jobs may run one next.
                 await self._jobs.look_again()
+                await self._moves.registered()
                 yield Done(text=summary)
             case RestartRequest():
                 self._stopping.restart()

@@ -16,6 +16,7 @@ from codebutler.chat.listeners import Listeners
 from codebutler.chat.people import People
 from codebutler.config.paths import Home
 from codebutler.config.programs import is_session
+from codebutler.config.registry import Registry
 from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of
 from codebutler.domain.clock import Clock
@@ -32,6 +33,7 @@ from codebutler.observe.logs import Logs
 from codebutler.observe.metrics import EventCounts
 from codebutler.observe.otlp import Collector
 from codebutler.observe.tracing import Tracing
+from codebutler.parent.placing import adopt
 from codebutler.parent.spending import Ledgers, Record, Spending
 from codebutler.platform.backups import Backups, DailyBackups, Restored, open_or_restore
 from codebutler.platform.processes import Descriptors
@@ -212,6 +214,8 @@ class Parts:
 async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     """``stack`` closes everything in reverse order. Raises ConfigError, StoreError."""
     home, clock, config, signals = given.home, given.clock, given.config, Signals()
+    if given.notes is not None:
+        await adopt(Registry(home), given.notes)
     table = await asyncio.to_thread(RepoTable.read, home, given.env, of_hosts=given.serves_hosts)
     redactor = Redactor(secrets_of(config) | table.secrets(given.env))
     people = People(clock)

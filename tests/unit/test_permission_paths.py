@@ -18,6 +18,7 @@ ASKED = {
     "codebutler/cluster/gateway.py": {"see"},
     "codebutler/intake/direct.py": {"see"},
     "codebutler/parent/apphome.py": {"see"},
+    "codebutler/parent/moving.py": {"move"},
     "codebutler/parent/new_repos.py": {"new"},
     "codebutler/parent/services.py": {"see"},
     "codebutler/parent/weekly.py": {"see"},

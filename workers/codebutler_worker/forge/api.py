@@ -31,6 +31,7 @@ ANSWER_S = 60.0
 LOG_BYTES = 64 * 2**20
 TAIL_BYTES = 64 * 2**10
 DETAIL_CHARS = 200
+MOST_CHARS = 8_000
 REDIRECTED, REFUSED = 300, 400
 MOST_REDIRECTS = 3
 NOT_LOGGED_IN = 4
@@ -222,6 +223,11 @@ class Pull:
     url: str
     commit: str = ""
     state: Literal["open", "merged", "closed"] = "open"
+
+
+def bounded(text: str) -> str:
+    """What anybody may have written, as far as it is looked at: searching it for secrets takes time."""
+    return text[:MOST_CHARS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from codebutler_worker.forge.api import (
     PullComment,
     RefusedError,
     Service,
+    bounded,
     checks_of,
     decoded,
 )
@@ -129,9 +130,12 @@ class GitHub(Service):
             runs = await self._jobs(commit)
         statuses = (await self._get(f"commits/{commit}/status?per_page={PAGE}", _Statuses)).statuses
         pending = any(run.status != "completed" for run in runs)
-        failed = [FailedJob(run.id, run.name or "") for run in runs if _has_failed(run)]
-        failed += [FailedJob(0, each.context, each.description or "", f"status {each.id}") for each in statuses
-                   if each.state in ("failure", "error")]  # fmt: skip
+        failed = [FailedJob(run.id, bounded(run.name or "")) for run in runs if _has_failed(run)]
+        failed += [
+            FailedJob(0, bounded(each.context), bounded(each.description or ""), f"status {each.id}")
+            for each in statuses
+            if each.state in ("failure", "error")
+        ]
         pending = pending or any(each.state == "pending" for each in statuses)
         return checks_of(len(runs) + len(statuses), failed, pending=pending)
 
@@ -181,4 +185,5 @@ def _comment(kind: str, said: _Comment) -> PullComment:
     text = said.body or ""
     if kind == "review" and said.state in ("APPROVED", "CHANGES_REQUESTED"):
         text = f"{said.state.replace('_', ' ').lower()}{f': {text}' if text else ''}"
-    return PullComment(kind, said.id, said.user.login if said.user else "somebody", text, place)
+    author = said.user.login if said.user else "somebody"
+    return PullComment(kind, said.id, bounded(author), bounded(text), bounded(place))

@@ -18,6 +18,7 @@ from codebutler_worker.forge.api import (
     PullChecks,
     PullComment,
     Service,
+    bounded,
     checks_of,
     decoded,
 )
@@ -93,7 +94,7 @@ class GitLab(Service):
         place = f"repository/commits/{quote(pull.commit, safe='')}/statuses"
         found: list[_Pipeline] = await self.pages(place, list[_Pipeline])
         failed = [
-            FailedJob(each.id, each.name, each.description or "")
+            FailedJob(each.id, bounded(each.name), bounded(each.description or ""))
             for each in found
             if each.status in ("failed", "canceled") and not each.allow_failure
         ]
@@ -123,6 +124,5 @@ def _pull(said: _Merge) -> Pull:
 def _comment(note: _Note) -> PullComment:
     at = note.position
     place = f"{at.new_path}:{at.new_line}" if at and at.new_path and at.new_line else ""
-    return PullComment(
-        "note", note.id, note.author.username if note.author else "somebody", note.body or "", place
-    )
+    author = note.author.username if note.author else "somebody"
+    return PullComment("note", note.id, bounded(author), bounded(note.body or ""), bounded(place))

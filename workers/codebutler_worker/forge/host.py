@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from codebutler.config.git_repo import BOUNDED, BOUNDED_PINS
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import look_up, path_of, trusted_path
 from codebutler_worker.forge.remote import ForgeError
@@ -28,6 +29,7 @@ PINS = (
     ("push.recurseSubmodules", "no"),
     ("push.followTags", "false"),
     ("protocol.ext.allow", "never"),
+    *BOUNDED_PINS,
 )
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
@@ -85,6 +87,7 @@ def git_environment(directory: Path, *given: tuple[str, str]) -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "SSH_ASKPASS_REQUIRE": "never",
+        **BOUNDED,
         "GIT_CONFIG_COUNT": str(len(PINS) + len(given)),
     }
     for at, (key, value) in enumerate((*PINS, *given)):

@@ -28,6 +28,9 @@ REMOTE = "codebutler"
 COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LINK = re.compile(r"^remote:\s+(https://\S+)\s*$", re.MULTILINE)
 _COUNTED = re.compile(r"^remote: .*$", re.MULTILINE)
+TOO_LARGE = "these commits are too large to be pushed from here: push them once yourself"
+UNFOLDS = "attempting to allocate"
+"""Git, of an object that needs more memory than it may have."""
 STALE_LEASE = (
     "`{branch}` holds commits on the remote that were not pushed from here: nothing was overwritten. "
     "If that is what you want, force-push it from your own terminal"
@@ -60,7 +63,7 @@ class Pack:
         """Raises ForgeError if it is too large."""
         self._left -= len(piece)
         if self._left < 0:
-            raise ForgeError("these commits are too large to be pushed from here: push them once yourself")
+            raise ForgeError(TOO_LARGE)
         self._file.write(piece)
 
     def close(self) -> None:
@@ -107,6 +110,8 @@ class Outbound:
         except ForgeError as error:
             for left in (pack.path, pack.path.with_suffix(".idx")):
                 left.unlink(missing_ok=True)
+            if UNFOLDS in str(error):
+                raise ForgeError(TOO_LARGE) from None
             raise ForgeError(
                 f"the commits cannot be read completely ({error}): in a shallow or partial clone run "
                 "`git fetch --unshallow` or push them yourself"

@@ -31,7 +31,7 @@ from codebutler.protocol.messages import (
     FileTranscript,
     ThreadFetched,
 )
-from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, status_beneath
+from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, regular_file, status_beneath
 from codebutler_worker.store.opening import STATE_DIR
 
 FETCH_S = 180.0
@@ -183,24 +183,14 @@ def load_file(repo: Path, path: str, private: Collection[Path] = ()) -> tuple[st
     """
     relative = _below(repo, path)
     _refuse_private(repo, relative, private)
-    descriptor = open_beneath(repo, relative, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        _refuse_odd(os.fstat(descriptor), relative)
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_SENT_BYTES + 1)
-    finally:
-        os.close(descriptor)
+    with regular_file(repo, relative) as file:
+        if os.fstat(file.fileno()).st_nlink > 1:
+            # It may have another name in a directory that agents may not see.
+            raise UnsafePathError(errno.EMLINK, "a hard link", relative)
+        content = file.read(MAX_SENT_BYTES + 1)
     if len(content) > MAX_SENT_BYTES:
         raise UnsafePathError(errno.EFBIG, f"larger than {MAX_SENT_BYTES // 2**20} MB", relative)
     return PurePosixPath(relative).name, content
-
-
-def _refuse_odd(found: os.stat_result, relative: str) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise UnsafePathError(errno.EINVAL, "not a regular file", relative)
-    if found.st_nlink > 1:
-        # It may have another name in a directory that agents may not see.
-        raise UnsafePathError(errno.EMLINK, "a hard link", relative)
 
 
 def _below(repo: Path, path: str) -> str:

@@ -6,8 +6,7 @@ import asyncio
 import logging
 import os
 import re
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -34,7 +33,7 @@ from codebutler_worker.agents.survey import (
 )
 from codebutler_worker.egress.access import HERE, NetworkAccess
 from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
-from codebutler_worker.sandbox.destinations import open_beneath
+from codebutler_worker.sandbox.destinations import regular_file
 from codebutler_worker.sandbox.person import as_owner, make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
@@ -306,18 +305,22 @@ _DECODER = msgspec.json.Decoder(WireLine)
 
 def length(root: Path, relative: str) -> int:
     """The size of the record, 0 if there is none. Blocking."""
-    return _opened(root, relative, lambda _, size: size) or 0
+    try:
+        with regular_file(root, relative) as file:
+            return file.seek(0, os.SEEK_END)
+    except OSError:
+        return 0
 
 
 def account(root: Path, relative: str, since_bytes: int, title: str, login: str) -> TurnRecord | None:
     """The record after ``since_bytes``; None if nothing can be read. Blocking."""
-
-    def read(descriptor: int, size: int) -> bytes:
-        begin = max(since_bytes, size - LIMIT_BYTES)
-        return os.pread(descriptor, LIMIT_BYTES, begin) if begin <= size else b""
-
-    data = _opened(root, relative, read)
-    return None if data is None else account_of(data, title, login)
+    try:
+        with regular_file(root, relative) as file:
+            file.seek(max(since_bytes, file.seek(0, os.SEEK_END) - LIMIT_BYTES))
+            data = file.read(LIMIT_BYTES)
+    except OSError:
+        return None
+    return account_of(data, title, login)
 
 
 def account_of(data: bytes, title: str, login: str) -> TurnRecord:
@@ -343,18 +346,3 @@ def account_of(data: bytes, title: str, login: str) -> TurnRecord:
             failed = (said.error or WireFailure()) if said.reason == "failed" else None
     verdict = judge_error(0, f"{failed.message} ({failed.code})", title, login) if failed else None
     return TurnRecord(into, out, calls, verdict, ended, cached)
-
-
-def _opened(root: Path, relative: str, use: Callable[[int, int], R]) -> R | None:
-    """The result of ``use`` on the file's descriptor and size; None if there is no such file."""
-    try:
-        descriptor = open_beneath(root, relative, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        found = os.fstat(descriptor)
-        return use(descriptor, found.st_size) if stat.S_ISREG(found.st_mode) else None
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)

@@ -153,12 +153,9 @@ class Tools:
     async def _run(self, *argv: str, stdin: str = "") -> Printed:
         launch, given = self._sandbox.wrap(argv, self._policy), stdin.removesuffix("\n").encode()
         ended = await run_to_end(launch, stdin=given, limit_bytes=MAX_OUTPUT_BYTES, record=self._record)
-        text = ended.output.decode(errors="replace")
-        return (
-            Printed(0, text, cut=ended.cut)
-            if not ended.code
-            else Printed(ended.code, ended.limit_hit or ended.stderr)
-        )
+        if ended.code:
+            return Printed(ended.code, ended.limit_hit or ended.stderr)
+        return Printed(0, ended.output.decode(errors="replace"), cut=ended.cut)
 
 
 def _whole_lines(output: Printed) -> list[str]:
