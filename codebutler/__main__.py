@@ -19,6 +19,7 @@ EXPECTED = (
     (r"Input should be greater than or equal to (\S+)", r"expected at least \1"),
     (r"Input should be less than or equal to (\S+)", r"expected at most \1"),
     (r"Value error, ", ""),
+    (r"^Invalid value: ", ""),
 )
 
 

@@ -121,6 +121,22 @@ FORMER = MappingProxyType(
 )
 
 
+# What newcomers type.
+USUAL = MappingProxyType(
+    {
+        "add": "add-repo",
+        "costs": "ledger",
+        "init": "setup",
+        "list": "repos",
+        "new": "add-repo",
+        "remove": "remove-repo",
+        "run": "supervise",
+        "start": "supervise",
+        "update": "upgrade",
+    }
+)
+
+
 class LazyCommand(CliCommand):
     """Stands for a command in ``--help`` until it is called."""
 
@@ -156,6 +172,7 @@ class LazyGroup(CliGroup):
     """A group of LazyCommands, one per row of ``COMMANDS``."""
 
     sections = SECTIONS
+    usual = USUAL
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -164,7 +181,9 @@ class LazyGroup(CliGroup):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """The options of an earlier version (`--install` and the like) become the commands that replaced
-        them."""
+        them; `help COMMAND` is `COMMAND --help`."""
+        if args and args[0] == "help":
+            args = [*args[1:], "--help"]
         if args and args[0] in FORMER:
             args = [*FORMER[args[0]], *args[1:]]
         return super().parse_args(ctx, args)

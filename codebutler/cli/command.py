@@ -7,11 +7,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer._click import Command as AnyCommand
 from typer._click import Context, HelpFormatter
+from typer._click.exceptions import UsageError
 from typer.core import TyperCommand, TyperGroup
 
 from codebutler.cli.output import TEXT_COLUMNS, columns, definitions, painted, wrapped
@@ -39,6 +42,19 @@ class CliGroup(TyperGroup):
     """Several commands under one name. ``sections``: their names under headings; the rest comes last."""
 
     sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    usual: Mapping[str, str] = MappingProxyType({})
+    """Names that other programs have for our commands."""
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, AnyCommand | None, list[str]]:
+        """The command. Raises UsageError, which names the one that was probably meant."""
+        asked = args[0]
+        if asked.startswith("-") or self.get_command(ctx, asked) is not None:
+            return super().resolve_command(ctx, args)
+        near = [self.usual[asked]] if asked in self.usual else get_close_matches(asked, self.commands, 1)
+        meant = f", did you mean `{ctx.command_path} {near[0]}`?" if near else ""
+        raise UsageError(f"unknown command {asked!r}{meant}", ctx)
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         """The whole help page."""

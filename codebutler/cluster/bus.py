@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
 
@@ -24,9 +25,9 @@ from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from codebutler.cluster.buckets import BusError, KeyBucket, cancellable
 from codebutler.cluster.connection import ANSWER_S, LONGEST_RETRY_S, Rejections, connected_client
-from codebutler.cluster.delivered import PARTS, BodyParts, Delivered, delivered
 from codebutler.cluster.floods import LEFT_OUT_S, Floods
 from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.parts import PART_BYTES, BodyParts, pieces_of
 from codebutler.cluster.server import objection
 from codebutler.cluster.streams import JetStreams
 from codebutler.cluster.subjects import answers_of
@@ -34,22 +35,44 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ConfigError, FrameTooLargeError
 from codebutler.platform.tasks import beside, wait_for
 
-PART_BYTES = 700 * 2**10
-"""Below the 1 MiB that a NATS server takes unless it is configured otherwise."""
 HEADER_BYTES = 2**10
 MAX_BODY_BYTES = 40 * 2**20
 ACK_WAIT_S = 10.0
+WORKING_S = 3.0
 RETRY_S = 0.25
 POLL_S = 5.0
 NOBODY = "503"
 """The status of the server's own answer when nobody listens there."""
 DUPLICATES_S = 600.0
 IN_FLIGHT = 512
+FLOOD = "not heard for {:g} s, for sending too much: {}"
 
 log = logging.getLogger("codebutler.cluster")
 
 
-FLOOD = "not heard for {:g} s, for sending too much: {}"
+@dataclass
+class Delivered:
+    """A message that waits for its acknowledgement; ``seq`` is its place in the stream. ``again``: it was delivered
+    before."""
+
+    body: bytes
+    seq: int
+    again: bool
+    messages: list[Msg] = field(repr=False)
+
+    async def ack(self) -> None:
+        """It is done: the server may forget it. If that cannot be told, it is delivered again."""
+        for message in self.messages:
+            with contextlib.suppress(NatsError):
+                await cancellable(message.ack_sync(timeout=ANSWER_S))
+
+    async def working(self) -> None:
+        """Until cancelled: it is being worked on, so nobody else should get it."""
+        while True:
+            await asyncio.sleep(WORKING_S)
+            for message in self.messages:
+                with contextlib.suppress(NatsError):
+                    await cancellable(message.in_progress())
 
 
 class Bus:
@@ -121,13 +144,8 @@ class Bus:
         limit_bytes = MAX_BODY_BYTES if in_parts else self._client.max_payload - HEADER_BYTES
         if len(body) > limit_bytes:
             raise FrameTooLargeError(f"a message of {len(body)} bytes exceeds the limit of {limit_bytes}")
-        part_bytes = PART_BYTES if in_parts else limit_bytes
-        pieces = [body[at : at + part_bytes] for at in range(0, len(body), part_bytes)]
-        whole = uuid4().hex
-        for number, piece in enumerate(pieces):
-            headers = {api.Header.MSG_ID.value: f"{message_id}/{number}"}
-            if len(pieces) > 1:
-                headers[PARTS] = f"{whole} {number} {len(pieces)}"
+        for number, (piece, named) in enumerate(pieces_of(body, PART_BYTES if in_parts else limit_bytes)):
+            headers = {api.Header.MSG_ID.value: f"{message_id}/{number}", **named}
             await self._until_done(partial(self._jetstream.publish, subject, piece, headers=headers))
 
     async def _until_done(self, work: Callable[[], Awaitable[object]]) -> None:
@@ -169,7 +187,7 @@ class Bus:
                 wait_s = RETRY_S
                 for message in messages:
                     if whole := parts.whole(message):
-                        yield delivered(whole)
+                        yield _delivered(whole)
         finally:
             with contextlib.suppress(NatsError):
                 await subscription.unsubscribe()
@@ -351,3 +369,9 @@ class Subscriptions:
         """Listen nowhere. Raises NatsError."""
         while self._open:
             await self._open.pop().unsubscribe()
+
+
+def _delivered(messages: list[Msg]) -> Delivered:
+    last = messages[-1].metadata
+    body = b"".join(message.data for message in messages)
+    return Delivered(body, last.sequence.stream, last.num_delivered > 1, messages)

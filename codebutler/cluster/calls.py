@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from codebutler.cluster.buckets import BusError
-from codebutler.cluster.bus import IN_FLIGHT, Bus
-from codebutler.cluster.delivered import Delivered
+from codebutler.cluster.bus import IN_FLIGHT, Bus, Delivered
 from codebutler.cluster.floods import Seldom
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import (

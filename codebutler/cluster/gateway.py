@@ -92,7 +92,9 @@ class HostWorkers:
         self._streams: set[str] = set()
         """Hosts whose stream is there."""
         self._preparing = asyncio.Semaphore(PREPARED_AT_ONCE)
-        self._tasks = Tasks(_failed)
+        self._urgent = asyncio.Semaphore(PREPARED_AT_ONCE)
+        """For those that have an event: they do not wait for thousands that have none."""
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._fleet = Fleet(authority, clock, platform.node())
         self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
         self._questions = HostQuestions(authority, services, self._of, self._heard, clock)
@@ -131,6 +133,9 @@ class HostWorkers:
         remote = HostedRepo(repo)
         self._remotes[repo.name] = self._channels[repo.channel_id] = remote
         remote.task = self._tasks.start(self._deliver(remote), name=f"events for {repo.name}")
+        self._tasks.start(
+            self._prepare(remote.host, repo.name, self._preparing), name=f"consumer of {repo.name}"
+        )
         self._listen_to(remote.host)
 
     def _listen_to(self, host: str) -> None:
@@ -279,8 +284,7 @@ class HostWorkers:
     # Events on their way to the hosts
 
     async def _deliver(self, remote: HostedRepo) -> None:
-        prepared = remote.host
-        await self._prepare(prepared, remote.repo.name)
+        prepared = ""
         while True:
             entry = await remote.waiting.get()
             if (host := remote.host) != prepared:
@@ -300,8 +304,8 @@ class HostWorkers:
                 log.warning("event %d stays in the journal: %s", entry.seq, error)
             remote.known.discard(entry.seq)
 
-    async def _prepare(self, host: str, repo: str) -> None:
-        async with self._preparing:
+    async def _prepare(self, host: str, repo: str, turn: asyncio.Semaphore | None = None) -> None:
+        async with turn or self._urgent:
             if host not in self._streams:
                 await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
                 self._streams.add(host)
@@ -393,7 +397,3 @@ class HostWorkers:
         if remote is None:
             raise RegistryError(f"no repository named {name} is served: see `codebutler repos`")
         return remote
-
-
-def _failed(name: str, error: BaseException) -> None:
-    log.error("%s failed: %r", name, error)

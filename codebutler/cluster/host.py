@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from codebutler.cluster.buckets import BusError
-from codebutler.cluster.bus import Bus
-from codebutler.cluster.delivered import Delivered
+from codebutler.cluster.bus import Bus, Delivered
 from codebutler.cluster.leases import HOST_TTL_S, LeaseLostError
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,

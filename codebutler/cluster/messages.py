@@ -170,7 +170,7 @@ class Beat(_ClusterMessage, frozen=True, tag="beat"):
     release: Annotated[str, Meta(max_length=40)] = ""
     totals: Annotated[str, Meta(max_length=200)] = ""
     runs: Annotated[str, Meta(max_length=200)] = ""
-    has: tuple[ID, ...] | None = None
+    has: tuple[RepoName, ...] | None = None
 
 
 class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):

@@ -254,13 +254,16 @@ def message_url(channel: ConversationRef, ref: str = "", home: str = "") -> str:
 EVERYBODY = "*"
 ALLOWED = rf"^({'|'.join(each.person_id for each in SECTIONS)}|[*])\Z"
 ROOT = r"^(~?/[^\n]*)?\Z"
+AUTHOR = r"^([^<>\s-][^<>\n]{0,99} <[^<>\s]{1,100}>)?\Z"
 
 
 class NewReposSection(Section, frozen=True):
     """``root``: the directory in which they are created or cloned, "" = off; ``allow``: which users of CodeButler may
-    create them, ``*`` = all. A clone may take ``timeout_minutes`` and ``max_mb`` of disk, 0 = any."""
+    create them, ``*`` = all. A clone may take ``timeout_minutes`` and ``max_mb`` of disk, 0 = any. ``author``: who
+    commits in them, ``NAME <ADDRESS>``; "" = the owner's git configuration says."""
 
     root: Annotated[str, Meta(pattern=ROOT)] = ""
     allow: tuple[Annotated[PersonRef, Meta(pattern=ALLOWED)], ...] = ()
     timeout_minutes: Annotated[float, Meta(gt=0, le=1440)] = 15
     max_mb: Annotated[int, Meta(ge=0, le=2**24)] = 4096
+    author: Annotated[str, Meta(pattern=AUTHOR)] = ""

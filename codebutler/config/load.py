@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import msgspec
 import msgspec.inspect as shapes
 
-from codebutler.config.chats import ALLOWED, ROOT, SECTIONS
+from codebutler.config.chats import ALLOWED, AUTHOR, ROOT, SECTIONS
 from codebutler.config.merge import leaves
 from codebutler.config.programs import pattern_fault
 from codebutler.config.schema import HOST, ON_LIMIT, AuthorizationSection, Config
@@ -37,6 +37,7 @@ _PATTERNS = {
     r"^([a-z]{2})?\Z": "two letters such as en",
     ON_LIMIT: "wait, ask, or agent and its name, such as agent kimi",
     ROOT: "a directory such as ~/projects",
+    AUTHOR: "a name and an address such as Ana Lopez <ana@example.org>",
     ALLOWED: "the ID of a person, or *",
     r"^[a-z0-9][a-z0-9-]*\Z": "the name of a skill",
     SERVER_NAME: f"a short name of lower-case letters, digits and dashes, other than {OURS}",

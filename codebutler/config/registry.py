@@ -155,8 +155,8 @@ def find(entries: Sequence[RepoEntry], name: str) -> RepoEntry:
             return entry
     known = ", ".join(entry.name for entry in entries)
     raise RegistryError(
-        f"no repository is registered as {name!r}: "
-        + (f"there are {known}" if known else "register one with `codebutler add-repo PATH`")
+        f"no repository is registered as {name!r}"
+        + (f"; registered: {known}" if known else ": register one with `codebutler add-repo PATH`")
     )
 
 

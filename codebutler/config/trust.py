@@ -53,7 +53,7 @@ HOME_ONLY = frozenset(
         "dashboard.enabled",
         "dashboard.host",
         "dashboard.port",
-        *(f"newRepos.{each}" for each in ("root", "allow", "timeoutMinutes", "maxMb")),
+        *(f"newRepos.{each}" for each in ("root", "allow", "timeoutMinutes", "maxMb", "author")),
         "metrics.allow",
         "metrics.token",
         "tracing.endpoint",

@@ -47,6 +47,8 @@ REAL = (
     Suggestion(shows="Make a change", text="Improve the README and show me the diff."),
 )
 """For an agent with a model."""
+# *Commit* works on a machine where git knows nobody yet.
+NAME, ADDRESS = "CodeButler demo", "demo@localhost"
 TMP = "/tmp"  # noqa: S108 - mkdtemp makes a private directory in it
 PASSABLE = 0o711
 SAMPLE = {
@@ -198,9 +200,8 @@ def _sample(git: str, place: Path) -> Path:
         (place / name).write_text(text)
     begin = (
         ("-c", "init.defaultBranch=main", "init", "-q"),
-        # *Commit* works on a machine where git knows nobody yet.
-        ("config", "user.name", "CodeButler demo"),
-        ("config", "user.email", "demo@localhost"),
+        ("config", "user.name", NAME),
+        ("config", "user.email", ADDRESS),
         ("add", "."),
         ("commit", "-q", "-m", "Start"),
     )
@@ -241,7 +242,7 @@ def _write_config(
         **workspace.sections,
         "agent": {"default": agent, "debounceSeconds": 1},
         "sandbox": {"mode": "auto" if sandboxed else "none"},
-        "newRepos": {"root": str(projects), "allow": ["*"]},
+        "newRepos": {"root": str(projects), "allow": ["*"], "author": f"{NAME} <{ADDRESS}>"},
     }
     home.config.touch(mode=0o600)
     home.config.write_bytes(msgspec.json.encode(config))

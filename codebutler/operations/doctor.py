@@ -20,7 +20,7 @@ import msgspec
 
 from codebutler.chat.platforms import platform
 from codebutler.config.channels import served_chats, without_chats, without_tokens
-from codebutler.config.chats import SECTIONS
+from codebutler.config.chats import SECTIONS, NewReposSection
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config, RepoSettings
@@ -31,6 +31,8 @@ from codebutler.domain.refs import NO_CHANNEL
 from codebutler.domain.version import VERSION
 from codebutler.intake import journal_file
 from codebutler.intake.repos import AGENT_VARIABLES, RepoTable, with_env_file
+from codebutler.parent.checkout import CheckoutLimits, FreshCheckout
+from codebutler.parent.making import root_of
 from codebutler.platform.lookup import TERMINAL_PATH
 from codebutler.platform.system import OperatingSystem, this_system
 from codebutler.protocol.capabilities import AgentResult, CheckupLine, LiveResult, keep_result
@@ -76,7 +78,7 @@ async def examine(
     yield CheckupLine(finding=ok("home", "configuration", told.format(home.config)))
     async for finding in _chats(config, table, clock):
         yield CheckupLine(finding=finding)
-    for finding in check_repos(home, table):
+    for finding in (*check_repos(home, table), *check_new_repos(config.new_repos, env, clock)):
         yield CheckupLine(finding=finding)
     env = await _programs(home, env)
     everything = with_env_file(home, env)
@@ -193,6 +195,20 @@ def check_repos(home: Home, table: RepoTable) -> Iterator[Finding]:
         if device not in seen:
             seen.add(device)
             yield disk_finding(path, shutil.disk_usage(path).free)
+
+
+def check_new_repos(section: NewReposSection, env: Mapping[str, str], clock: Clock) -> Iterator[Finding]:
+    """Where `!new` creates repositories, if it is set up."""
+    if not section.allow:
+        return
+    limits = CheckoutLimits(seconds=section.timeout_minutes * 60, max_bytes=section.max_mb * 10**6)
+    try:
+        root = root_of(section.root)
+        FreshCheckout(root, env, limits, clock).refuse_unfit()
+    except (CodeButlerError, OSError) as error:
+        yield fail("repos", "newRepos", str(error))
+    else:
+        yield ok("repos", "newRepos", f"`!new` makes repositories in {root}")
 
 
 def disk_finding(path: Path, free_bytes: int) -> Finding:

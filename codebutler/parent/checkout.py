@@ -133,6 +133,17 @@ class FreshCheckout:
         except CheckoutError:
             raise CodeButlerError(f"git could not create {place}: see whether its disk is full") from None
 
+    async def name_author(self, place: Path, author: str) -> None:
+        """Who commits there: ``NAME <ADDRESS>``; "" = as git is configured. Raises CodeButlerError."""
+        name, _, address = author.rstrip(">").partition(" <")
+        try:
+            for key, value in (("user.name", name), ("user.email", address)) if author else ():
+                await self._git("-C", str(place), "config", key, value)
+        except CheckoutError:
+            raise CodeButlerError(
+                f"git could not name the author in {place}: see whether its disk is full"
+            ) from None
+
     async def clone(self, url: str, address: Address, place: Path, told: Told) -> None:
         """Clone ``url``, which parsed as ``address``. Raises CodeButlerError, without a secret."""
         clone = ("clone", "--progress", "--no-checkout", "--no-recurse-submodules", "--template=")

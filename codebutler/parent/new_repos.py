@@ -158,6 +158,7 @@ class NewRepos:
             await progress.over()
         else:
             await checkout.empty(draft)
+        await checkout.name_author(draft, config.new_repos.author)
         reached("new-repo.draft")
         making = replace(making, moved=True)
         await self._keep(making, asker)

@@ -3,7 +3,7 @@
 | case | what happens |
 |---|---|
 | N01 | somebody who is listed clones one by `!new NAME URL`: a channel, they in it, the first message answered there |
-| N02 | in a direct message, where nothing is served yet: an empty one |
+| N02 | in a direct message, where nothing is served yet: an empty one, with an author where git knows none |
 | N03 | killed at every step of it: one channel, one repository, one answer |
 | N04 | nobody else may; what fails leaves nothing behind |
 """
@@ -21,6 +21,7 @@ from codebutler.config.paths import Home
 from codebutler.config.registry import Registry
 from codebutler.platform.killpoints import VARIABLE
 from codebutler.workspace.records import Channel
+from tests.commands import output_of
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_matrix import QUICK
 from tests.ordinary import give_away
@@ -52,7 +53,7 @@ def allow(built: House, tmp_path: Path, *people: str) -> Path:
     root.mkdir()
     give_away(root)
     config = Home(built.home).config
-    said = {"root": str(root), "allow": list(people)}
+    said = {"root": str(root), "allow": list(people), "author": "Ana Lopez <ana@example.org>"}
     config.write_text(json.dumps({**json.loads(config.read_text()), "newRepos": said, "agent": QUICK}))
     return root
 
@@ -109,7 +110,12 @@ async def test_n02_the_first_one_from_a_direct_message(tmp_path: Path) -> None:
         await built.answer(direct, ts, "is ready in")
         [made] = channels(built, "shop-js")
         built.repositories.append(root / "Shop.js")
-        await first_message(built, made.id)
+        ts = await built.say(made.id, "create hello.txt with Hello!")
+        assert await built.outcome(made.id, ts) == "white_check_mark"
+        await built.say(made.id, "!commit", ts)
+        assert "Committed" in whole_text(await built.answer(made.id, ts, "ommit"))
+        log = ("-c", "safe.directory=*", "-C", str(root / "Shop.js"), "log", "-1", "--format=%an <%ae>")
+        assert await output_of("git", *log, env=built.env) == "Ana Lopez <ana@example.org>\n"
 
 
 @pytest.mark.parametrize("step", STEPS)

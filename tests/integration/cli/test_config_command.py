@@ -41,6 +41,7 @@ def test_a_value_is_read_as_its_key_expects(cli: Cli, key: str, value: str, stor
         ("agent.debounceSeconds", "soon", "agent.debounceSeconds: expected"),
         ("agent.parallelTurns", "1000", "agent.parallelTurns: expected"),
         ("agent.defalt", "claude", "did you mean default"),
+        ("newRepos.author", "Ana", "expected a name and an address such as Ana Lopez <ana@example.org>"),
         ("agent", "claude", "agent: expected"),
         ("agent.default", "nobody", "agent.default: expected one of claude, kimi, native, rehearsal"),
         ("agent.default", "run", "agent.default: expected one of claude, kimi, native, rehearsal"),

@@ -154,3 +154,24 @@ def test_a_configuration_that_cannot_be_used_is_one_line(connected: Cli) -> None
     code, found = examined(connected)
     assert code == 1
     assert "slack" in found["home", "configuration"]["text"]
+
+
+def test_it_says_whether_repositories_can_be_made_from_chat(
+    connected: Cli, repo: Path, tmp_path: Path
+) -> None:
+    def told(**section: Any) -> tuple[str, str]:
+        config = json.loads(connected.home.config.read_text()) | {"newRepos": section}
+        connected.home.config.write_text(json.dumps(config))
+        found = examined(connected)[1].get(("repos", "newRepos"), {"level": "", "text": ""})
+        return found["level"], found["text"]
+
+    projects = tmp_path / "projects"
+    assert told(root=str(projects)) == ("", "")
+    assert told(allow=["*"])[0] == "FAIL"
+    assert told(allow=["*"], root=str(projects)) == (
+        "FAIL",
+        f"`newRepos.root` is {projects}, which is not a directory: create it",
+    )
+    projects.mkdir()
+    give_away(projects)
+    assert told(allow=["*"], root=str(projects)) == ("ok", f"`!new` makes repositories in {projects}")

@@ -18,7 +18,8 @@ from codebutler.domain.clock import SystemClock
 from codebutler.platform.loop_thread import LoopThread
 from codebutler.platform.tasks import beside
 from tests.natsserver import NatsServer, bus, nats_server
-from tests.seam import until
+from tests.seam import gateway, remote, until
+from tests.workers.services import entry
 
 
 class NotedClock(SystemClock):
@@ -97,3 +98,13 @@ async def test_a_gateway_that_is_stuck_leads_no_more(tmp_path: Path, monkeypatch
         assert not first.is_held
         with pytest.raises(LeaseLostError, match="did nothing for 1 s"):
             await keeping
+
+
+async def test_a_repository_with_an_event_does_not_wait_for_those_without(tmp_path: Path) -> None:
+    async with nats_server(tmp_path) as server, gateway(server) as opened, bus(server) as looking:
+        for number in range(400):
+            opened.hosts.add(remote(f"r{number}", f"C{number}"))
+        opened.hosts.deliver(entry(1, "hello", "C399"))
+        await until(lambda: opened.services.settled)
+        info = await looking._jetstream.stream_info("CB_IN_laptop")
+        assert info.state.consumer_count < 200

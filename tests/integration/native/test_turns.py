@@ -105,7 +105,7 @@ async def test_what_no_tool_understands_is_told_to_the_model_and_three_in_a_row_
     )
     assert (end(events).ok, end(events).reason) == (False, "stalled")
     assert "three unusable answers from the model in a row (edit_file: " in end(events).text
-    assert "there is no tool 'fly': there are list_files" in studio.told()[0]
+    assert "there is no tool 'fly': the tools are list_files" in studio.told()[0]
     assert "read_files takes paths, first_line, lines." in studio.told()[1]
 
 

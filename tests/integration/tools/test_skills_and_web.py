@@ -57,7 +57,7 @@ async def test_a_prompt_skill_is_its_instructions(context: Context, tmp_path: Pa
     assert "Do it." in (await call(tool, context, '{"name": "deploy"}')).text
     missing = await call(tool, context, '{"name": "nothing"}')
     assert not missing.ok
-    assert "there is no skill 'nothing'; there are " in missing.text
+    assert "there is no skill 'nothing'; the skills are: " in missing.text
 
 
 async def test_a_code_skill_runs_behind_the_walls_and_answers_in_json(

@@ -337,6 +337,24 @@ async def test_without_an_identity_a_commit_says_what_to_do(repo: Path) -> None:
         await parent.post_with("git config --global user.name")
 
 
+async def test_commit_right_after_the_answer_waits_for_what_the_run_changed(repo: Path) -> None:
+    git(repo, "config", "user.name", "Ana")
+    git(repo, "config", "user.email", "ana@example.com")
+    async with worker(told(repo)) as parent:
+        command(parent, "commit", "50.1")
+        await parent.post_with("nothing to commit here")
+        parent.says("write it", "100.1")
+        run = await parent.run(0)
+        run.leave.clear()
+        (repo / "app.py").write_text("print('changed')\n")
+        run.finish("Wrote it.")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        # Its program has not ended.
+        await parent.stored(command(parent, "commit", "100.2", "100.1"))
+        run.leave.set()
+        await parent.until(lambda: git(repo, "log", "-1", "--format=%s") == "write it", flow=True)
+
+
 async def test_another_run_in_the_same_checkout_is_named(repo: Path) -> None:
     async with worker(told(repo, CHECK, parallel_turns=2)) as parent:
         parent.says("long work", "200.1")

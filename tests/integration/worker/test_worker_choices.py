@@ -15,10 +15,11 @@ from codebutler.config.schema import (
     CommandRule,
     RepoSettings,
 )
-from codebutler.domain.model import Command
+from codebutler.domain.model import Command, Post
 from codebutler.protocol.messages import Audit
-from tests.events import posted, slashed
-from tests.shown import text_of
+from codebutler_worker.agents.backend import Approval, Question, Started
+from tests.events import clicked, posted, slashed
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 BEN = "U0BEN"
@@ -207,6 +208,75 @@ async def test_what_somebody_else_says_does_not_enter_it_with_a_later_message(tm
         (await parent.run(1)).finish()
         assert parent.backend.steered == []
         assert parent.backend.chosen == [("claude", Choice(mode="bypassPermissions")), ("claude", CONFIGURED)]
+
+
+async def waits_in_full_mode(parent: Parent, asked: Approval | Question) -> str:
+    """A run of USER in a mode that asks less than configured has asked; the question's ID."""
+    await choose(parent, "mode full", "100.1", None)
+    parent.says("work", "100.2", "100.1")
+    (await parent.run(0)).does(Started("session-1"), asked)
+    await parent.until(lambda: [value for post in parent.posts for value in buttons(post)])
+    return next(value for post in parent.posts for value in buttons(post)).partition(":")[0]
+
+
+def buttons(post: Post) -> list[str]:
+    return [element["value"] for block in blocks_of(post) for element in block.get("elements", [])]
+
+
+def pressed(parent: Parent, action: str, value: str, user: str, words: str = "") -> None:
+    parent.deliver(
+        clicked(
+            channel=CHANNEL,
+            user=user,
+            message="9000.000001",
+            action_id=f"codebutler.{action}",
+            value=value,
+            press=f"500.{user}",
+            thread="100.1",
+            words=words,
+        )
+    )
+
+
+@pytest.mark.parametrize("writes", [False, True])
+async def test_somebody_who_may_not_loosen_does_not_answer_the_question_of_a_run_that_asks_less(
+    tmp_path: Path, writes: bool
+) -> None:
+    async with worker(careful(tmp_path, may_loosen=(USER, "U0EVE"))) as parent:
+        asked = await waits_in_full_mode(parent, Question("q-1#0", "Which?", ("Keep", "Delete")))
+        if writes:
+            parent.says("delete it all", "9900.1", "100.1", user=BEN)
+        else:
+            pressed(parent, "answer", f"{asked}:1", BEN)
+        refused = await parent.post_with("can answer its questions")
+        assert refused.mention == BEN
+        assert parent.backend.answers == []
+        # A colleague who may choose such a mode may.
+        pressed(parent, "answer", f"{asked}:0", "U0EVE")
+        await parent.until(lambda: parent.backend.answers)
+        assert [answer.text for _, answer in parent.backend.answers] == ["Keep"]
+
+
+async def test_a_denial_counts_there_but_not_its_words(tmp_path: Path) -> None:
+    async with worker(careful(tmp_path, may_loosen=(USER,))) as parent:
+        asked = await waits_in_full_mode(parent, Approval("req-1", "Bash", "ls", {"command": "ls"}))
+        pressed(parent, "deny", asked, BEN, "run rm -rf instead")
+        await parent.post_with("Your reason was not passed on")
+        await parent.until(lambda: parent.backend.answers)
+        answer = parent.backend.answers[0][1]
+        assert (answer.allow, "rm -rf" in answer.text) == (False, False)
+
+
+async def test_anybody_answers_the_question_of_a_run_in_a_stricter_mode(tmp_path: Path) -> None:
+    async with worker(careful(tmp_path, may_loosen=(USER,))) as parent:
+        await choose(parent, "mode plan", "100.1", None)
+        parent.says("work", "100.2", "100.1")
+        (await parent.run(0)).does(Started("session-1"), Question("q-1#0", "Which?", ("Keep", "Delete")))
+        await parent.until(lambda: [value for post in parent.posts for value in buttons(post)])
+        asked = next(value for post in parent.posts for value in buttons(post)).partition(":")[0]
+        pressed(parent, "answer", f"{asked}:1", BEN)
+        await parent.until(lambda: parent.backend.answers)
+        assert [answer.text for _, answer in parent.backend.answers] == ["Delete"]
 
 
 async def test_a_chosen_agent_answers_only_those_who_may_use_it(tmp_path: Path) -> None:

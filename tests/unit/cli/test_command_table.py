@@ -73,7 +73,11 @@ def test_without_a_command_there_is_help_and_a_usage_error(capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["statis"], "Did you mean 'status'"),
+        (["statis"], "unknown command 'statis', did you mean `codebutler status`?\n"),
+        (["costs"], "did you mean `codebutler ledger`?\n"),
+        (["start"], "did you mean `codebutler supervise`?\n"),
+        (["skills", "creat"], "did you mean `codebutler skills create`?\n"),
+        (["qqq"], "unknown command 'qqq': see `codebutler --help`\n"),
         (["--nope"], "No such option: --nope"),
         (["trust"], "codebutler trust --help"),
         (["logs", "-n", "many"], "'--lines': expected a whole number: see `codebutler logs --help`"),
@@ -96,6 +100,13 @@ def test_wrong_usage_is_one_line(args: list[str], said: str, capsys: pytest.Capt
     assert said in err
     assert err.count("\n") == 1
     assert out == ""
+
+
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: codebutler [OPTIONS] COMMAND")
+    assert main(["help", "skills", "create"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: codebutler skills create")
 
 
 def test_what_is_printed_cannot_drive_the_terminal() -> None:

@@ -47,7 +47,7 @@ def test_replacing_may_not_take_anothers_channel() -> None:
 def test_removing_and_finding_name_those_there_are() -> None:
     assert remove((ONE, TWO), "one") == (TWO,)
     assert find((ONE, TWO), "two") is TWO
-    with pytest.raises(RegistryError, match="there are one, two"):
+    with pytest.raises(RegistryError, match="registered: one, two"):
         find((ONE, TWO), "three")
     with pytest.raises(RegistryError, match="add-repo"):
         remove((), "one")

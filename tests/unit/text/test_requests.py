@@ -128,3 +128,55 @@ def test_an_alias_means_its_command_after_our_own_marks(text: str, request_: Req
 def test_an_agent_of_the_configuration_is_not_taken_for_an_alias() -> None:
     assert text_request("!resume the tests", ("resume",)) == Prompt(text="the tests", prefix="resume")
     assert text_request("!continue", ("continue",)) == Command(name="continue")
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("\uff01status", Command(name="status")),
+        ("! status", Command(name="status")),
+        ("! STOP", Command(name="stop")),
+        ("!stop.", Command(name="stop")),
+        ("!stop!!", Command(name="stop")),
+        ("!costs?", Command(name="costs")),
+        ("!stop, please", Command(name="stop", argument="please")),
+        ("!new\u2013repo shop", Command(name="new-repo", argument="shop")),
+        ("\u200f!status", Command(name="status")),
+        ("`!status`", Command(name="status")),
+        ("!jobs\u00a0run x", Command(name="jobs", argument="run x")),
+        ("!agent: fix the test", Prompt(text="fix the test", prefix="agent")),
+        ("claude : pourquoi ?", Prompt(text="pourquoi ?", prefix="claude")),
+        ("claude\uff1a\u4e3a\u4ec0\u4e48", Prompt(text="\u4e3a\u4ec0\u4e48", prefix="claude")),
+        # Sentences that begin with an exclamation mark.
+        ("! it broke", Prompt(text="! it broke")),
+        ("! stop doing that", Prompt(text="! stop doing that")),
+        ("!wow, it broke", Prompt(text="!wow, it broke")),
+        ("`greet` is wrong", Prompt(text="`greet` is wrong")),
+    ],
+)
+def test_a_command_is_understood_as_phones_and_other_keyboards_write_it(text: str, request_: Request) -> None:
+    assert text_request(text, PREFIXES) == request_
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [
+        ("ls \u2014all", "ls --all"),
+        ("ls \u2013la", "ls -la"),
+        ("echo \u201chi there\u201d", 'echo "hi there"'),
+        ("git commit -m \u201cit\u2019s done\u201d", 'git commit -m "it\'s done"'),
+        ("grep \u2018a b\u2019 x", "grep 'a b' x"),
+        ("go test ./\u2026", "go test ./..."),
+        ("ls\u00a0-la", "ls -la"),
+        # What stands in plain quotes or code marks is meant.
+        ("echo 'a \u201cb\u201d \u2014c'", "echo 'a \u201cb\u201d \u2014c'"),
+        ('echo "a \\" \u201cb\u201d"', 'echo "a \\" \u201cb\u201d"'),
+        ("`ls \u2014all`", "ls \u2014all"),
+        ("echo it\u2019s \u2014 so", "echo it\u2019s \u2014 so"),
+        ("touch a\u2013b", "touch a\u2013b"),
+    ],
+)
+def test_a_shell_gets_the_plain_characters_that_a_phone_replaced(typed: str, command: str) -> None:
+    assert text_request(f"run: {typed}", PREFIXES) == Prompt(text=command, prefix="run")
+    assert text_request(f"!c {typed}", PREFIXES) == Prompt(text=command, prefix="run")
+    assert text_request(f"claude: {typed}", PREFIXES) == Prompt(text=typed, prefix="claude")

@@ -53,6 +53,12 @@ NO_CHECKS = Command(name=CHECKS)
 """The prompt that replaces a request for checks when there are none."""
 COMMIT_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!commit`."
 NOTHING_TO_COMMIT = "Nothing is left to commit: what the run changed is in the last commit already."
+NO_RUN_TO_COMMIT = "There is nothing to commit here: no run has changed a file that git would keep."
+NOT_RECORDED = (
+    "❌ Not committed. What the last run changed was not recorded, probably because CodeButler stopped before its end. "
+    "`!diff` shows what has changed; commit it on the machine with `git commit`."
+)
+RECORDED_S, LOOK_S = 60.0, 0.5
 NOBODY = re.compile(
     r"identity unknown|empty ident|tell me who you are|auto-detect|no (name|email) was given", re.I
 )
@@ -141,17 +147,18 @@ def commit(asked: Invocation) -> Todo:
     if asked.turns(*LIVE):
         return asked.reply(COMMIT_BUSY)
     turn = asked.changed()
-    if turn is None or turn.tree_after is None:
-        return asked.reply(NO_SNAPSHOT)
+    if turn is None:
+        return asked.reply(NO_RUN_TO_COMMIT)
     return asked.defer(f"{turn.id} {asked.argument}".strip())
 
 
 async def answer_commit(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """The commit's ID, which a second request for it gets too."""
     turn_id, _, words = command.argument.partition(" ")
-    turn, task = await runtime.commit(lambda uow: (uow.turns.get(turn_id), uow.redact(_whole(uow, turn_id))))
+    turn = await _recorded(runtime, turn_id)
     if turn is None or turn.tree_before is None or turn.tree_after is None:
-        return CommandReply((said(NO_SNAPSHOT),))
+        return CommandReply((said(NOT_RECORDED),), ok=False)
+    task = await runtime.commit(lambda uow: uow.redact(_whole(uow, turn_id)))
     message = commit_message(runtime.redactor.redact(words) or task)
     message = with_trailers(message, runtime.settings.config.git.trailers, turn)
     tree = await runtime.agents.tree(await runtime.agents.workdir(turn.conversation))
@@ -169,6 +176,16 @@ async def answer_commit(runtime: Runtime, command: DeferredRow) -> CommandReply:
         return CommandReply((said(f"That is already committed: {where}."),))
     text = f"✅ Committed {where}: {plain(message.partition(chr(10))[0])}"
     return CommandReply((said(text),), also=partial(_keep, commit=made.commit[:9]))
+
+
+async def _recorded(runtime: Runtime, turn_id: str) -> TurnRow | None:
+    """The run with what it has changed: its answer comes before its program's end and the snapshot after that."""
+    until_s = runtime.clock.monotonic() + RECORDED_S
+    while True:
+        turn = await runtime.commit(lambda uow: uow.turns.get(turn_id))
+        if turn is None or turn.tree_after is not None or runtime.clock.monotonic() >= until_s:
+            return turn
+        await runtime.clock.sleep(LOOK_S)
 
 
 def _keep(uow: UnitOfWork, command: DeferredRow, *, commit: str) -> None:

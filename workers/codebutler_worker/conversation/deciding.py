@@ -40,7 +40,15 @@ from codebutler_worker.conversation.marks import end_message
 from codebutler_worker.conversation.quorum import Objection, is_met, objection_to
 from codebutler_worker.present.calls import POLL_TOOL, QUESTION_TOOL, QUESTIONS, options_of, voters, with_vote
 from codebutler_worker.present.lines import one_line, person
-from codebutler_worker.runtime.turns import LIVE, ApprovalAnswer, Todo, audit_of, conversation_id, using
+from codebutler_worker.runtime.turns import (
+    LIVE,
+    ApprovalAnswer,
+    Todo,
+    audit_of,
+    conversation_id,
+    may_answer,
+    using,
+)
 from codebutler_worker.store.rows import ApprovalRow, OutboxRow, TurnRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 from codebutler_worker.tools.outcome import PLAN_TOOL
@@ -51,6 +59,14 @@ DECISION = "decision"
 CLOSED = "That card is closed. It was NOT run."
 USE_BUTTONS = "Several cards are open: decide on the one you mean."
 DENIED = "A person denied this."
+LOOSENED = (
+    "This run needs fewer approvals than the configuration requires, so only the person who started it and people in "
+    "`authorization.mayLoosen` can answer its questions."
+)
+WITHOUT_REASON = (
+    "Denied. Your reason was not passed on: this run needs fewer approvals than the configuration requires, and takes "
+    "text only from the person who started it and from people in `authorization.mayLoosen`."
+)
 KEEP_PLANNING = "The person does not want to begin yet: keep planning."
 OBJECTIONS: Mapping[Objection, str] = MappingProxyType(
     {
@@ -112,7 +128,7 @@ def _click_one(uow: UnitOfWork, config: Config, event: ButtonClicked, row: Appro
         return answer_poll(uow, config, event, row, turn)
     if is_answer != (row.tool in QUESTIONS):
         return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
-    if _refused(uow, config, event.user, turn):
+    if _refused(uow, config, event.user, turn, answers=is_answer and row.state == "pending"):
         return Todo().logged("WRN", f"{event.user} may not decide for {turn.agent}")
     if row.state != "pending" or turn.state not in LIVE:
         uow.post(place_of(turn), _already(row, event.words))
@@ -121,7 +137,7 @@ def _click_one(uow: UnitOfWork, config: Config, event: ButtonClicked, row: Appro
     if is_answer:
         return _chosen(uow, decider, row, choice, event.picked)
     if event.action_id == DENY_ACTION:
-        return _deny(uow, decider, row, event.words.strip())
+        return _deny(uow, decider, row, _passed_on(uow, config, event.user, turn, event.words.strip()))
     if event.action_id == ALLOW_SESSION_ACTION and (row.needed > 1 or row.tool == PLAN_TOOL):
         return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
     return _allow(uow, config, decider, row, session=event.action_id == ALLOW_SESSION_ACTION)
@@ -151,7 +167,7 @@ def _typed(uow: UnitOfWork, config: Config, event: MessagePosted, request: Promp
     allows = words.lower().rstrip(".!") in _YES
     if not (questions or denial or allows):
         return None
-    if told := _refused(uow, config, event.user, turn):
+    if told := _refused(uow, config, event.user, turn, answers=questions):
         end_message(uow, place_of(turn), event.ref, "refused", after=told)
         return Todo()
     if questions:
@@ -168,7 +184,8 @@ def _typed(uow: UnitOfWork, config: Config, event: MessagePosted, request: Promp
         return Todo()
     end_message(uow, place_of(turn), event.ref, "done")
     if denial:
-        return _deny(uow, _writer(uow, event.user), rows[0], (denial["reason"] or "").strip())
+        reason = _passed_on(uow, config, event.user, turn, (denial["reason"] or "").strip())
+        return _deny(uow, _writer(uow, event.user), rows[0], reason)
     return _allow(uow, config, _writer(uow, event.user), rows[0], session=False)
 
 
@@ -193,13 +210,22 @@ def _is_about(uow: UnitOfWork, event: MessagePosted, row: ApprovalRow) -> bool:
     return event.order > card.ref and (not event.seen or event.seen >= card.ref)
 
 
-def _refused(uow: UnitOfWork, config: Config, user: PersonRef, turn: TurnRow) -> str:
-    """The operation that tells somebody why they may not decide, "" if they may. It mentions them: somebody
-    may have asked them to decide, and they believe that they did."""
+def _refused(uow: UnitOfWork, config: Config, user: PersonRef, turn: TurnRow, *, answers: bool) -> str:
+    """The operation that tells somebody why they may not decide, or give ``answers``; "" if they may. It mentions
+    them: somebody may have asked them to decide, and they believe that they did."""
     decision = may(admitted(user), "decide", using(config, turn.channel_id, turn.agent))
-    if decision.allowed:
-        return ""
-    return uow.post(place_of(turn), decision.told, mention=user, value="notice")
+    told = decision.told
+    if decision.allowed and answers:
+        decision, told = may_answer(uow, config, turn, user), LOOSENED
+    return "" if decision.allowed else uow.post(place_of(turn), told, mention=user, value="notice")
+
+
+def _passed_on(uow: UnitOfWork, config: Config, user: PersonRef, turn: TurnRow, reason: str) -> str:
+    """The reason that the agent gets; "" if this person's words may not go into its run."""
+    if not reason or may_answer(uow, config, turn, user).allowed:
+        return reason
+    uow.post(place_of(turn), WITHOUT_REASON, mention=user, value="notice")
+    return ""
 
 
 def _writer(uow: UnitOfWork, user: PersonRef) -> Decider:

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from codebutler.config.chats import message_url
 from codebutler.config.choices import MODES, Choice, Mode, is_looser
-from codebutler.config.permission import ANY_AGENT, Prefixes, Where, admitted, may
+from codebutler.config.permission import ALLOWED, ANY_AGENT, Decision, Prefixes, Where, admitted, may
 from codebutler.config.programs import UNDO, agents_of, program_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
@@ -241,3 +241,17 @@ def may_enter(uow: UnitOfWork, running: TurnRow, people: Collection[PersonRef]) 
     chosen = uow.choices.get(main_conversation(running.conversation))
     is_configured = not chosen.mode and chosen.updated_at <= (running.started_at or "")
     return is_configured or all(person == running.user_id for person in people)
+
+
+def may_answer(uow: UnitOfWork, config: Config, running: TurnRow, person: PersonRef) -> Decision:
+    """Whether what ``person`` answers may go into a run under way: one that asks less than is configured takes words
+    only from the person it works for, and from people who may loosen it."""
+    if may_enter(uow, running, (person,)):
+        return ALLOWED
+    chosen = uow.choices.get(main_conversation(running.conversation))
+    mode: Mode = next((each for each in MODES.values() if each == chosen.mode), "")
+    # A choice made since says nothing about the mode that the run began with.
+    is_its_mode = chosen.updated_at <= (running.started_at or "")
+    if is_its_mode and not is_looser(config, running.agent, mode):
+        return ALLOWED
+    return may(admitted(person), "loosen", using(config, running.channel_id, running.agent))

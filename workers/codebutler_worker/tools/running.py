@@ -182,7 +182,9 @@ async def _use(library: Library, context: Context, args: _UseSkill) -> Result:
     skills = await asyncio.to_thread(library.enabled)
     skill = skills.get(args.name)
     if skill is None:
-        raise ToolError(f"there is no skill {args.name!r}; there are {', '.join(sorted(skills)) or 'none'}")
+        raise ToolError(
+            f"there is no skill {args.name!r}; the skills are: {', '.join(sorted(skills)) or 'none'}"
+        )
     if skill.kind == "prompt":
         return Result(f"The skill {skill.name}; go on by it:\n\n{skill.instructions}")
     given = msgspec.json.encode({"arguments": args.arguments, "workdir": str(context.workdir)})

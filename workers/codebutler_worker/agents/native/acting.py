@@ -137,7 +137,7 @@ class Acting:
         """The tool that is meant, its arguments, and a note for the model. Raises ToolError."""
         name = tool_named(call.name, self._tools)
         if name is None:
-            raise ToolError(f"there is no tool {call.name[:100]!r}: there are {', '.join(self._tools)}")
+            raise ToolError(f"there is no tool {call.name[:100]!r}: the tools are {', '.join(self._tools)}")
         return self._tools[name], *understood(self._tools[name], call.arguments)
 
     async def _run(self, tool: Tool, args: Arguments, plan: tuple[PlanStep, ...]) -> Result:
